@@ -1,0 +1,208 @@
+"""What every sandbox backend offers, and the types it speaks.
+
+A *backend* turns an `EnvSpec` into a running `Sandbox`. Everything the rest of the system knows about
+isolation goes through the two protocols at the end of this file; each backend passes the same
+conformance suite (`tests/sandbox/backends/`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+HOME = "/home/dev"
+"""Home directory inside every sandbox: an overlay whose lower layers are `EnvSpec.layers`."""
+
+WORKDIR = f"{HOME}/repo"
+"""The checkout inside the sandbox. Patches are taken from and applied to this directory only."""
+
+
+class SandboxError(Exception):
+    """The sandbox or its host failed: missing data for the caller, never a property of the agent's work."""
+
+
+class SandboxUnavailable(SandboxError):
+    """This machine cannot give what was asked for. The message names what is missing and the remedy."""
+
+
+class SandboxLost(SandboxError):
+    """The sandbox died or broke its protocol. The work in it is gone; the caller may start another."""
+
+
+class PathError(ValueError):
+    """A file operation was refused for its path or content (absent, a directory, too large, not regular)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one sandbox. A backend that cannot enforce one of `required` refuses to start."""
+
+    memory_bytes: int = 1 << 30
+    disk_bytes: int = 512 << 20
+    inodes: int = 200_000
+    processes: int = 256
+    open_files: int = 1024
+    cpus: float = 1.0
+    file_bytes: int = 256 << 20
+    output_bytes: int = 30_000
+    """Output kept of one call, half head and half tail; the rest is counted and named as cut."""
+    call_seconds: float = 60.0
+    life_seconds: float = 3600.0
+    required: frozenset[Literal["memory", "processes", "disk", "cpu"]] = frozenset({"memory", "processes", "disk"})
+
+
+class NetPolicy(StrEnum):
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """A prepared environment: read-only layers merged under the sandbox's writable home.
+
+    `layers` are host directories, uppermost first, each holding what appears below `HOME`
+    (so `<layer>/repo/...` is the checkout). They are shared by all sandboxes and never written.
+    """
+
+    layers: tuple[Path, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    """Extra environment variables of every command, on top of the backend's plain user environment."""
+
+
+class EndReason(StrEnum):
+    EXIT = "exit"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """Outcome of one command. `exit_code` is negative for a signal, None when it was ended by the sandbox."""
+
+    exit_code: int | None
+    ended: EndReason
+    output: bytes
+    """stdout and stderr in order of arrival, bounded head + tail (see `Limits.output_bytes`)."""
+    total_bytes: int
+    seconds: float
+    background: int
+    """Processes this sandbox still runs after the call returned."""
+    result: bytes = b""
+    """What the command wrote to the private result descriptor, when `private_result` was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One changed path below WORKDIR, relative and normalised. `content` is None for a deletion."""
+
+    path: str
+    content: bytes | None
+    executable: bool = False
+    before: bytes | None = None
+    """The pristine content, None where the path is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """The agent's work: regular files changed below WORKDIR, in path order.
+
+    `skipped` names what was left out and why (links, devices, oversized or oddly named files).
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Files and shell state of a sandbox at one moment (no processes): start another from it with `Backend.start`."""
+
+    layer: Path
+    shell_state: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend found on this machine. Each missing thing has a reason that names the remedy."""
+
+    usable: bool
+    cgroup: Literal["v2", "v1", "none"]
+    enforced: frozenset[str] = frozenset()
+    """Limits in force, of {"memory", "processes", "disk", "cpu", "files", "network", "seccomp"}."""
+    reasons: tuple[str, ...] = field(default=())
+
+
+class Sandbox(Protocol):
+    """One isolated machine. All paths are inside it; every call has a deadline; calls may run concurrently."""
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        env: dict[str, str] | None = None,
+        private_result: bool = False,
+        keep_state: bool = True,
+    ) -> ExecResult:
+        """Run `command` in a fresh bash that carries cwd, variables, functions and options from the last call.
+
+        With `private_result` the command finds a descriptor number in `$RESULT_FD`; what it writes there comes
+        back in `ExecResult.result` (at most 4 MiB) and is visible to nobody else. With `keep_state=False` the
+        command starts from the carried state but does not change it (so such calls may overlap).
+        """
+        ...
+
+    async def read(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
+        """Content of a regular file. Raises PathError."""
+        ...
+
+    async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        """Create or replace a regular file, making parent directories. Raises PathError."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Remove one regular file. Raises PathError."""
+        ...
+
+    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
+        """Entries of a directory as (name, kind, size in bytes), sorted by name. Raises PathError."""
+        ...
+
+    async def search(self, pattern: str, path: str, *, glob: str | None, max_matches: int) -> list[tuple[str, int, str]]:
+        """Lines matching a regular expression below `path` as (path relative to WORKDIR, line number, text).
+
+        Bounded in time and matches; binary and very large files are skipped. Raises PathError, ValueError (pattern).
+        """
+        ...
+
+    async def diff(self) -> Patch:
+        """What changed below WORKDIR since start, read from outside the sandbox without running anything in it."""
+        ...
+
+    async def snapshot(self, into: Path) -> Snapshot: ...
+
+    async def close(self) -> None:
+        """Destroy everything. Safe to call twice."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class Backend(Protocol):
+    name: str
+
+    def probe(self) -> Capabilities: ...
+
+    async def start(
+        self, env: EnvSpec, *, limits: Limits = Limits(), net: NetPolicy = NetPolicy.NONE, snapshot: Snapshot | None = None
+    ) -> Sandbox:
+        """A ready sandbox. Raises SandboxUnavailable (will not work here) or SandboxLost (may be tried again)."""
+        ...
+
+    async def close(self) -> None:
+        """Stop the backend and every sandbox it still runs."""
+        ...

@@ -1,0 +1,143 @@
+"""RunConfig: the ONE description of a run. Form, API, CLI, storage and trainer all load this model.
+
+Imports neither torch nor Django (the import linter checks it). Every field has a title-worthy name, a help
+text, bounds, and a default that is our documented choice. `advanced` fields sit behind a fold in the form.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -> Any:
+    """A field with its help text; `advanced` tells the form where to put it."""
+    extra = {"advanced": True} if advanced else None
+    return Field(default=default, description=help, json_schema_extra=extra, **bounds)
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OptimizerConfig(Part):
+    name: Literal["adamw", "muon"] = setting("adamw", "AdamW for all weights, or Muon for matrices and AdamW for the rest")
+    learning_rate: float = setting(7e-4, "Peak learning rate", gt=0, le=1)
+    warmup_steps: int = setting(5, "Steps of linear warm-up", ge=0)
+    decay_from: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
+    final_share: float = setting(0.15, "Rate at the end, as a share of the peak", ge=0, le=1, advanced=True)
+    weight_decay: float = setting(0.0, "Decoupled weight decay", ge=0, advanced=True)
+    beta1: float = setting(0.9, "First moment decay", ge=0, lt=1, advanced=True)
+    beta2: float = setting(0.95, "Second moment decay", ge=0, lt=1, advanced=True)
+    clip_norm: float = setting(1.0, "Gradient norm limit", gt=0)
+
+
+class SamplingConfig(Part):
+    temperature: float = setting(0.8, "Sampling temperature; log-probabilities use the same", gt=0, le=2)
+    max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
+    max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
+    max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
+    episode_seconds: float = setting(120.0, "Wall-clock limit of one episode", gt=0)
+
+
+class HarnessConfig(Part):
+    profile: str = setting("toy", "Harness profile: which tools the policy sees and how strict they are")
+    end_on_malformed_call: bool = setting(True, "A tool call that does not parse ends the episode")
+
+
+class CorrectionConfig(Part):
+    kind: Literal["none", "truncated", "masked"] = setting("truncated", "Importance correction between sampler and trainer")
+    clip_high: float = setting(2.0, "Upper bound of the per-token ratio", gt=0, advanced=True)
+    clip_low: float = setting(0.5, "Lower bound (masked only)", ge=0, advanced=True)
+
+
+class ObjectiveConfig(Part):
+    """A = R - mean(R), no std, no length normaliser, constant divisor, k1 KL in the advantage."""
+
+    loss_divisor: float = setting(4096.0, "Constant that the token sum is divided by", gt=0, advanced=True)
+    kl_coefficient: float = setting(0.0, "k1 KL to the starting policy, as a stop-gradient advantage term", ge=0)
+    correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
+
+
+class RewardConfig(Part):
+    tests_weight: float = setting(1.0, "Reward when every hidden test passes")
+    length_coefficient: float = setting(0.0, "λ of the length penalty λ·C(x); 0 turns it off", ge=0)
+    length_k: float = setting(0.01, "Curvature k of C(x)", gt=0, advanced=True)
+    length_q: float = setting(0.5, "Curvature q of C(x)", ge=0, advanced=True)
+
+
+class CheckpointConfig(Part):
+    every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
+    keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
+    anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
+
+
+class MidtrainConfig(Part):
+    """Next-token training on Python source and copying drills."""
+
+    kind: Literal["midtrain"] = "midtrain"
+    init: Literal["policy", "scratch"] = setting("policy", "Continue the starting policy, or start from random weights")
+    steps: int = setting(60, "Optimiser steps", gt=0)
+    batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    drill_share: float = setting(0.25, "Share of copying drills in the mixture", ge=0, le=1)
+    source_share: float = setting(0.15, "Share of Python standard-library source", ge=0, le=1)
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+
+
+class SFTConfig(Part):
+    """Supervised training on scripted, deliberately imperfect expert trajectories."""
+
+    kind: Literal["sft"] = "sft"
+    steps: int = setting(60, "Optimiser steps", gt=0)
+    batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    episodes: int = setting(600, "Expert episodes to record in real sandboxes", gt=0)
+    observation_weight: float = setting(0.05, "Loss weight of observation tokens (policy tokens have 1)", ge=0, le=1)
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+
+
+class RLConfig(Part):
+    """Asynchronous reinforcement learning over whole episodes."""
+
+    kind: Literal["rl"] = "rl"
+    suite: str = setting("train", "Suite of prompts; each prompt is used once")
+    steps: int = setting(40, "Optimiser steps", gt=0)
+    groups_per_step: int = setting(12, "Groups (prompts) of one step", gt=0)
+    group_size: int = setting(8, "Rollouts of one prompt (G)", ge=2)
+    max_staleness: int = setting(1, "O: versions that a rollout may lag at dispatch; 0 is on-policy", ge=0)
+    max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
+    infra_retries: int = setting(2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True)
+    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    harness: HarnessConfig = Field(default_factory=HarnessConfig)
+    objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
+    reward: RewardConfig = Field(default_factory=RewardConfig)
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
+    eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
+    eval_tasks: int = setting(48, "Tasks of one evaluation", gt=0)
+    eval_samples: int = setting(8, "Rollouts of each task before and after (K of best-of-K)", ge=1)
+
+    @model_validator(mode="after")
+    def _window(self) -> RLConfig:
+        need = -(-self.max_in_flight_groups // self.groups_per_step) - 1
+        if self.max_staleness < need:
+            raise ValueError(
+                f"max_in_flight_groups={self.max_in_flight_groups} needs max_staleness >= {need} "
+                f"(or at most {(self.max_staleness + 1) * self.groups_per_step} groups in flight)"
+            )
+        return self
+
+
+Stage = Annotated[MidtrainConfig | SFTConfig | RLConfig, Field(discriminator="kind")]
+
+
+class RunConfig(Part):
+    """One configured run: what it starts from, its seed, and its stage."""
+
+    name: str = Field(pattern=r"^[\w][\w .:/+-]{0,79}$", description="Name shown everywhere")
+    policy: str = setting("base", "Policy to start from (a name, or name@version)")
+    seed: int = setting(0, "Seed of prompt order, sampling and initialisation", ge=0)
+    stage: Stage

@@ -1,0 +1,109 @@
+"""Token-in/token-out inference: the one contract that rollouts, evals and the gateway speak.
+
+Served by the embedded engine (CPU) and by vLLM; one conformance suite runs against both. A *deployment* is a
+named set of weights in an inference server: it either follows a weight store (`follow`) or is pinned to a version.
+
+HTTP (JSON):
+  GET  /health                          → ServerHealth
+  POST /generate        GenerateRequest → GenerateResponse     (429 queue full, 503 paused too long)
+  POST /deployments     DeploymentSpec  → DeploymentStatus     (idempotent by name)
+  GET  /deployments                     → list[DeploymentStatus]
+  DELETE /deployments/{name}
+  POST /deployments/{name}/pause        (in-flight requests keep their KV and continue after resume)
+  POST /deployments/{name}/update       {"version": int | null} → SyncTimings   (null: newest in the store)
+  POST /deployments/{name}/resume
+Errors are {"error": {"code": str, "message": str}} with a remedy in the message.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class GenerateRequest(Wire):
+    deployment: str = "policy"
+    prompt_ids: list[int] = Field(min_length=1)
+    max_tokens: int = Field(gt=0)
+    temperature: float = Field(default=1.0, ge=0.0, description="0 is greedy; log-probs are of the tempered distribution")
+    stop_ids: list[int] = Field(default_factory=list, description="generation ends after one of these, which is kept")
+    seed: int | None = Field(default=None, description="makes the sampling of this request reproducible")
+    session: str | None = Field(default=None, description="turns of one episode share it, so that its KV prefix is reused")
+    timeout_seconds: float = Field(default=120.0, gt=0)
+
+
+class VersionSpan(Wire):
+    """Tokens [start, end) of the response were produced by this policy version."""
+
+    version: int
+    start: int
+    end: int
+
+
+class GenerateResponse(Wire):
+    token_ids: list[int]
+    logprobs: list[float]
+    """log p of each token under the distribution it was sampled from (temperature applied; 1.0 when greedy)."""
+    spans: list[VersionSpan]
+    finish_reason: Literal["stop", "length", "abort"]
+    reused_tokens: int = 0
+    """Prompt tokens whose KV was reused from the session."""
+
+
+class DeploymentSpec(Wire):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    policy_dir: str = Field(description="Hugging Face directory with config and tokenizer (and weights when there is no store)")
+    store: str | None = Field(default=None, description="weight store to load from; None: the weights of policy_dir, version 0")
+    version: int | None = Field(default=None, description="pin to this version; None with a store: newest")
+    follow: bool = Field(default=False, description="poll the store and swap weights in flight")
+
+
+class SyncTimings(Wire):
+    """Seconds of one weight swap, by phase; bytes fetched."""
+
+    version: int
+    kind: Literal["anchor", "delta", "none"] = "none"
+    bytes: int = 0
+    fetch: float = 0.0
+    decode: float = 0.0
+    wait: float = 0.0
+    pause: float = 0.0
+    apply: float = 0.0
+    resume: float = 0.0
+
+
+class DeploymentStatus(Wire):
+    name: str
+    version: int
+    digest: str
+    state: Literal["serving", "paused", "loading", "failed"]
+    follow: bool
+    running: int = 0
+    waiting: int = 0
+    generated_tokens: int = 0
+    last_sync: SyncTimings | None = None
+    error: str = ""
+
+
+class ServerHealth(Wire):
+    ok: bool
+    engine: str
+    busy_share: float = 0.0
+    """Share of the last 10 s in which the engine computed."""
+    tokens_per_second: float = 0.0
+    deployments: list[DeploymentStatus] = Field(default_factory=list)
+
+
+class InferenceError(Exception):
+    """The engine could not answer: an infrastructure failure, never a property of the policy."""
+
+
+class InferenceClient(Protocol):
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        """Raises InferenceError after its own bounded retries, or when the request's deadline passes."""
+        ...

@@ -1,0 +1,114 @@
+"""The vocabulary of rollouts: what is born in `episode.py`, stored, and learned from.
+
+Token arrays are plain lists so that every type serialises; the trainer turns them into tensors once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sandbox.grading.report import Report, Verdict
+from sandbox.harness.types import StopReason, ToolCall, ToolResult
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Segment(Frozen):
+    """One context window, as the tokens that went in and out. All lists have the same length T.
+
+    `logprobs[t]` is the sampler's log-probability of `tokens[t]` at the sampling temperature (0.0 where
+    `loss_mask[t]` is 0), `versions[t]` the policy version that produced it (-1 for tokens not sampled).
+    """
+
+    tokens: list[int]
+    logprobs: list[float]
+    loss_mask: list[int]
+    versions: list[int]
+
+
+class Turn(Frozen):
+    """One policy message and what its tool calls returned."""
+
+    index: int
+    segment: int = 0
+    text: str
+    """The policy's tokens, decoded for people."""
+    token_start: int
+    token_end: int
+    """Half-open span of this turn's policy tokens in its segment."""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    generate_seconds: float = 0.0
+    tool_seconds: float = 0.0
+
+
+class RewardPart(Frozen):
+    name: str
+    value: float
+    weight: float = 1.0
+    detail: dict[str, Any] = Field(default_factory=dict)
+
+
+class Trajectory(Frozen):
+    """The whole recorded rollout; one of these is the unit of storage, review and export."""
+
+    task_id: str
+    bundle_hash: str
+    sample: int
+    messages: tuple[dict[str, Any], ...]
+    """System and user messages that opened the episode."""
+    tool_schema_hash: str
+    turns: tuple[Turn, ...]
+    segments: tuple[Segment, ...]
+    stop_reason: StopReason
+    patch: str = ""
+    """Unified diff of what was graded, for people."""
+    patch_skipped: tuple[str, ...] = ()
+    report: Report
+    reward_parts: tuple[RewardPart, ...] = ()
+    reward: float | None = None
+    """Sum of value × weight; None when the verdict is `infra_error`."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall seconds by phase: start, generate, tools, grade, total."""
+    limits_in_force: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.report.verdict
+
+    @property
+    def policy_tokens(self) -> int:
+        return sum(sum(s.loss_mask) for s in self.segments)
+
+    @property
+    def oldest_version(self) -> int:
+        return min((v for s in self.segments for v in s.versions if v >= 0), default=-1)
+
+    @property
+    def newest_version(self) -> int:
+        return max((v for s in self.segments for v in s.versions if v >= 0), default=-1)
+
+
+class TrainSample(Frozen):
+    """What the trainer sees of one segment: per-token streams and nothing about algorithms."""
+
+    tokens: list[int]
+    loss_mask: list[int]
+    sampler_logprobs: list[float]
+    advantages: list[float]
+    """Per token, already final (group baseline subtracted); 0 where the mask is 0."""
+
+
+class TrainGroup(Frozen):
+    """An accepted group, in the order the trainer must consume it."""
+
+    group_id: str
+    prompt_index: int
+    dispatched_version: int
+    oldest_version: int
+    rewards: list[float]
+    samples: list[TrainSample]
