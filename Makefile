@@ -1,0 +1,66 @@
+# Every command of the project. `make help` prints the lines that carry a `##`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STACK := $(PY) -m scripts.stack
+# Two processes fill two cores; more workers only wait for each other.
+TEST_WORKERS ?= 2
+export OMP_NUM_THREADS ?= 1
+ifdef PORT
+export OPENCOMPOSER_PORT := $(PORT)
+endif
+
+.PHONY: help install system demo up services down status test test-slow lint format types lock bench base-policy clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: ## create .venv from the hashed lock (does nothing when it is up to date)
+	@bash scripts/install.sh
+
+demo: install ## start the product and train the toy policy, live (DEMO_NEW=1 anew, DEMO_EXIT=1 ends after the run, PORT=…)
+	@exec $(STACK) demo $(if $(filter 1,$(DEMO_NEW)),--new) $(if $(filter 1,$(DEMO_EXIT)),--exit)
+
+up: install ## start the product until Ctrl-C (DETACH=1 leaves it running, PORT=…)
+	@exec $(STACK) up $(if $(filter 1,$(DETACH)),--detach)
+
+services: install ## start Postgres and Valkey alone, detached
+	@exec $(STACK) up --only-services --detach
+
+down: ## stop everything that `make up`, `make demo` or `make services` started
+	@if [ -x $(PY) ]; then exec $(STACK) down; fi
+
+status: ## what is running, where, and since when
+	@if [ -x $(PY) ]; then exec $(STACK) status; else echo "not installed: make install"; fi
+
+system: ## check for the system packages that tests need, and install them when root
+	@bash scripts/system.sh test
+
+test: install system lint ## lint, types, layers and every test that is not slow
+	$(PY) -m pytest -q -n $(TEST_WORKERS) $(ARGS)
+
+test-slow: install system ## the tests that `make test` leaves out
+	$(PY) -m pytest -q -m "slow and not gpu and not docker" --timeout 1200 $(ARGS)
+
+lint: install ## ruff, mypy, the layers and the lock
+	@$(PY) -m scripts.lint
+
+format: install ## rewrite the code the way the linter wants it
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+lock: install ## compile requirements.lock anew from requirements.in and the dev extra
+	$(PY) -m scripts.lock
+
+bench: install ## a measurement: NAME=sandbox|engine|learning|… (last line: one JSON object)
+	@exec $(PY) -m scripts.bench.$(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
+
+base-policy: install ## train the shipped base policy again from scratch
+	$(PY) -m trainer.stages.base_policy $(ARGS)
+
+clean: down ## remove what can be made again; .data (runs, weights, database) stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Developer tools: installing, the embedded stack, measurements. No part of the product imports this package."""

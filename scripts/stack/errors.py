@@ -1,0 +1,14 @@
+"""What can go wrong when the stack starts or stops, each with its remedy."""
+
+from __future__ import annotations
+
+
+class StackError(Exception):
+    """The stack cannot start or stop. The message says what was found and what to do; no trace is shown."""
+
+
+class NotAnswering(StackError):
+    """A program did not answer before its deadline."""
+
+    def __init__(self, what: str, seconds: float, log: object) -> None:
+        super().__init__(f"{what} did not answer within {seconds:g} s; its log is {log}")

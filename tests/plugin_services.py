@@ -1,0 +1,38 @@
+"""Start a throw-away Postgres and Valkey for the session, before Django reads its settings.
+
+Loaded by `-p` in pyproject.toml (a conftest would be too late). With xdist the controller starts them and the
+workers inherit the addresses; each worker gets a Valkey database of its own, as pytest-django gives it a Postgres one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator
+
+import pytest
+
+from scripts.stack import throwaway
+from scripts.stack.errors import StackError
+
+_open = contextlib.ExitStack()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """A wrapper runs before every plain implementation of this hook, pytest-django's among them."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        base = os.environ["OPENCOMPOSER_REDIS_URL"].rsplit("/", 1)[0]
+        # Valkey has 16 databases, 0 is the controller's.
+        os.environ["OPENCOMPOSER_REDIS_URL"] = f"{base}/{1 + int(worker.removeprefix('gw')) % 15}"
+    elif not (early_config.known_args_namespace.help or early_config.known_args_namespace.version):
+        try:
+            os.environ.update(_open.enter_context(throwaway.services()))
+        except StackError as error:
+            raise pytest.UsageError(str(error)) from error
+    return (yield)
+
+
+def pytest_unconfigure() -> None:
+    _open.close()
