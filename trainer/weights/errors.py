@@ -1,0 +1,27 @@
+"""What can be wrong with published weights. Every refusal names the version and what to do about it."""
+
+from __future__ import annotations
+
+
+class WeightError(Exception):
+    """The weight store cannot do what was asked."""
+
+
+class VersionMissing(WeightError):
+    """The version is not in the store: never published, removed by garbage collection, or retracted."""
+
+
+class WeightRefused(WeightError):
+    """Published bytes that do not prove what their manifest says. Nothing of them was applied."""
+
+
+class CorruptManifest(WeightRefused):
+    """The manifest does not parse, or contradicts itself or its folder."""
+
+
+class CorruptPayload(WeightRefused):
+    """The payload is truncated, altered or reordered."""
+
+
+class WrongBase(WeightRefused):
+    """A delta against other weights than the ones at hand."""

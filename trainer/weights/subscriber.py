@@ -1,0 +1,142 @@
+"""The receiver's side: a mirror of the published bytes in CPU memory, moved forward one version at a time.
+
+`fetch` reads, decodes and proves without touching the mirror, so generation goes on meanwhile; `commit`
+makes the result current and is what happens under the pause. Bytes that do not prove themselves are refused
+and another way is taken: the nearest anchor and its chain, and at last a request for a new anchor.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from trainer.weights import payload
+from trainer.weights.errors import VersionMissing, WeightRefused
+from trainer.weights.folder import Folder
+from trainer.weights.manifest import Manifest
+from trainer.weights.tensors import RawState, thaw
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """One proven version in memory."""
+
+    manifest: Manifest
+    raw: RawState
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.digest
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return thaw(self.raw, self.manifest.aliases)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A version ready to be applied, and what it took."""
+
+    mirror: Mirror
+    kind: str
+    """`delta` when the mirror was moved forward, `anchor` when the way began at a full version."""
+    bytes: int = 0
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    refusals: list[WeightRefused] = field(default_factory=list)
+
+
+class Subscriber:
+    """Follows one weight store. Not thread-safe: one owner calls fetch, then commit."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.current: Mirror | None = None
+
+    def newest(self) -> Manifest | None:
+        """Manifest of the newest version, None while the store is empty. Raises CorruptManifest."""
+        versions = self.folder.versions()
+        try:
+            return self.folder.manifest(versions[-1]) if versions else None
+        except VersionMissing:  # replaced at this very moment; the next poll sees what took its place
+            return None
+
+    def behind(self) -> bool:
+        """Whether the newest version holds other weights than the mirror (also when history was replaced)."""
+        newest = self.newest()
+        if newest is None:
+            return False
+        mine = self.current
+        return mine is None or (newest.version, newest.digest) != (mine.version, mine.digest)
+
+    def fetch(self, version: int | None = None) -> Fetched | None:
+        """Reads and proves `version` (None: the newest). None when there is nothing new.
+
+        Raises VersionMissing, or the refusal of the last way tried; the mirror is as before in both cases.
+        """
+        if version is None:
+            versions = self.folder.versions()
+            if not versions:
+                return None
+            version = versions[-1]
+        refusals: list[WeightRefused] = []
+        for use_mirror in (True, False):
+            if use_mirror and self.current is None:
+                continue
+            try:
+                chain = self._chain(version, self.current if use_mirror else None)
+                if not chain:
+                    return None
+                return self._walk(chain, refusals)
+            except WeightRefused as refusal:
+                refusals.append(refusal)
+            except VersionMissing:
+                if not use_mirror:
+                    raise
+        self.folder.request_anchor(f"version {version} refused: {refusals[-1]}")
+        raise refusals[-1]
+
+    def commit(self, fetched: Fetched) -> None:
+        self.current = fetched.mirror
+
+    def _chain(self, version: int, start: Mirror | None) -> list[Manifest]:
+        """Manifests to apply in order; the first is an anchor, or a delta on `start`."""
+        chain: list[Manifest] = []
+        manifest = self.folder.manifest(version)
+        while True:
+            if start is not None and (manifest.version, manifest.digest) == (start.version, start.digest):
+                break
+            chain.append(manifest)
+            if manifest.base_version is None:
+                break
+            manifest = self.folder.manifest(manifest.base_version)
+        return chain[::-1]
+
+    def _walk(self, chain: list[Manifest], refusals: list[WeightRefused]) -> Fetched:
+        mirror = self.current if chain[0].kind == "delta" else None
+        fetched = decoded = 0.0
+        size = 0
+        for manifest in chain:
+            began = time.perf_counter()
+            data = self.folder.payload(manifest)
+            read = time.perf_counter()
+            base, base_digest = (mirror.raw, mirror.digest) if mirror else (None, None)
+            mirror = Mirror(manifest, payload.read(manifest, data, base, base_digest))
+            fetched += read - began
+            decoded += time.perf_counter() - read
+            size += len(data)
+        assert mirror is not None
+        return Fetched(mirror, chain[0].kind, size, fetched, decoded, refusals)
+
+
+def load(folder: Folder, version: int | None = None) -> Mirror:
+    """A late joiner: nearest anchor and chain. Raises VersionMissing on an empty store."""
+    fetched = Subscriber(folder).fetch(version)
+    if fetched is None:
+        raise VersionMissing(f"weight store {folder.root} is empty; publish a version first")
+    return fetched.mirror
