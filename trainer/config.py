@@ -60,11 +60,24 @@ class ObjectiveConfig(Part):
     correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
 
 
+class LengthWeights(Part):
+    """How much each kind of effort counts in the length penalty's x."""
+
+    thinking_tokens: float = setting(1.0, "Weight of a thinking token", ge=0)
+    calling_tokens: float = setting(1.0, "Weight of a token of a turn that calls tools", ge=0)
+    output_tokens: float = setting(0.1, "Weight of a token of tool output that the policy reads", ge=0)
+    final_tokens: float = setting(1.0, "Weight of a token of a message without calls", ge=0)
+    calls: float = setting(1.0, "Weight of a tool call", ge=0)
+    turns: float = setting(5.0, "Weight of a turn: parallel calls in one turn are cheaper", ge=0)
+
+
 class RewardConfig(Part):
     tests_weight: float = setting(1.0, "Reward when every hidden test passes")
+    require_finish: bool = setting(True, "A passing patch counts only if the policy ended the episode itself", advanced=True)
     length_coefficient: float = setting(0.0, "λ of the length penalty λ·C(x); 0 turns it off", ge=0)
     length_k: float = setting(0.01, "Curvature k of C(x)", gt=0, advanced=True)
     length_q: float = setting(0.5, "Curvature q of C(x)", ge=0, advanced=True)
+    length_weights: LengthWeights = Field(default_factory=LengthWeights)
 
 
 class CheckpointConfig(Part):
@@ -107,6 +120,8 @@ class RLConfig(Part):
     groups_per_step: int = setting(12, "Groups (prompts) of one step", gt=0)
     group_size: int = setting(8, "Rollouts of one prompt (G)", ge=2)
     max_staleness: int = setting(1, "O: versions that a rollout may lag at dispatch; 0 is on-policy", ge=0)
+    micro_batch_tokens: int = setting(8192, "Most padded tokens of one forward and backward pass", gt=0, advanced=True)
+    batch_timeout_seconds: float = setting(1800.0, "The trainer gives up when no full batch arrives for so long", gt=0, advanced=True)
     max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
     infra_retries: int = setting(2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True)
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)

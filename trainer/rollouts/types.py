@@ -40,6 +40,8 @@ class Turn(Frozen):
     token_start: int
     token_end: int
     """Half-open span of this turn's policy tokens in its segment."""
+    thinking_tokens: int = 0
+    """Of these, tokens inside a thinking block (0 for templates that have none)."""
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     generate_seconds: float = 0.0
@@ -112,3 +114,5 @@ class TrainGroup(Frozen):
     oldest_version: int
     rewards: list[float]
     samples: list[TrainSample]
+    stats: dict[str, float] = Field(default_factory=dict)
+    """Numbers of the group's rollouts for the step's metrics (names of `learning/metrics.py`), means over rollouts."""

@@ -1,0 +1,40 @@
+"""Group advantages: A_i = R_i - mean(R). No division by the standard deviation, no length normaliser.
+
+Dividing by the group's standard deviation would blow up groups whose rollouts differ only in a trifle (a length
+penalty of 0.01 would weigh as much as a failed test), and a length normaliser would favour long failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainer.rollouts.types import Segment, TrainSample
+
+
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """One advantage a rollout. Exactly 0.0 for all when the rewards are equal (whatever the mean's rounding)."""
+    if not rewards:
+        raise ValueError("a group without rewards has no advantages")
+    if is_zero_signal(rewards):
+        return [0.0] * len(rewards)
+    mean = sum(rewards) / len(rewards)
+    return [reward - mean for reward in rewards]
+
+
+def is_zero_signal(rewards: Sequence[float]) -> bool:
+    """All rollouts got the same reward: nothing to learn from this group. Counted in the metrics, never hidden."""
+    return all(reward == rewards[0] for reward in rewards)
+
+
+def token_streams(segments: Sequence[Segment], advantage: float) -> list[TrainSample]:
+    """The trainer's view of one rollout: its single advantage on every policy token of every segment."""
+    return [
+        TrainSample(
+            tokens=list(segment.tokens),
+            loss_mask=list(segment.loss_mask),
+            sampler_logprobs=list(segment.logprobs),
+            advantages=[advantage if mask else 0.0 for mask in segment.loss_mask],
+        )
+        for segment in segments
+        if any(segment.loss_mask)
+    ]

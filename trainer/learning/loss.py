@@ -1,0 +1,58 @@
+"""The policy-gradient loss over per-token streams, and the log-probabilities that it needs.
+
+    L = -(1/Z) Σ_tokens  w_t · (A_t - β · sg[log π_θ(t) - log π_ref(t)]) · log π_θ(t)
+
+with Z a constant, A_t final per-token advantages, w_t importance weights without gradient (`correction.py`), and
+sg[] = stop gradient. The KL term is the k1 estimator *inside the advantage*: as a direct loss its gradient is zero
+in expectation, and the k3 estimator's variance explodes once the policies part.
+
+Log-probabilities are of the distribution that was sampled from: logits divided by the sampling temperature.
+Shape suffixes: B rows, T padded length, N policy tokens, V vocabulary, D hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trainer.learning.packing import MicroBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the model says about the sampled tokens."""
+
+    logprobs_N: Tensor
+    entropy_N: Tensor
+    """Entropy in nats of the tempered distribution, without gradient."""
+
+
+def score_tokens(model: nn.Module, batch: MicroBatch, *, temperature: float) -> TokenScores:
+    """Log-probabilities of the policy tokens. The vocabulary projection runs at loss positions only.
+
+    `model` is a Hugging Face causal LM: `get_decoder()` gives hidden states, `get_output_embeddings()` projects
+    them. Rows are padded on the right, so causal attention needs no padding mask.
+    """
+    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
+    hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
+    logits_NV = model.get_output_embeddings()(hidden_ND).float() / temperature
+    logps_NV = torch.log_softmax(logits_NV, dim=-1)
+    with torch.no_grad():
+        entropy_N = -(logps_NV.exp() * logps_NV).sum(-1)
+    return TokenScores(logprobs_N=logps_NV.gather(1, batch.targets_N[:, None])[:, 0], entropy_N=entropy_N)
+
+
+def kl_adjusted_advantages(
+    advantages_N: Tensor, logprobs_N: Tensor, reference_logprobs_N: Tensor | None, *, coefficient: float
+) -> Tensor:
+    """A_t - β·(log π_θ - log π_ref), without gradient; just A_t when there is no reference."""
+    if reference_logprobs_N is None or coefficient == 0.0:
+        return advantages_N
+    return advantages_N - coefficient * (logprobs_N.detach() - reference_logprobs_N.detach())
+
+
+def policy_loss(logprobs_N: Tensor, advantages_N: Tensor, weights_N: Tensor, *, divisor: float) -> Tensor:
+    """-(1/Z) Σ w·A·log π: a sum over tokens by a constant, so that no length changes a token's weight."""
+    return -(weights_N.detach() * advantages_N.detach() * logprobs_N).sum() / divisor

@@ -1,0 +1,118 @@
+"""Every number of a run, defined once: name → title, unit, meaning. Pages, API and exports read this table.
+
+Names are `<topic>/<name>`; families with open ends (`stop/`, `tool_error/`, `reward/part/`) are listed by their prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainer.learning.advantage import is_zero_signal
+from trainer.rollouts.types import TrainGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    title: str
+    unit: str
+    meaning: str
+
+
+METRICS: dict[str, Metric] = {
+    "reward/mean": Metric("Reward", "", "mean reward of the rollouts of the step"),
+    "reward/best_of_k": Metric("Best-of-K reward", "", "mean over groups of the best reward in the group"),
+    "reward/part/": Metric("Reward part", "", "mean weighted value of one named reward part"),
+    "verdict/passed": Metric("Passed", "share", "rollouts whose hidden tests all pass"),
+    "groups/solved_none": Metric("Groups: none solved", "share", "groups in which no rollout passed"),
+    "groups/solved_some": Metric("Groups: some solved", "share", "groups in which some rollouts passed"),
+    "groups/solved_all": Metric("Groups: all solved", "share", "groups in which every rollout passed"),
+    "groups/zero_signal": Metric("Zero-signal groups", "share", "groups whose rewards are all equal: they teach nothing"),
+    "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
+    "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
+    "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),
+    "correction/ess": Metric("Effective sample size", "share", "(Σw)² / (N·Σw²) of the importance weights"),
+    "correction/chi2": Metric("Chi²", "", "mean of r² minus 1: heavy tails of the ratio"),
+    "correction/masked_share": Metric("Masked tokens", "share", "policy tokens whose importance weight is 0"),
+    "correction/clipped_share": Metric("Clipped tokens", "share", "policy tokens whose ratio was truncated"),
+    "correction/ratio_mean": Metric("Ratio, mean", "", "mean of p_trainer / p_sampler"),
+    "correction/ratio_max": Metric("Ratio, max", "", "largest p_trainer / p_sampler"),
+    "kl/k1": Metric("KL to the start", "nat/token", "mean log π - log π_ref at policy tokens"),
+    "staleness/mean": Metric("Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"),
+    "staleness/max": Metric("Staleness, max", "versions", "the same, largest group"),
+    "optim/loss": Metric("Loss", "", "policy-gradient loss (its level means little; see reward)"),
+    "optim/grad_norm": Metric("Gradient norm", "", "norm before clipping"),
+    "optim/learning_rate": Metric("Learning rate", "", "rate of this step"),
+    "optim/skipped_samples": Metric("Samples without gradient", "count", "samples of zero-signal groups, not run through the model"),
+    "tokens/policy": Metric("Policy tokens", "tokens/rollout", "tokens that the policy wrote"),
+    "tokens/total": Metric("Context tokens", "tokens/rollout", "all tokens of the rollout, observations included"),
+    "tokens/trained": Metric("Trained tokens", "tokens", "tokens run through the trainer in this step"),
+    "turns/mean": Metric("Turns", "turns/rollout", "policy turns of a rollout"),
+    "calls/mean": Metric("Tool calls", "calls/rollout", "tool calls of a rollout"),
+    "stop/": Metric("Stop reason", "share", "rollouts that ended for this reason"),
+    "tool_error/": Metric("Tool errors", "count/rollout", "tool calls that failed in this way"),
+    "truncated": Metric("Truncated", "share", "rollouts that ended at a turn, token or time limit"),
+    "infra/retries": Metric("Infrastructure retries", "count/group", "episodes lost to infrastructure and run again"),
+    "time/step": Metric("Step", "s", "whole optimiser step, waiting included"),
+    "time/wait_for_batch": Metric("Wait for rollouts", "s", "time the trainer had nothing to train on"),
+    "time/forward_backward": Metric("Forward and backward", "s", "scoring and gradients"),
+    "time/optimizer": Metric("Optimizer", "s", "clipping and update"),
+    "time/publish": Metric("Publish weights", "s", "writing the version to the weight store"),
+    "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
+    "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),
+    "time/generate": Metric("Episode: generate", "s", "mean wall time a rollout waits for the engine"),
+    "time/tools": Metric("Episode: tools", "s", "mean wall time of tool calls"),
+    "time/grade": Metric("Episode: grade", "s", "mean wall time of grading"),
+    "idle/trainer": Metric("Trainer idle", "share", "share of the step in which the trainer waited for rollouts"),
+    "idle/rollouts": Metric("Inference idle", "share", "share of time in which the inference engine computed nothing"),
+    "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
+    "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
+    "weights/bytes": Metric("Version size", "bytes", "bytes written to the weight store for this version"),
+    "weights/changed": Metric("Weights changed", "share", "share of weights whose stored bits differ from the last version"),
+    "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
+    "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
+    "loss/train": Metric("Training loss", "nat/token", "mean next-token loss at trained positions"),
+    "loss/heldout": Metric("Held-out loss", "nat/token", "the same on data never trained on"),
+}
+
+FAMILIES = ("reward/part/", "stop/", "tool_error/")
+
+
+def describe(name: str) -> Metric:
+    """The definition of a metric; a member of an open family takes the family's meaning. Raises KeyError."""
+    if name in METRICS:
+        return METRICS[name]
+    for prefix in FAMILIES:
+        if name.startswith(prefix):
+            family = METRICS[prefix]
+            return Metric(f"{family.title}: {name.removeprefix(prefix)}", family.unit, family.meaning)
+    raise KeyError(name)
+
+
+def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict[str, float]:
+    """Numbers of one training batch that need no model. `trained_version` is the version that the step updates."""
+    if not groups:
+        raise ValueError("a batch needs at least one group")
+    rewards = [group.rewards for group in groups]
+    rollouts = sum(len(r) for r in rewards)
+    lag = [max(0, trained_version - group.oldest_version) if group.oldest_version >= 0 else 0 for group in groups]
+    out = {
+        "reward/mean": sum(map(sum, rewards)) / rollouts,
+        "reward/best_of_k": sum(map(max, rewards)) / len(groups),
+        "groups/zero_signal": sum(map(is_zero_signal, rewards)) / len(groups),
+        "staleness/mean": sum(lag) / len(lag),
+        "staleness/max": float(max(lag)),
+    }
+    out.update(mean_of_stats((group.stats, len(group.rewards)) for group in groups))
+    return out
+
+
+def mean_of_stats(stats: Iterable[tuple[Mapping[str, float], int]]) -> dict[str, float]:
+    """Weighted mean of per-group numbers; a group that lacks a name counts as 0 there (a stop reason that it never had)."""
+    total = 0
+    sums: dict[str, float] = {}
+    for values, weight in stats:
+        total += weight
+        for name, value in values.items():
+            sums[name] = sums.get(name, 0.0) + value * weight
+    return {name: value / total for name, value in sorted(sums.items())} if total else {}

@@ -1,0 +1,159 @@
+"""One optimiser step over accepted groups: score, weigh, differentiate, clip, update.
+
+The learner knows nothing of rewards, groups' baselines or algorithms: it reads per-token streams (tokens, mask,
+sampler log-probabilities, advantages) and a few constants. On a CPU a step is a pure function of weights, optimizer
+state and the batch: the same batch gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.learning.correction import build_correction, correction_stats, token_ratio
+from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
+from trainer.learning.optimizers import NamedOptimizer, learning_rate
+from trainer.learning.packing import MicroBatch, check_sample, pack
+from trainer.rollouts.types import TrainGroup
+
+
+class NonFiniteGradients(RuntimeError):
+    """Loss or gradients are NaN or infinite. The weights were not touched."""
+
+    def __init__(self, step: int, norm: float) -> None:
+        super().__init__(
+            f"step {step}: the gradient norm is {norm}; the weights of the step before are intact. "
+            "Lower the learning rate or resume from an earlier checkpoint"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """Detached per-token facts of one micro-batch, kept for the step's statistics. All [N]."""
+
+    weights_N: Tensor
+    ratio_N: Tensor
+    entropy_N: Tensor
+    k1_N: Tensor | None
+
+
+class Learner:
+    """Owns the trained model and its optimizer."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        *,
+        objective: ObjectiveConfig,
+        optimizer: OptimizerConfig,
+        temperature: float,
+        total_steps: int,
+        micro_batch_tokens: int,
+        reference: torch.nn.Module | None = None,
+    ) -> None:
+        if objective.kl_coefficient > 0 and reference is None:
+            raise ValueError("kl_coefficient > 0 needs a reference policy")
+        self.model = model
+        self.reference = reference
+        self.objective = objective
+        self.optimizer = NamedOptimizer(model, optimizer)
+        self.temperature = temperature
+        self.total_steps = total_steps
+        self.micro_batch_tokens = micro_batch_tokens
+        self.correction = build_correction(objective.correction)
+        self.vocabulary = model.get_input_embeddings().weight.shape[0]
+        model.train()
+
+    def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
+        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients, ValueError (bad sample)."""
+        samples = [sample for group in groups for sample in group.samples]
+        for sample in samples:
+            check_sample(sample, vocabulary=self.vocabulary)
+        useful = samples if self._needs_all_samples else [sample for sample in samples if any(sample.advantages)]
+        started = time.perf_counter()
+        batches = pack(useful, max_tokens=self.micro_batch_tokens)
+        loss = 0.0
+        scored: list[_Scored] = []
+        for batch in batches:
+            part, facts = self._backward(batch)
+            loss += part
+            scored.append(facts)
+        differentiated = time.perf_counter()
+        rate = learning_rate(self.optimizer.config, step, self.total_steps)
+        norm = self._update(rate, step) if batches else 0.0
+        tokens = sum(batch.tokens for batch in batches)
+        seconds = differentiated - started
+        return {
+            "optim/loss": loss,
+            "optim/grad_norm": norm,
+            "optim/learning_rate": rate,
+            "optim/skipped_samples": float(len(samples) - len(useful)),
+            "tokens/trained": float(tokens),
+            "time/forward_backward": seconds,
+            "time/optimizer": time.perf_counter() - differentiated,
+            "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
+            **_token_metrics(scored),
+        }
+
+    @property
+    def _needs_all_samples(self) -> bool:
+        """Without a KL term a sample whose advantages are all 0 has exactly no gradient and need not be run."""
+        return self.objective.kl_coefficient > 0
+
+    def _backward(self, batch: MicroBatch) -> tuple[float, _Scored]:
+        batch = batch.to(next(self.model.parameters()).device)
+        scores = score_tokens(self.model, batch, temperature=self.temperature)
+        reference_N = None
+        if self._needs_all_samples and self.reference is not None:
+            with torch.no_grad():
+                reference_N = score_tokens(self.reference, batch, temperature=self.temperature).logprobs_N
+        ratio_N = token_ratio(scores.logprobs_N, batch.sampler_logprobs_N)
+        weights_N = self.correction.weights(ratio_N)
+        advantages_N = kl_adjusted_advantages(
+            batch.advantages_N, scores.logprobs_N, reference_N, coefficient=self.objective.kl_coefficient
+        )
+        loss = policy_loss(scores.logprobs_N, advantages_N, weights_N, divisor=self.objective.loss_divisor)
+        loss.backward()
+        k1_N = None if reference_N is None else (scores.logprobs_N.detach() - reference_N).cpu()
+        facts = _Scored(weights_N.cpu(), ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
+        return float(loss.detach()), facts
+
+    def _update(self, rate: float, step: int) -> float:
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
+        if not math.isfinite(norm):
+            self.model.zero_grad(set_to_none=True)
+            raise NonFiniteGradients(step, norm)
+        self.optimizer.step(rate)
+        return norm
+
+
+def _token_metrics(scored: Sequence[_Scored]) -> dict[str, float]:
+    """Statistics over the policy tokens of the whole step; empty when nothing was scored."""
+    if not scored:
+        return {}
+    ratio_N = torch.cat([facts.ratio_N for facts in scored]).double()
+    weights_N = torch.cat([facts.weights_N for facts in scored])
+    log_ratio_N = ratio_N.log()
+    k3_N = ratio_N - log_ratio_N - 1.0
+    stats = correction_stats(ratio_N, weights_N)
+    out = {
+        "policy/entropy": float(torch.cat([facts.entropy_N for facts in scored]).mean()),
+        "mismatch/k3_mean": float(k3_N.mean()),
+        "mismatch/k3_p99": float(k3_N.kthvalue(math.ceil(0.99 * k3_N.numel())).values),
+        "correction/ess": stats.ess,
+        "correction/chi2": stats.chi2,
+        "correction/masked_share": stats.masked_share,
+        "correction/clipped_share": stats.clipped_share,
+        "correction/ratio_mean": stats.ratio_mean,
+        "correction/ratio_max": stats.ratio_max,
+    }
+    k1 = [facts.k1_N for facts in scored if facts.k1_N is not None]
+    if k1:
+        out["kl/k1"] = float(torch.cat(k1).mean())
+    return out
