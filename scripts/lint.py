@@ -1,0 +1,45 @@
+"""All that `make lint` checks, each with its time; every check runs even when one before it failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from . import lock
+
+BIN = Path(sys.executable).parent
+CHECKS: dict[str, list[str]] = {
+    "ruff check": [str(BIN / "ruff"), "check", "--quiet", "."],
+    "ruff format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
+    "layers": [str(BIN / "lint-imports"), "--no-logo"],
+    "mypy": [str(BIN / "mypy"), "--no-error-summary"],
+}
+
+
+def run(command: list[str]) -> tuple[int, str, float]:
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=lock.REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout.strip(), time.monotonic() - began
+
+
+def main() -> int:
+    stale = lock.problems(lock.LOCK.read_text())
+    failed = ["lock"] if stale else []
+    print("\n".join(stale or ["lint: lock ok"]))
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for name, (code, output, seconds) in zip(CHECKS, pool.map(run, CHECKS.values()), strict=True):
+            if code:
+                failed.append(name)
+                print(output)
+            print(f"lint: {name} {'FAILED' if code else 'ok'} ({seconds:.1f} s)", flush=True)
+    if failed:
+        print(f"lint: failed: {', '.join(failed)}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Compile requirements.lock from requirements.in and the dev extra (`make lock`), and check that it is current.
+
+The lock carries hashes and names no host, so it installs from whatever index the machine is configured for. torch is
+left out: its build (CPU or CUDA) and so its hash differ between machines; requirements-torch.txt pins its version.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+LOCK = REPOSITORY / "requirements.lock"
+HEADER = "# Made by `make lock` from requirements.in and the dev extra of pyproject.toml. Do not edit.\n"
+NAMES_A_HOST = re.compile(r"https?://|--(extra-)?index|--find-links|--trusted-host")
+
+
+def direct_requirements() -> list[str]:
+    """What we ask for by name: the product's list and the developers'."""
+    lines = (REPOSITORY / "requirements.in").read_text().splitlines()
+    product = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return [*product, *extras["dev"]]
+
+
+def _name(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=~!; ]", requirement, maxsplit=1)[0]).lower()
+
+
+def problems(lock: str) -> list[str]:
+    """Why this lock must be compiled anew; empty when it serves."""
+    locked = {_name(line) for line in lock.splitlines() if re.match(r"[A-Za-z0-9]", line)}
+    found = [f"{wanted} is not in requirements.lock: run `make lock`"
+             for wanted in direct_requirements() if _name(wanted) not in locked]
+    if "torch" in locked:
+        found.append("requirements.lock names torch, whose hash differs between machines: run `make lock`")
+    found += [f"requirements.lock names a host: {line.strip()}" for line in lock.splitlines() if NAMES_A_HOST.search(line)]
+    return found
+
+
+def main() -> int:
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
+        wanted.write("\n".join(direct_requirements()) + "\n")
+        wanted.flush()
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "uv"), "pip", "compile", wanted.name, "--universal",
+             "--python-version", "3.11", "--generate-hashes", "--no-emit-package", "torch", "--no-header",
+             "--no-annotate", "--quiet", *sys.argv[1:]],
+            cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False,
+        )
+    if done.returncode:
+        return done.returncode
+    lock = HEADER + done.stdout
+    found = problems(lock)
+    print("\n".join(found) or f"{LOCK.name}: {lock.count('==')} packages")
+    if not found:
+        LOCK.write_text(lock)
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
