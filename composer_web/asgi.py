@@ -1,0 +1,24 @@
+"""ASGI entry: HTTP through Django, one websocket address for live hints."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+from django.urls import path
+
+http = get_asgi_application()
+
+from composer_web.live.consumer import HintConsumer  # needs the app registry
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter([path("ws/live", HintConsumer.as_asgi())]))),  # type: ignore[list-item]
+    }
+)

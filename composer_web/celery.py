@@ -1,0 +1,65 @@
+"""The Celery application: short idempotent tasks that move state which lives in Postgres.
+
+Queues, one per kind of worker: control (pump, outbox, reconcile), rollout (a group of a run), eval (a group of an
+evaluation), build (environments, controls). `train` has no Celery worker: `manage.py trainer` is a supervised
+process that takes a lease on a run. Start rollout workers as
+`celery -A composer_web worker -Q rollout,eval --pool=threads -c 4`: each thread only waits; all episodes of a
+worker run in one asyncio loop (`composer_web.rollouts.loop`).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
+
+from celery import Celery
+from kombu import Queue
+
+from composer_web.env import env
+
+QUEUES = ("control", "rollout", "eval", "build", "train")
+
+# A message that nobody acknowledged for this long is given to another worker. Longer than any task (the group's own
+# deadline is shorter), and not relied on: an expired lease makes the reconciler send the work again within seconds.
+VISIBILITY_SECONDS = 1800
+
+app = Celery("opencomposer")
+app.conf.update(
+    broker_url=env().redis_url,
+    result_backend=None,
+    task_ignore_result=True,
+    task_serializer="json",
+    accept_content=["json"],
+    task_queues=[Queue(name) for name in QUEUES],
+    task_default_queue="control",
+    task_create_missing_queues=False,
+    task_acks_late=True,  # every task of this product is idempotent; tests prove it
+    task_retry_on_worker_lost=True,
+    task_reject_on_worker_lost=False,  # would start a task that kills its process for ever
+    task_annotations={"*": {"max_retries": 2}},
+    task_track_started=False,
+    worker_prefetch_multiplier=1,
+    worker_soft_shutdown_timeout=20.0,
+    worker_enable_soft_shutdown_on_idle=True,
+    worker_hijack_root_logger=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options={
+        "visibility_timeout": VISIBILITY_SECONDS,
+        "socket_timeout": 30.0,
+        "socket_connect_timeout": 5.0,
+        "retry_on_timeout": True,
+        "health_check_interval": 10,
+    },
+    beat_schedule={
+        "outbox": {"task": "ops.flush_outbox", "schedule": 2.0, "options": {"queue": "control", "expires": 10}},
+        "reconcile": {"task": "ops.reconcile", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
+        "pump": {"task": "runs.pump_all", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
+        "prune": {"task": "ops.prune", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
+    },
+    beat_scheduler="celery.beat:Scheduler",  # the schedule is fixed in code: nothing to keep on disk
+    timezone="UTC",
+)
+app.autodiscover_tasks()

@@ -1,0 +1,12 @@
+"""Histories and frozen columns, kept by triggers."""
+
+from django.db import migrations
+
+from composer_web.ops.history import history_trigger
+
+
+class Migration(migrations.Migration):
+    dependencies = [("evals", "0001_initial"), ("ops", "0001_functions")]
+    operations = [
+        history_trigger("evals_evaluation", "evals_evaluationtransition", "evaluation_id"),
+    ]

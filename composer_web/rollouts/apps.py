@@ -1,0 +1,8 @@
+from django.apps import AppConfig
+
+
+class RolloutsConfig(AppConfig):
+    name = "composer_web.rollouts"
+    label = "rollouts"
+    verbose_name = "Rollouts"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,8 @@
+from django.apps import AppConfig
+
+
+class RunsConfig(AppConfig):
+    name = "composer_web.runs"
+    label = "runs"
+    verbose_name = "Runs"
+    default_auto_field = "django.db.models.BigAutoField"

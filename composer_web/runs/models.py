@@ -1,0 +1,146 @@
+"""Runs: one configured training job each, with history, events, metrics and the batches it consumed."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.policies.models import Policy
+from trainer.config import RunConfig
+
+
+class RunKind(models.TextChoices):
+    MIDTRAIN = "midtrain", "Mid-training"
+    SFT = "sft", "SFT"
+    RL = "rl", "RL"
+
+
+class RunState(models.TextChoices):
+    DRAFT = "draft"
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+RUN_LEGAL = pairs(
+    {
+        "": ["draft"],
+        "draft": ["queued", "cancelled"],
+        "queued": ["running", "paused", "failed", "cancelled"],
+        "running": ["pausing", "finished", "failed", "cancelled"],
+        "pausing": ["paused", "running", "finished", "failed", "cancelled"],
+        "paused": ["queued", "cancelled"],
+        "failed": ["queued"],
+    }
+)
+RUN_LIVE = ("queued", "running", "pausing", "paused")
+RUN_FINAL = ("finished", "failed", "cancelled")
+
+
+class Run(models.Model):
+    """One configured training job. `config` is a `trainer.config.RunConfig`; its truth is this row."""
+
+    name = models.CharField(max_length=80)
+    kind = models.CharField(max_length=8, choices=RunKind)
+    config = models.JSONField()
+    state = models.CharField(max_length=16, choices=RunState, default=RunState.DRAFT)
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
+    policy_in = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="runs_from")
+    policy_in_version = models.PositiveIntegerField(default=0)
+    policy_out = models.OneToOneField(Policy, on_delete=models.PROTECT, null=True, blank=True, related_name="produced_by")
+    seed = models.PositiveBigIntegerField(default=0)
+    code_version = models.CharField(max_length=60, blank=True)
+    step = models.PositiveIntegerField(default=0, help_text="Optimiser steps done")
+    steps_total = models.PositiveIntegerField()
+    policy_version = models.IntegerField(default=-1, help_text="Newest version in the weight store; -1 before the first")
+    phase = models.CharField(max_length=80, blank=True, help_text="What the trainer does now, in words")
+    latest = models.JSONField(default=dict, help_text="Last value of each metric")
+    failure = models.TextField(blank=True)
+    recoveries = models.PositiveIntegerField(default=0, help_text="Times that a lost trainer was replaced")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    queued_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["state"]), models.Index(fields=["kind"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def configuration(self) -> RunConfig:
+        return RunConfig.model_validate(self.config)
+
+
+class RunTransition(Transition):
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="transitions")
+
+    class Meta(Transition.Meta):
+        constraints = [models.CheckConstraint(condition=legal_pairs(RUN_LEGAL), name="run_legal_transition")]
+
+
+class RunEvent(models.Model):
+    """Something worth reading that happened in a run: a checkpoint, a weight sync, an evaluation, an alert."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
+    at = models.DateTimeField(auto_now_add=True)
+    kind = models.CharField(max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra")
+    level = models.CharField(max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")], default="info")
+    step = models.PositiveIntegerField(null=True, blank=True)
+    message = models.TextField()
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["run", "-id"], name="run_event_newest")]
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class MetricKey(models.Model):
+    """The name of a metric, once, so that the metric table stays narrow."""
+
+    name = models.CharField(max_length=100, unique=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Metric(models.Model):
+    """One value. Loaded by COPY; read as buckets. A step trained again after a resume replaces its values."""
+
+    pk = models.CompositePrimaryKey("run", "key", "step")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="metrics", db_index=False)
+    key = models.ForeignKey(MetricKey, on_delete=models.PROTECT, related_name="+", db_index=False)
+    step = models.PositiveIntegerField()
+    value = models.FloatField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.run_id}/{self.key_id}@{self.step}={self.value}"
+
+
+class TrainBatch(models.Model):
+    """The groups of one step in the order in which they are trained, recorded before the step: a resume repeats it."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="batches")
+    step = models.PositiveIntegerField()
+    group_ids = ArrayField(models.BigIntegerField())
+    recorded_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["run_id", "step"]
+        constraints = [models.UniqueConstraint(fields=["run", "step"], name="one_batch_per_step")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} step {self.step}"

@@ -1,0 +1,223 @@
+"""Form fields generated from a pydantic model's JSON schema, and the way back from posted strings.
+
+A field's name is the location that pydantic reports in its errors (`stage.rl.sampling.temperature`), so an
+error finds its field without a second mapping. A discriminated union becomes one group a variant; the choice
+itself is posted under the choice's own name (`stage=rl`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+Widget = Literal["text", "integer", "number", "check", "choice"]
+
+
+@dataclass(frozen=True)
+class FormField:
+    name: str
+    label: str
+    help: str
+    widget: Widget
+    optional: bool = False
+    advanced: bool = False
+    choices: tuple[str, ...] = ()
+    bounds: str = ""
+    """The allowed range in words (`> 0, ≤ 1`)."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The fields of one nested model, and the models nested in it."""
+
+    name: str
+    label: str
+    help: str = ""
+    fields: tuple[FormField, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    def walk(self) -> Iterator[FormField]:
+        yield from self.fields
+        for group in self.groups:
+            yield from group.walk()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A discriminated union: the field that chooses, and one group a variant."""
+
+    name: str
+    tag: str
+    variants: Mapping[str, Group]
+
+
+@dataclass(frozen=True)
+class FormSchema:
+    root: Group
+    choices: tuple[Choice, ...] = ()
+    by_name: dict[str, FormField] = field(default_factory=dict)
+
+
+def label_of(name: str) -> str:
+    """`max_turn_tokens` → `Max turn tokens`; short names of the field stay in capitals."""
+    text = name.rpartition(".")[2].replace("_", " ")
+    known = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training", "kl coefficient": "KL coefficient"}
+    return known.get(text, text[:1].upper() + text[1:])
+
+
+def form_schema(model: type[BaseModel]) -> FormSchema:
+    """The whole form of a model: plain fields, nested groups, and choices at the top level."""
+    schema = model.model_json_schema()
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    plain = {k: v for k, v in schema["properties"].items() if "discriminator" not in v}
+    choices = tuple(
+        Choice(
+            name=name,
+            tag=spec["discriminator"]["propertyName"],
+            variants={
+                tag: _group(f"{name}.{tag}", definitions[ref.rpartition("/")[2]], definitions, skip=spec["discriminator"]["propertyName"])
+                for tag, ref in _in_order(spec)
+            },
+        )
+        for name, spec in schema["properties"].items()
+        if "discriminator" in spec
+    )
+    root = _group("", {**schema, "properties": plain}, definitions)
+    everything = [*root.walk(), *(f for u in choices for g in u.variants.values() for f in g.walk())]
+    return FormSchema(root, choices, {f.name: f for f in everything})
+
+
+def _in_order(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(tag, reference) in the order in which the model names its variants."""
+    refs = [option["$ref"] for option in spec["oneOf"]]
+    return sorted(spec["discriminator"]["mapping"].items(), key=lambda pair: refs.index(pair[1]))
+
+
+def _group(name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any], skip: str = "") -> Group:
+    fields: list[FormField] = []
+    groups: list[Group] = []
+    for key, spec in schema["properties"].items():
+        path = f"{name}.{key}" if name else key
+        if key == skip:
+            continue
+        if "$ref" in spec:
+            target = definitions[spec["$ref"].rpartition("/")[2]]
+            groups.append(_group(path, target, definitions))
+        else:
+            fields.append(_field(path, spec))
+    return Group(name, label_of(name), schema.get("description", ""), tuple(fields), tuple(groups))
+
+
+def _field(name: str, spec: Mapping[str, Any]) -> FormField:
+    options = [s for s in spec.get("anyOf", [spec]) if s.get("type") != "null"]
+    core = {**spec, **options[0]}
+    widgets: dict[str, Widget] = {"integer": "integer", "number": "number", "boolean": "check"}
+    choices = tuple(str(c) for c in core.get("enum", ()))
+    return FormField(
+        name=name,
+        label=label_of(name),
+        help=spec.get("description", ""),
+        widget="choice" if choices else widgets.get(core.get("type", "string"), "text"),
+        optional="anyOf" in spec,
+        advanced=bool(spec.get("advanced")),
+        choices=choices,
+        bounds=_bounds(core),
+    )
+
+
+def _bounds(core: Mapping[str, Any]) -> str:
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    return ", ".join(f"{sign} {core[key]:g}" for key, sign in signs.items() if key in core)
+
+
+def text_of(value: Any) -> str:
+    """A value as its control shows it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else ""
+    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
+
+
+def flatten(schema: FormSchema, config: BaseModel) -> dict[str, str]:
+    """The strings that the form shows for an existing configuration; variants that it has not chosen are absent."""
+    dump = config.model_dump()
+    values: dict[str, str] = {}
+    for choice in schema.choices:
+        tag = str(dump[choice.name][choice.tag])
+        values[choice.name] = tag
+        dump[choice.name] = {tag: dump[choice.name]}
+    for name in schema.by_name:
+        node: Any = dump
+        for part in name.split("."):
+            if part not in node:
+                break
+            node = node[part]
+        else:
+            values[name] = text_of(node)
+    return values
+
+
+def nest(schema: FormSchema, posted: Mapping[str, str]) -> dict[str, Any]:
+    """Posted strings as the nested mapping that the model validates. Unknown names are refused as extra fields."""
+    result: dict[str, Any] = {}
+    for choice in schema.choices:
+        result[choice.name] = {choice.tag: posted.get(choice.name, "")}
+    for name, item in schema.by_name.items():
+        parts = name.split(".")
+        choice = next((u for u in schema.choices if parts[0] == u.name), None)
+        if choice is not None:
+            if parts[1] != posted.get(choice.name):
+                continue
+            parts = [parts[0], *parts[2:]]
+        node = result
+        for part in parts[:-1]:
+            node = node.setdefault(part, {})
+        text = posted.get(name, "").strip()
+        if item.widget == "check":
+            node[parts[-1]] = text not in ("", "false", "off")
+        elif text or not item.optional:
+            node[parts[-1]] = text
+        else:
+            node[parts[-1]] = None
+    return result
+
+
+def field_errors(schema: FormSchema, error: ValidationError) -> dict[str, list[str]]:
+    """Messages by field name. An error of a whole group goes to the first of its fields that the message names,
+    and to the group itself when it names none."""
+    found: dict[str, list[str]] = {}
+    for item in error.errors():
+        name = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "value_error" and name not in schema.by_name:
+            places = {n: item["msg"].find(n.rpartition(".")[2]) for n in schema.by_name if n.startswith(f"{name}.")}
+            named = {n: place for n, place in places.items() if place >= 0}
+            name = min(named, key=lambda n: (named[n], n.count("."))) if named else name
+        found.setdefault(name, []).append(_message(item, schema.by_name.get(name)))
+    return found
+
+
+def _message(item: Any, target: FormField | None) -> str:
+    given = item.get("input")
+    shown = repr(given) if isinstance(given, str | int | float) else ""
+    match item["type"]:
+        case "missing" | "string_too_short":
+            return "This is needed."
+        case _ if given == "":
+            return "This is needed; give a value."
+        case "int_parsing" | "int_from_float":
+            return f"A whole number is needed; found {shown}."
+        case "float_parsing" | "finite_number":
+            return f"A number is needed; found {shown}."
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal" if target is not None:
+            return f"Must be {target.bounds}; found {shown}."
+        case "string_pattern_mismatch":
+            return "Use letters, digits, spaces and . : / + - _; start with a letter or digit; at most 80 characters."
+        case "value_error":
+            text = str(item["ctx"]["error"]) if "ctx" in item else item["msg"]
+            return text
+        case _:
+            return f"{item['msg']}{f'; found {shown}' if shown else ''}."

@@ -1,0 +1,140 @@
+"""Django settings. Everything that differs between machines comes from `composer_web.env`."""
+
+from __future__ import annotations
+
+from csp.constants import NONE, SELF
+
+from composer_web.env import REPOSITORY, database_settings, env
+
+ENV = env()
+
+BASE_DIR = REPOSITORY
+SECRET_KEY = ENV.secret()
+DEBUG = ENV.debug
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver", ENV.host, *filter(None, ENV.public_hosts.split(","))]
+CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in filter(None, ENV.public_hosts.split(","))]
+ROOT_URLCONF = "composer_web.urls"
+ASGI_APPLICATION = "composer_web.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.humanize",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "channels",
+    "csp",
+    "django_filters",
+    "django_htmx",
+    "django_tables2",
+    "ninja",
+    "composer_web.ops",
+    "composer_web.accounts",
+    "composer_web.repositories",
+    "composer_web.tasks",
+    "composer_web.policies",
+    "composer_web.runs",
+    "composer_web.evals",
+    "composer_web.rollouts",
+    "composer_web.live",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# A pool, never CONN_MAX_AGE: kept connections leak under ASGI. Health checks survive a restarted Postgres.
+DATABASES = {
+    "default": {
+        **database_settings(ENV.database_url),
+        "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": ENV.database_pool, "timeout": 10.0}},
+    }
+}
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login/"
+SESSION_COOKIE_AGE = 14 * 86400
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.https
+SECURE_HSTS_SECONDS = 31_536_000 if ENV.https else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https else None
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF, "'unsafe-inline'"],  # charts set inline styles; scripts never are inline
+        "img-src": [SELF, "data:", "blob:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True  # no collectstatic step between a checkout and a running product
+WHITENOISE_AUTOREFRESH = DEBUG
+
+# Pub/sub only: the core layer drops the newest messages and dies when a socket is idle for 5 s.
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [ENV.redis_url]}}
+}
+
+DJANGO_TABLES2_TEMPLATE = "partials/table.html"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {"django.server": {"level": "WARNING"}, "httpx": {"level": "WARNING"}, "celery.worker.strategy": {"level": "WARNING"}},
+}

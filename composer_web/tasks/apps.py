@@ -1,0 +1,8 @@
+from django.apps import AppConfig
+
+
+class TasksConfig(AppConfig):
+    name = "composer_web.tasks"
+    label = "tasks"
+    verbose_name = "Tasks"
+    default_auto_field = "django.db.models.BigAutoField"
