@@ -1,0 +1,65 @@
+"""Profiles: which tools an episode offers and how much of their output a policy reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALL_TOOLS = (
+    "read_file",
+    "list_dir",
+    "edit_file",
+    "write_file",
+    "delete_file",
+    "grep",
+    "read_lints",
+    "run_terminal_cmd",
+    "todo_write",
+    "finish",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Everything about tools that is not the sandbox. One profile serves a whole run."""
+
+    name: str
+    tools: tuple[str, ...] = ALL_TOOLS
+    output_bytes: int = 30_000
+    """Most bytes of one call's output; the middle is cut and the cut is announced."""
+    grep_matches: int = 50
+    line_chars: int = 400
+    """Longest line that `grep` shows; the rest of it is cut."""
+    list_entries: int = 500
+    lint_files: int = 50
+    command_seconds: float = 60.0
+    announce_more_matches: bool = True
+    """Whether `grep` says that there are more matches than it shows."""
+    malformed_ends_episode: bool = False
+    """Whether a turn whose tool call cannot be parsed ends the episode (small policies never recover from it)."""
+
+
+_PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("full"),
+        Profile(
+            "toy",
+            output_bytes=1200,
+            grep_matches=4,
+            line_chars=160,
+            list_entries=40,
+            lint_files=8,
+            command_seconds=10.0,
+            announce_more_matches=False,
+            malformed_ends_episode=True,
+        ),
+    )
+}
+
+
+def get_profile(name: str) -> Profile:
+    """The profile of that name. Raises ValueError that lists the known ones."""
+    try:
+        return _PROFILES[name]
+    except KeyError:
+        raise ValueError(f"unknown harness profile {name!r}; choose one of {', '.join(sorted(_PROFILES))}") from None
