@@ -38,7 +38,10 @@ class SamplingConfig(Part):
     max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
     max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
     max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
-    episode_seconds: float = setting(120.0, "Wall-clock limit of one episode", gt=0)
+    episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
+    engine_seconds: float = setting(
+        600.0, "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure", gt=0, advanced=True
+    )
 
 
 class HarnessConfig(Part):

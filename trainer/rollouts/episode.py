@@ -1,0 +1,268 @@
+"""One attempt at a task: tokens in, tokens out, tools in a sandbox, grading in a second clean one.
+
+The transcript is a list of tokens that only grows: the opening prompt, then for each turn what the policy sampled
+(kept exactly as sampled) and what the chat template makes of the tool results. Nothing is decoded and encoded again.
+Whatever the infrastructure breaks ends as a trajectory with verdict `infra_error` and no reward; everything else,
+malformed calls and runaway turns included, is the policy's work and is graded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sandbox.backends.base import Backend, Patch, SandboxError
+from sandbox.grading.grader import grade
+from sandbox.grading.patch import render
+from sandbox.grading.report import Report, Verdict
+from sandbox.harness.errors import HarnessFailure
+from sandbox.harness.profile import get_profile
+from sandbox.harness.session import Session, system_prompt
+from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.spec import TaskSpec
+from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
+from trainer.rewards import score
+from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.types import Segment, Trajectory, Turn
+
+
+class ParsedTurn(Protocol):
+    text: str
+    calls: Sequence[ToolCall]
+    error: str | None
+
+
+class Renderer(Protocol):
+    """The policy's own chat template: the only place where messages become tokens and tokens become calls."""
+
+    stop_ids: Sequence[int]
+
+    def start(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[int]: ...
+
+    def observe(self, results: Sequence[ToolResult]) -> list[int]: ...
+
+    def parse(self, token_ids: Sequence[int]) -> ParsedTurn: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutServices:
+    """What episodes run on. `slots` bounds the episodes that hold sandboxes at the same time."""
+
+    client: InferenceClient
+    renderer: Renderer
+    backend: Backend
+    environments: EnvironmentStore
+    deployment: str
+    slots: asyncio.Semaphore
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    sampling: SamplingConfig
+    harness: HarnessConfig
+    reward: RewardConfig
+
+
+class EpisodeLost(Exception):
+    """The infrastructure under an episode failed; the episode says nothing about the policy."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """What an episode has produced so far; becomes the trajectory whatever ends it."""
+
+    messages: tuple[dict[str, Any], ...]
+    schema_hash: str = ""
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    patch: Patch = field(default_factory=Patch)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Append tokens that the policy was shown."""
+        self.tokens += tokens
+        self.logprobs += [0.0] * len(tokens)
+        self.loss_mask += [0] * len(tokens)
+        self.versions += [-1] * len(tokens)
+
+    def wrote(self, response: GenerateResponse) -> None:
+        """Append tokens that the policy sampled, with the version that sampled each of them."""
+        versions = [-1] * len(response.token_ids)
+        for span in response.spans:
+            versions[span.start : span.end] = [span.version] * (span.end - span.start)
+        if len(response.logprobs) != len(response.token_ids) or min(versions, default=0) < 0:
+            raise InferenceError(
+                f"the engine returned {len(response.token_ids)} tokens with {len(response.logprobs)} log-probabilities "
+                f"and version spans {[(s.start, s.end, s.version) for s in response.spans]}"
+            )
+        self.tokens += response.token_ids
+        self.logprobs += response.logprobs
+        self.loss_mask += [1] * len(response.token_ids)
+        self.versions += versions
+
+    def spend(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+async def run_episode(
+    *, task: TaskSpec, sample: int, session_id: str, seed: int, settings: EpisodeSettings, services: RolloutServices
+) -> Trajectory:
+    """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled."""
+    record = _Record(messages=opening_messages(task))
+    limits = EpisodeLimits.of(settings.sampling)
+    queued = time.monotonic()
+    async with services.slots:
+        record.spend("queue", time.monotonic() - queued)
+        limits.started = started = time.monotonic()
+        try:
+            async with asyncio.timeout(limits.wall_seconds):
+                stop = await _act(record, limits, task, session_id, seed, settings, services)
+                with_grade = time.monotonic()
+                report = await grade(
+                    backend=services.backend, environments=services.environments, task=task, patch=record.patch
+                )
+                record.spend("grade", time.monotonic() - with_grade)
+        except (SandboxError, HarnessFailure, InferenceError, EpisodeLost) as error:
+            stop, report = StopReason.INFRA_ERROR, _lost(task, f"{type(error).__name__}: {error}")
+        except TimeoutError:
+            cause = f"no end after {limits.wall_seconds:g} s: engine or sandboxes are too slow or stuck"
+            stop, report = StopReason.INFRA_ERROR, _lost(task, cause)
+        record.spend("total", time.monotonic() - started)
+    if report.verdict is Verdict.INFRA_ERROR:
+        stop = StopReason.INFRA_ERROR
+    return score(_trajectory(record, task, sample, stop, report, limits), settings.reward)
+
+
+def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
+    """System message of the harness and the task's instruction as the user's message."""
+    return ({"role": "system", "content": system_prompt()}, {"role": "user", "content": task.instruction})
+
+
+async def _act(
+    record: _Record,
+    limits: EpisodeLimits,
+    task: TaskSpec,
+    session_id: str,
+    seed: int,
+    settings: EpisodeSettings,
+    services: RolloutServices,
+) -> StopReason:
+    """Run the turns in a fresh sandbox and take the patch."""
+    started = time.monotonic()
+    async with await services.backend.start(services.environments.spec(task.environment)) as sandbox:
+        session = Session(sandbox, get_profile(settings.harness.profile))
+        record.schema_hash = session.schema_hash
+        record.read(services.renderer.start(list(record.messages), session.schemas()))
+        record.spend("start", time.monotonic() - started)
+        stop = await _turns(record, limits, session, session_id, seed, settings, services)
+        record.patch = await sandbox.diff()
+    return stop
+
+
+async def _turns(
+    record: _Record,
+    limits: EpisodeLimits,
+    session: Session,
+    session_id: str,
+    seed: int,
+    settings: EpisodeSettings,
+    services: RolloutServices,
+) -> StopReason:
+    while True:
+        limits.tokens.used = len(record.tokens)
+        if (reached := limits.reached()) is not None:
+            return reached
+        turn_start = len(record.tokens)
+        began = time.monotonic()
+        response = await services.client.generate(
+            GenerateRequest(
+                deployment=services.deployment,
+                prompt_ids=record.tokens,
+                max_tokens=limits.tokens.room(),
+                temperature=settings.sampling.temperature,
+                stop_ids=list(services.renderer.stop_ids),
+                seed=(seed * 1009 + limits.turns.used) % (1 << 31),
+                session=session_id,
+                timeout_seconds=max(1.0, limits.wall_left()),
+            )
+        )
+        generate_seconds = time.monotonic() - began
+        record.spend("generate", generate_seconds)
+        if response.finish_reason == "abort":
+            raise EpisodeLost("the engine aborted a request")
+        record.wrote(response)
+        limits.turns.used += 1
+        parsed = services.renderer.parse(response.token_ids)
+        cut = response.finish_reason == "length"
+        calls = () if cut or parsed.error else tuple(parsed.calls)
+        began = time.monotonic()
+        results = tuple(await session.run(calls)) if calls else ()
+        tool_seconds = time.monotonic() - began
+        record.spend("tools", tool_seconds)
+        limits.tools.used += tool_seconds
+        if parsed.error and not cut:
+            results = (_malformed(parsed.error),)
+        record.turns.append(
+            Turn(
+                index=len(record.turns),
+                text=parsed.text,
+                token_start=turn_start,
+                token_end=len(record.tokens),
+                calls=calls,
+                results=results,
+                generate_seconds=generate_seconds,
+                tool_seconds=tool_seconds,
+            )
+        )
+        lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
+        if lost is not None:
+            raise EpisodeLost(f"a tool failed for reasons of its own: {lost.message}")
+        if cut:
+            return StopReason.TOKEN_LIMIT
+        if parsed.error and settings.harness.end_on_malformed_call:
+            return StopReason.MALFORMED_CALL
+        if not results:
+            return StopReason.NO_TOOL_CALL
+        if session.finished:
+            return StopReason.FINISHED
+        record.read(services.renderer.observe(results))
+
+
+def _malformed(message: str) -> ToolResult:
+    error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=message)
+    return ToolResult(call_id="", output=f"error: {message}", error=error)
+
+
+def _lost(task: TaskSpec, cause: str) -> Report:
+    return Report(verdict=Verdict.INFRA_ERROR, cause=cause[:500], bundle_hash=task.bundle_hash)
+
+
+def _trajectory(
+    record: _Record, task: TaskSpec, sample: int, stop: StopReason, report: Report, limits: EpisodeLimits
+) -> Trajectory:
+    segment = Segment(
+        tokens=record.tokens, logprobs=record.logprobs, loss_mask=record.loss_mask, versions=record.versions
+    )
+    return Trajectory(
+        task_id=task.id,
+        bundle_hash=task.bundle_hash,
+        sample=sample,
+        messages=record.messages,
+        tool_schema_hash=record.schema_hash,
+        turns=tuple(record.turns),
+        segments=(segment,) if record.tokens else (),
+        stop_reason=stop,
+        patch=render(record.patch),
+        patch_skipped=tuple(f"{path}: {why}" for path, why in record.patch.skipped),
+        report=report,
+        seconds={phase: round(value, 4) for phase, value in record.seconds.items()},
+        limits_in_force=limits.describe(),
+    )

@@ -1,0 +1,176 @@
+"""A group: G attempts at one prompt, run concurrently, turned into what the trainer consumes.
+
+An attempt lost to infrastructure is run again, `infra_retries` times; only verdicts of executed tests become rewards.
+The group is accepted only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for
+exactly the prompts that strain the infrastructure most. A group that is not accepted is reported with its causes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sandbox.backends.base import Backend
+from sandbox.grading.report import Verdict
+from sandbox.harness.types import StopReason
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.spec import TaskSpec
+from trainer.config import RLConfig
+from trainer.inference.contract import InferenceClient
+from trainer.learning.advantage import group_advantages, token_streams
+from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
+from trainer.rollouts.types import TrainGroup, Trajectory
+
+SANDBOXES_AT_ONCE = 32
+"""Default bound on the episodes of one process that hold a sandbox."""
+
+LIMIT_STOPS = frozenset({StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT, StopReason.TIME_LIMIT})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of a group."""
+
+    trajectories: tuple[Trajectory, ...]
+    """The last attempt of each sample, in sample order; those with verdict `infra_error` have no reward."""
+    train_group: TrainGroup | None
+    """None when a sample has no verdict after its retries."""
+    infra_errors: tuple[str, ...]
+    """Cause of every attempt that was lost, retried ones included."""
+
+
+async def run_group(
+    *,
+    task: TaskSpec,
+    group_id: str,
+    prompt_index: int,
+    config: RLConfig,
+    client: InferenceClient,
+    renderer: Renderer,
+    backend: Backend,
+    environments: EnvironmentStore,
+    deployment: str,
+    seed: int,
+    dispatched_version: int | None = None,
+    slots: asyncio.Semaphore | None = None,
+    on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None,
+) -> GroupResult:
+    """Run `config.group_size` attempts at `task`.
+
+    `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, lost
+    attempts included. `slots` is shared by all groups of a process; without it the group has its own bound.
+    `dispatched_version` is the version at admission; without it, the oldest version that generated.
+    """
+    services = RolloutServices(
+        client=client,
+        renderer=renderer,
+        backend=backend,
+        environments=environments,
+        deployment=deployment,
+        slots=slots or asyncio.Semaphore(SANDBOXES_AT_ONCE),
+    )
+    settings = EpisodeSettings(config.sampling, config.harness, config.reward)
+    causes: list[str] = []
+
+    async def attempt(sample: int) -> Trajectory:
+        for attempt_index in range(config.infra_retries + 1):
+            trajectory = await run_episode(
+                task=task,
+                sample=sample,
+                session_id=f"{group_id}-{sample}-{attempt_index}",
+                seed=episode_seed(seed, prompt_index, sample),
+                settings=settings,
+                services=services,
+            )
+            if on_trajectory is not None:
+                await on_trajectory(trajectory)
+            if trajectory.verdict is not Verdict.INFRA_ERROR:
+                return trajectory
+            causes.append(trajectory.report.cause)
+        return trajectory
+
+    async with asyncio.TaskGroup() as running:
+        tasks = [running.create_task(attempt(sample)) for sample in range(config.group_size)]
+    trajectories = tuple(task_.result() for task_ in tasks)
+    accepted = all(trajectory.reward is not None for trajectory in trajectories)
+    group = (
+        build_train_group(
+            trajectories,
+            group_id=group_id,
+            prompt_index=prompt_index,
+            dispatched_version=dispatched_version,
+            lost_attempts=len(causes),
+        )
+        if accepted
+        else None
+    )
+    return GroupResult(trajectories, group, tuple(causes))
+
+
+def episode_seed(seed: int, prompt_index: int, sample: int) -> int:
+    """A seed of its own for each attempt, the same whenever and wherever the attempt is run."""
+    return (seed * 1_000_003 + prompt_index * 8191 + sample * 131 + 7) % (1 << 31)
+
+
+def build_train_group(
+    trajectories: Sequence[Trajectory],
+    *,
+    group_id: str,
+    prompt_index: int,
+    dispatched_version: int | None = None,
+    lost_attempts: int = 0,
+) -> TrainGroup:
+    """The trainer's view of a group whose trajectories all have rewards (else ValueError)."""
+    rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
+    if len(rewards) != len(trajectories):
+        raise ValueError(f"group {group_id}: {len(trajectories) - len(rewards)} trajectories have no reward")
+    advantages = group_advantages(rewards)
+    oldest = min((t.oldest_version for t in trajectories if t.oldest_version >= 0), default=-1)
+    return TrainGroup(
+        group_id=group_id,
+        prompt_index=prompt_index,
+        dispatched_version=oldest if dispatched_version is None else dispatched_version,
+        oldest_version=oldest,
+        rewards=rewards,
+        samples=[
+            sample
+            for trajectory, advantage in zip(trajectories, advantages, strict=True)
+            for sample in token_streams(trajectory.segments, advantage)
+        ],
+        stats=group_stats(trajectories, lost_attempts=lost_attempts),
+    )
+
+
+def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0) -> dict[str, float]:
+    """Means over the group's rollouts under the names of `learning/metrics.py`."""
+    n = len(trajectories)
+    passed = [trajectory.verdict is Verdict.PASSED for trajectory in trajectories]
+    sums: dict[str, float] = {
+        "verdict/passed": float(sum(passed)),
+        "tokens/policy": float(sum(t.policy_tokens for t in trajectories)),
+        "tokens/total": float(sum(len(s.tokens) for t in trajectories for s in t.segments)),
+        "turns/mean": float(sum(len(t.turns) for t in trajectories)),
+        "calls/mean": float(sum(len(turn.calls) for t in trajectories for turn in t.turns)),
+        "truncated": float(sum(t.stop_reason in LIMIT_STOPS for t in trajectories)),
+    }
+
+    def add(name: str, value: float) -> None:
+        sums[name] = sums.get(name, 0.0) + value
+
+    for trajectory in trajectories:
+        add(f"stop/{trajectory.stop_reason}", 1.0)
+        for part in trajectory.reward_parts:
+            add(f"reward/part/{part.name}", part.value * part.weight)
+        for phase, name in (("total", "episode"), ("generate", "generate"), ("tools", "tools"), ("grade", "grade")):
+            add(f"time/{name}", trajectory.seconds.get(phase, 0.0))
+        for turn in trajectory.turns:
+            for result in turn.results:
+                if result.error is not None:
+                    add(f"tool_error/{result.error.kind}", 1.0)
+    means = {name: value / n for name, value in sums.items()}
+    means["groups/solved_none"] = float(not any(passed))
+    means["groups/solved_all"] = float(all(passed))
+    means["groups/solved_some"] = float(any(passed) and not all(passed))
+    means["infra/retries"] = float(lost_attempts)
+    return means
