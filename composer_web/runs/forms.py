@@ -1,0 +1,123 @@
+"""The run form: fields from the RunConfig schema, values from a preset, a parent run or a POST, errors at the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from composer_web.runs.schema_form import FormField, Group, field_errors, flatten, form_schema, nest
+from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
+
+SCHEMA = form_schema(RunConfig)
+STAGES = {
+    "midtrain": ("Mid-training", "Next-token training on Python source and copying drills"),
+    "sft": ("SFT", "Supervised training on expert trajectories through the real harness"),
+    "rl": ("RL", "Reinforcement learning over whole episodes, graded by hidden tests"),
+}
+
+
+@dataclass(frozen=True)
+class BoundField:
+    field: FormField
+    value: str
+    errors: Sequence[str]
+
+
+@dataclass(frozen=True)
+class BoundGroup:
+    """A group ready for its template: basic fields in sight, advanced ones behind a fold that opens on an error."""
+
+    label: str
+    help: str
+    basic: Sequence[BoundField]
+    advanced: Sequence[BoundField]
+    groups: Sequence[BoundGroup]
+
+    @property
+    def advanced_open(self) -> bool:
+        return any(item.errors for item in self.advanced)
+
+
+@dataclass(frozen=True)
+class BoundStage:
+    kind: str
+    label: str
+    help: str
+    group: BoundGroup
+    errors: Sequence[str]
+
+
+def default_values() -> dict[str, str]:
+    """Values of every field of every stage, before anything is chosen."""
+    values: dict[str, str] = {}
+    for stage in (MidtrainConfig(), SFTConfig(), RLConfig()):
+        values |= flatten(SCHEMA, RunConfig(name="new run", stage=stage))
+    return {**values, "name": ""}
+
+
+class RunForm:
+    """`options` lists what the control plane knows for a free-text field (`{"policy": ["base"], ...}`)."""
+
+    def __init__(
+        self,
+        posted: Mapping[str, str] | None = None,
+        *,
+        initial: RunConfig | None = None,
+        options: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.options = options or {}
+        self.values = default_values() | (flatten(SCHEMA, initial) if initial else {})
+        self.errors: dict[str, list[str]] = {}
+        self.config: RunConfig | None = None
+        if posted is not None:
+            checks = {name: "" for name, item in SCHEMA.by_name.items() if item.widget == "check"}
+            stage = posted.get("stage", "")
+            self.values |= {n: v for n, v in checks.items() if n.startswith(f"stage.{stage}.")}
+            self.values |= {name: posted[name] for name in (*SCHEMA.by_name, "stage") if name in posted}
+            try:
+                self.config = RunConfig.model_validate(nest(SCHEMA, posted))
+            except ValidationError as error:
+                self.errors = field_errors(SCHEMA, error)
+
+    def refuse(self, name: str, message: str) -> None:
+        """Add an error that only the control plane can know (an unknown policy)."""
+        self.errors.setdefault(name, []).append(message)
+
+    @property
+    def stage(self) -> str:
+        return self.values.get("stage", "rl")
+
+    @property
+    def top(self) -> BoundGroup:
+        return self._bind(replace(SCHEMA.root, label="Run"))
+
+    @property
+    def stages(self) -> list[BoundStage]:
+        (choice,) = SCHEMA.choices
+        return [
+            BoundStage(kind, *STAGES[kind], self._bind(replace(group, label=STAGES[kind][0])), self.errors.get(group.name, ()))
+            for kind, group in choice.variants.items()
+        ]
+
+    @property
+    def unplaced(self) -> list[str]:
+        """Errors that belong to no field on the page."""
+        placed = {*SCHEMA.by_name, *(g.name for c in SCHEMA.choices for g in c.variants.values())}
+        return [message for name, messages in self.errors.items() if name not in placed for message in messages]
+
+    def _bind(self, group: Group) -> BoundGroup:
+        bound = [self._bind_field(item) for item in group.fields]
+        return BoundGroup(
+            label=group.label,
+            help=group.help,
+            basic=[b for b in bound if not b.field.advanced],
+            advanced=[b for b in bound if b.field.advanced],
+            groups=[self._bind(inner) for inner in group.groups],
+        )
+
+    def _bind_field(self, item: FormField) -> BoundField:
+        key = item.name.rpartition(".")[2]
+        known = tuple(self.options.get(item.name, self.options.get(key, ())))
+        return BoundField(replace(item, choices=item.choices or known), self.values.get(item.name, ""), self.errors.get(item.name, ()))

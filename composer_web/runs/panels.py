@@ -1,0 +1,74 @@
+"""Which charts a run page shows first, by kind of run. Names, units and meanings come from `trainer.learning.metrics`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainer.learning.metrics import Metric, describe
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    keys: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    markers: bool = False
+    """Few points far apart (evaluations): draw them as points joined by a line."""
+
+    @property
+    def unit(self) -> str:
+        unit = definition(self.keys[0]).unit
+        return "%" if unit == "share" else unit
+
+    @property
+    def series(self) -> str:
+        """What js/chart.js draws: [{key, label}]."""
+        labels = self.labels or tuple(key.rpartition("/")[2].replace("_", " ") for key in self.keys)
+        return json.dumps([{"key": key, "label": label} for key, label in zip(self.keys, labels, strict=True)])
+
+    @property
+    def meaning(self) -> str:
+        return definition(self.keys[0]).meaning
+
+
+def definition(key: str) -> Metric:
+    """What the table of metrics says; a run may hold names that this version no longer defines."""
+    try:
+        return describe(key)
+    except KeyError:
+        return Metric(key, "", "")
+
+
+RL = (
+    Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K")),
+    Panel("Held-out evaluation", ("eval/pass1", "eval/best_of_k"), ("pass@1", "best of K"), markers=True),
+    Panel("Entropy", ("policy/entropy",)),
+    Panel("Staleness", ("staleness/mean", "staleness/max"), ("mean", "max")),
+    Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
+    Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
+    Panel("Groups", ("groups/solved_none", "groups/solved_some", "groups/solved_all"), ("none solved", "some", "all")),
+    Panel("Sampler–trainer mismatch k3", ("mismatch/k3_mean", "mismatch/k3_p99"), ("mean", "p99")),
+    Panel("Gradient norm", ("optim/grad_norm",)),
+    Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
+    Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
+    Panel("Step time", ("time/step", "time/wait_for_batch", "time/forward_backward"), ("step", "waiting", "forward + backward")),
+)
+SUPERVISED = (
+    Panel("Loss", ("loss/train", "loss/heldout"), ("training", "held out")),
+    Panel("Learning rate", ("optim/learning_rate",)),
+    Panel("Gradient norm", ("optim/grad_norm",)),
+    Panel("Training speed", ("speed/train_tokens",)),
+    Panel("Step time", ("time/step",)),
+)
+
+
+def headline(kind: str) -> tuple[Panel, ...]:
+    return RL if kind == "rl" else SUPERVISED
+
+
+def further(kind: str, recorded: Iterable[str]) -> list[Panel]:
+    """One panel for each recorded metric that no headline chart shows."""
+    shown = {key for panel in headline(kind) for key in panel.keys}
+    return [Panel(definition(key).title, (key,)) for key in sorted(recorded) if key not in shown]

@@ -1,0 +1,57 @@
+"""What a configuration will run, counted before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    label: str
+    value: int
+    how: str
+    """The arithmetic in words, so that the number can be checked by eye."""
+
+
+def what_will_run(config: RunConfig) -> list[PlanRow]:
+    """Counts of the run's work, in the order in which a person asks for them."""
+    match config.stage:
+        case RLConfig() as stage:
+            return _rl(stage)
+        case MidtrainConfig() as stage:
+            return [
+                PlanRow("Optimiser steps", stage.steps, ""),
+                PlanRow("Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"),
+            ]
+        case SFTConfig() as stage:
+            return [
+                PlanRow("Optimiser steps", stage.steps, ""),
+                PlanRow("Expert episodes", stage.episodes, "recorded in real sandboxes first"),
+                PlanRow("Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"),
+            ]
+
+
+def _rl(stage: RLConfig) -> list[PlanRow]:
+    prompts = stage.steps * stage.groups_per_step
+    rollouts = prompts * stage.group_size
+    rows = [
+        PlanRow("Optimiser steps", stage.steps, ""),
+        PlanRow("Prompts", prompts, f"{stage.steps} steps × {stage.groups_per_step} groups, each once"),
+        PlanRow("Rollouts", rollouts, f"{prompts} prompts × {stage.group_size}"),
+        PlanRow(
+            "Tokens, at most", rollouts * stage.sampling.max_context_tokens,
+            f"{rollouts} rollouts × {stage.sampling.max_context_tokens} of context",
+        ),
+    ]  # fmt: skip
+    if stage.eval_suite:
+        ends = 2 * stage.eval_tasks * stage.eval_samples
+        during = max(0, (stage.steps - 1) // stage.eval_every)
+        rows.append(
+            PlanRow(
+                "Evaluation rollouts", ends,
+                f"before and after: {stage.eval_tasks} tasks × {stage.eval_samples}; {during} more evaluations during the run",
+            )
+        )  # fmt: skip
+    return rows

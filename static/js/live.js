@@ -1,0 +1,135 @@
+// One websocket a tab. The server sends hints {topic, seq}; elements marked data-live="<topic> …" receive
+// `oc:refresh` at most twice a second a topic and refetch what they show. Nothing is ever shown from a hint itself.
+const INTERVAL = 500; // ms between refreshes of one topic
+const SILENCE = 45_000; // ms without any message after which the connection counts as dead
+const HIDDEN = 30_000; // ms that a hidden tab keeps its connection
+
+const seen = new Map(); // topic → newest sequence number
+const due = new Map(); // topic → timer of the next refresh
+const last = new Map(); // topic → time of the last refresh
+const stale = new Set(); // topics that changed while paused
+
+let socket = null;
+let attempts = 0;
+let paused = false;
+let lostAt = null;
+let silence = null;
+let hiding = null;
+
+function topics() {
+  const found = new Set();
+  for (const element of document.querySelectorAll("[data-live]")) {
+    for (const topic of element.dataset.live.split(" ").filter(Boolean)) found.add(topic);
+  }
+  return found;
+}
+
+function refresh(topic) {
+  due.delete(topic);
+  last.set(topic, performance.now());
+  for (const element of document.querySelectorAll("[data-live]")) {
+    if (element.dataset.live.split(" ").includes(topic)) element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
+  }
+}
+
+function schedule(topic) {
+  if (paused) {
+    stale.add(topic);
+    show();
+    return;
+  }
+  if (due.has(topic)) return;
+  const wait = Math.max(0, (last.get(topic) ?? -INTERVAL) + INTERVAL - performance.now());
+  due.set(topic, setTimeout(refresh, wait, topic));
+}
+
+function show() {
+  const clock = (date) => date.toLocaleTimeString([], { hour12: false });
+  const open = socket?.readyState === WebSocket.OPEN && lostAt === null;
+  const [state, text] = paused
+    ? ["paused", stale.size ? "paused, newer data waits" : "paused"]
+    : open
+      ? ["live", "live"]
+      : lostAt
+        ? ["stale", `stale since ${clock(lostAt)}`]
+        : ["connecting", "connecting"];
+  for (const badge of document.querySelectorAll("[data-live-badge]")) {
+    badge.dataset.state = state;
+    badge.textContent = text;
+  }
+  for (const button of document.querySelectorAll("[data-live-pause]")) {
+    button.setAttribute("aria-pressed", String(paused));
+    button.textContent = paused ? "Resume updates" : "Pause updates";
+  }
+}
+
+function heard() {
+  clearTimeout(silence);
+  silence = setTimeout(() => socket?.close(), SILENCE);
+}
+
+function receive(message) {
+  heard();
+  if (message.type === "subscribed") {
+    for (const [topic, seq] of Object.entries(message.seq ?? {})) {
+      if (seen.has(topic) && seen.get(topic) !== seq) schedule(topic);
+      seen.set(topic, seq);
+    }
+    return;
+  }
+  if (!message.topic) return;
+  if (message.seq !== undefined && seen.has(message.topic) && message.seq <= seen.get(message.topic)) return;
+  if (message.seq !== undefined) seen.set(message.topic, message.seq);
+  schedule(message.topic);
+}
+
+function subscribe() {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "subscribe", topics: [...topics()] }));
+}
+
+function connect(url) {
+  if (socket || document.hidden) return;
+  socket = new WebSocket(new URL(url, location.href.replace(/^http/, "ws")));
+  socket.addEventListener("open", () => {
+    const again = lostAt !== null;
+    attempts = 0;
+    lostAt = null;
+    heard();
+    subscribe();
+    if (again) for (const topic of topics()) schedule(topic);
+    show();
+  });
+  socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
+  socket.addEventListener("close", () => {
+    clearTimeout(silence);
+    socket = null;
+    lostAt ??= new Date();
+    show();
+    // Full jitter: a restarted server is not met by all browsers in the same instant.
+    const wait = 250 + Math.random() * Math.min(15_000, 500 * 2 ** attempts++);
+    setTimeout(connect, wait, url);
+  });
+}
+
+export function startLive() {
+  const url = document.documentElement.dataset.liveUrl;
+  if (!url || !topics().size) return;
+  connect(url);
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiding);
+    if (document.hidden) hiding = setTimeout(() => socket?.close(), HIDDEN);
+    else connect(url);
+  });
+  document.addEventListener("htmx:afterSettle", subscribe);
+  for (const button of document.querySelectorAll("[data-live-pause]")) {
+    button.addEventListener("click", () => {
+      paused = !paused;
+      if (!paused) {
+        for (const topic of stale) schedule(topic);
+        stale.clear();
+      }
+      show();
+    });
+  }
+  show();
+}
