@@ -53,7 +53,7 @@ format: install ## rewrite the code the way the linter wants it
 	$(VENV)/bin/ruff format .
 
 lock: install ## compile requirements.lock anew from requirements.in and the dev extra
-	$(PY) -m scripts.lock
+	$(PY) -m scripts.lock $(ARGS)
 
 bench: install ## a measurement: NAME=sandbox|engine|learning|… (last line: one JSON object)
 	@exec $(PY) -m scripts.bench.$(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)

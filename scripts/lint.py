@@ -21,8 +21,15 @@ CHECKS: dict[str, list[str]] = {
 
 def run(command: list[str]) -> tuple[int, str, float]:
     began = time.monotonic()
-    done = subprocess.run(command, cwd=lock.REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=lock.REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout.strip(), time.monotonic() - began
 
 

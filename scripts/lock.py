@@ -34,27 +34,34 @@ def _name(requirement: str) -> str:
 def problems(lock: str) -> list[str]:
     """Why this lock must be compiled anew; empty when it serves."""
     locked = {_name(line) for line in lock.splitlines() if re.match(r"[A-Za-z0-9]", line)}
-    found = [f"{wanted} is not in requirements.lock: run `make lock`"
-             for wanted in direct_requirements() if _name(wanted) not in locked]
+    found = [
+        f"{wanted} is not in requirements.lock: run `make lock`"
+        for wanted in direct_requirements()
+        if _name(wanted) not in locked
+    ]
     if "torch" in locked:
         found.append("requirements.lock names torch, whose hash differs between machines: run `make lock`")
-    found += [f"requirements.lock names a host: {line.strip()}" for line in lock.splitlines() if NAMES_A_HOST.search(line)]
+    found += [
+        f"requirements.lock names a host: {line.strip()}" for line in lock.splitlines() if NAMES_A_HOST.search(line)
+    ]
     return found
 
 
 def main() -> int:
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
-        wanted.write("\n".join(direct_requirements()) + "\n")
-        wanted.flush()
-        done = subprocess.run(
-            [str(Path(sys.executable).parent / "uv"), "pip", "compile", wanted.name, "--universal",
-             "--python-version", "3.11", "--generate-hashes", "--no-emit-package", "torch", "--no-header",
-             "--no-annotate", "--quiet", *sys.argv[1:]],
-            cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False,
-        )
-    if done.returncode:
-        return done.returncode
-    lock = HEADER + done.stdout
+    uv = Path(sys.executable).parent / "uv"
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, output = Path(folder, "wanted.in"), Path(folder, "lock")
+        wanted.write_text("\n".join(direct_requirements()) + "\n")
+        if LOCK.exists():  # uv keeps the versions it finds there; `make lock ARGS=--upgrade` takes newer ones
+            output.write_text(LOCK.read_text())
+        command = [
+            *(str(uv), "pip", "compile", str(wanted), "--universal", "--python-version", "3.11", "--generate-hashes"),
+            *("--no-emit-package", "torch", "--no-header", "--no-annotate", "--quiet", "-o", str(output)),
+        ]
+        code = subprocess.run([*command, *sys.argv[1:]], stdout=subprocess.DEVNULL, check=False).returncode
+        if code:
+            return code
+        lock = HEADER + output.read_text()
     found = problems(lock)
     print("\n".join(found) or f"{LOCK.name}: {lock.count('==')} packages")
     if not found:

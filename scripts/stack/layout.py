@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import tempfile
 from dataclasses import dataclass
@@ -32,8 +33,10 @@ class Layout:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StackError(f"cannot create {folder}: {error.strerror}. Set OPENCOMPOSER_DATA to a folder "
-                                 "that you may write to.") from error
+                raise StackError(
+                    f"cannot create {folder}: {error.strerror}. Set OPENCOMPOSER_DATA to a folder "
+                    "that you may write to."
+                ) from error
         (data / "run").chmod(0o700)
         return cls(data=data, sockets=_socket_folder(data / "run"))
 
@@ -60,6 +63,14 @@ class Layout:
         return self.data / "valkey"
 
 
+def package_folder(name: str) -> Path:
+    """Where an installed package lies, found without running any of its code."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise StackError(f"the package {name} is not installed: run `make install`")
+    return Path(spec.origin).parent
+
+
 def _socket_folder(run: Path) -> Path:
     """`run` itself, or, where its path is too long for a socket, a private short folder whose name is kept in it."""
     if len(os.fsencode(run)) <= MAX_SOCKET_FOLDER:
@@ -71,6 +82,6 @@ def _socket_folder(run: Path) -> Path:
         # Somebody else's folder of that name, or one that others may enter, is not ours to trust.
         if folder.is_dir() and not folder.is_symlink() and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
             return folder
-    folder = Path(tempfile.mkdtemp(prefix="opencomposer-", dir="/tmp"))  # noqa: S108 - short on purpose, mode 0700
+    folder = Path(tempfile.mkdtemp(prefix="opencomposer-", dir="/tmp"))
     record.write_text(f"{folder}\n")
     return folder

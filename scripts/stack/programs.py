@@ -1,0 +1,175 @@
+"""The processes of the stack, and the supervisor configuration that keeps them alive."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import valkey
+from .environment import Addresses
+from .layout import REPOSITORY, Layout
+
+SERVICES = "services"
+PRODUCT = "product"
+
+# A program that keeps failing is started again after 1, 2, 3, … seconds, this many times, before it is given up:
+# enough for a full disk to be cleared or a service to come back.
+RETRIES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One supervised process. `stop` is the signal that ends it cleanly within `patience` seconds."""
+
+    name: str
+    command: Sequence[str]
+    group: str = PRODUCT
+    stop: str = "TERM"
+    patience: int = 10
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def services(layout: Layout) -> list[Program]:
+    """What everything else waits for."""
+    return [
+        # INT is Postgres's fast shutdown: it ends sessions and writes a checkpoint.
+        Program("postgres", [sys.executable, "-m", "scripts.stack.postgres"], group=SERVICES, stop="INT", patience=30),
+        Program("valkey", valkey.server_command(layout.run / "valkey.conf"), group=SERVICES),
+    ]
+
+
+def product(layout: Layout, addresses: Addresses) -> list[Program]:
+    """The product itself: one queue per kind of work, see docs/operations.md."""
+    cores = os.cpu_count() or 1
+    compute = {"OMP_NUM_THREADS": os.environ.get("OPENCOMPOSER_THREADS") or str(max(1, cores // 2))}
+    python = sys.executable
+    return [
+        Program(
+            "web",
+            [
+                *(python, "-m", "uvicorn", "composer_web.asgi:application", "--host", addresses.host),
+                *("--port", str(addresses.port), "--no-access-log", "--timeout-graceful-shutdown", "5"),
+            ],
+        ),
+        _worker("worker-control", "control", "--pool", "prefork", "--concurrency", "1"),
+        _worker(
+            "worker-rollout",
+            "rollout,eval",
+            "--pool",
+            "threads",
+            "--concurrency",
+            os.environ.get("OPENCOMPOSER_EPISODES") or "4",
+        ),
+        _worker("worker-build", "build", "--pool", "prefork", "--concurrency", "1"),
+        Program(
+            "beat",
+            [
+                python,
+                "-m",
+                "celery",
+                "-A",
+                "composer_web",
+                "beat",
+                "--loglevel",
+                "warning",
+                "--pidfile=",
+                "--schedule",
+                str(layout.run / "beat-schedule"),
+            ],
+        ),
+        Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
+        Program(
+            "inference",
+            [
+                *(python, "-m", "trainer.inference.embedded.server", "--host", "127.0.0.1"),
+                *("--port", str(addresses.inference_port)),
+            ],
+            variables=compute,
+        ),
+    ]
+
+
+def _worker(name: str, queues: str, *options: str) -> Program:
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "composer_web",
+        "worker",
+        "--queues",
+        queues,
+        "--hostname",
+        f"{name}@%h",
+        "--loglevel",
+        "info",
+        "--without-gossip",
+        "--without-mingle",
+        *options,
+    ]
+    # QUIT ends a worker now: its tasks are leases in Postgres, which somebody takes over, so none needs to be awaited.
+    return Program(name, command, stop="QUIT", patience=10)
+
+
+def configuration(layout: Layout, programs: Sequence[Program]) -> str:
+    """supervisord's configuration. Its control socket is a private Unix socket; nothing listens on the network."""
+    sections = [
+        f"[unix_http_server]\nfile={_text(control_socket(layout))}\nchmod=0600",
+        "[supervisord]\n"
+        f"logfile={_text(layout.logs / 'supervisor.log')}\nlogfile_maxbytes=5MB\nlogfile_backups=1\n"
+        f"pidfile={_text(layout.run / 'supervisor.pid')}\nchildlogdir={_text(layout.logs)}\n"
+        f"directory={_text(REPOSITORY)}\nnodaemon=true\nsilent=true\nminfds=256\nminprocs=64\n"
+        + ("user=root" if os.geteuid() == 0 else ""),
+        "[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+    ]
+    groups: dict[str, list[str]] = {}
+    for program in programs:
+        groups.setdefault(program.group, []).append(program.name)
+        sections.append(_section(layout, program))
+    # Lower priority starts first and stops last: the product goes before its services.
+    sections += [
+        f"[group:{group}]\nprograms={','.join(names)}\npriority={100 if group == SERVICES else 200}"
+        for group, names in groups.items()
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def control_socket(layout: Layout) -> Path:
+    return layout.sockets / "supervisor.sock"
+
+
+def _section(layout: Layout, program: Program) -> str:
+    lines = [
+        f"[program:{program.name}]",
+        f"command={' '.join(_quoted(word) for word in program.command)}",
+        f"stdout_logfile={_text(layout.logs / f'{program.name}.log')}",
+        "redirect_stderr=true",
+        "stdout_logfile_maxbytes=10MB",
+        "stdout_logfile_backups=1",
+        "autostart=false",
+        "autorestart=true",
+        "startsecs=2",
+        f"startretries={RETRIES}",
+        f"stopsignal={program.stop}",
+        f"stopwaitsecs={program.patience}",
+        "killasgroup=true",
+    ]
+    if program.variables:
+        pairs = ",".join(f'{name}="{_text(value)}"' for name, value in program.variables.items())
+        lines.append(f"environment={pairs}")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    """supervisord expands %(name)s everywhere, so a percent sign is doubled."""
+    return str(value).replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """One word of a command line; supervisord splits it as a shell would."""
+    import shlex
+
+    return _text(shlex.quote(word))
