@@ -1,0 +1,17 @@
+"""Policies: Hugging Face folders that are loaded, rendered through their own chat template, and saved."""
+
+from trainer.policy.chat import ChatRenderer, ChatTemplateError, ParsedTurn
+from trainer.policy.errors import PolicyUnreadable
+from trainer.policy.store import Policy, load, load_model, load_tokenizer, save
+
+__all__ = [
+    "ChatRenderer",
+    "ChatTemplateError",
+    "ParsedTurn",
+    "Policy",
+    "PolicyUnreadable",
+    "load",
+    "load_model",
+    "load_tokenizer",
+    "save",
+]

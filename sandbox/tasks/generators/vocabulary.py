@@ -1,0 +1,81 @@
+"""Names for the procedural family, in two pools that share no identifier.
+
+Half of the names are English words from two fixed lists, half are spelled from syllables; a syllable word
+belongs to the held-out pool when its hash says so. No base word ends in `s`, so plurals cannot collide.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import keyword
+import random
+from typing import Literal
+
+Split = Literal["train", "held-out"]
+
+TRAIN_WORDS = tuple(
+    """account alarm answer array badge basket batch beacon bill blade block board bolt branch brick bucket budget
+    button cabin cable camera candle card cart cell chain chair channel chart circle clock cloud coin column corner
+    count crop cube curve cycle day deck delta depth desk device dial digit door dose draft drain drill edge entry
+    error event fabric factor farm fee field file flag flame flight floor folder frame fuel game gate gauge
+    goal grade grain graph grid group guest guide habit height hour image index item joint kettle key label lamp
+    layer leaf length lesson letter level limit line link loan lock log loop machine mail mark meal
+    memo menu metal meter minute model month motor needle night node noise note number offer order organ page pair
+    panel part path pattern pedal pencil period phase phone pixel plan plate player point pool port price prize
+    probe queue quiz radio rail rank rate ratio record region rent report result road rock role roof room root
+    route row rule sale sample scale scene score screen seat sensor server shape shelf shift ship sign signal size
+    skill slot song sound speed stack staff stage start state step stock store stream street switch
+    table tag tank task team term text theme ticket tile time timer title token tool topic total track trade train
+    trip truck unit user value view visit volume wage wave week weight wheel width window word worker year zone""".split()
+)
+HELD_OUT_WORDS = tuple(
+    """acorn anchor apron arrow autumn bamboo barrel beetle blanket bottle bridge bubble canal canyon
+    captain castle cello cherry cliff comet copper coral cradle crayon creek crown dagger desert dragon eagle ember
+    engine falcon feather fiddle forest fountain galaxy garden glacier granite hammer harbor helmet hotel island
+    jacket jungle kitten ladder lagoon lantern lemon lobster magnet mango marble meadow mirror mountain nickel
+    orchard otter oven paddle palace parrot pebble pepper piano pigeon pillow planet plum puzzle rabbit raven ribbon
+    river rocket saddle salmon sandal shadow silver spider spoon squirrel stable statue sugar summer sunset temple
+    thunder tiger timber tower trumpet tulip tunnel turtle valley velvet violin volcano walnut willow winter yacht""".split()
+)
+TRAIN_VERBS = ("get", "calc", "make", "find", "pick", "build", "load", "check", "scan", "fetch", "read", "take")
+HELD_OUT_VERBS = ("derive", "gather", "tally", "resolve", "collect")
+
+COMMON = ("x", "v", "i", "n", "out", "res")
+"""Loop and result names that both pools use, as all code does."""
+
+ONSETS = tuple("b c d f g h j k l m n p r s t v w z br ch cl cr dr fl fr gl gr pl pr sc sh sl sm sp st sw th tr".split())
+NUCLEI = tuple("a e i o u a e i o u ai ea ee ie oo ou".split())
+CODAS = ("", "", "", "n", "r", "l", "t", "nt", "rt", "ck", "st", "ng", "m", "p", "rd", "x", "ry", "er", "y")
+
+TAKEN = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *COMMON, "test", "run", "append", "reverse"})
+
+
+def in_held_out_pool(text: str) -> bool:
+    """Whether a key belongs to the held-out fifth: a fixed hash, the same in every process."""
+    return hashlib.sha256(text.encode()).digest()[0] % 5 == 0
+
+
+def syllable_word(rng: random.Random, split: Split) -> str:
+    """A pronounceable made-up word of 3 to 9 letters from the pool of `split`."""
+    while True:
+        parts = [rng.choice(ONSETS) + rng.choice(NUCLEI) + rng.choice(CODAS) for _ in range(rng.randint(1, 2))]
+        word = "".join(parts)
+        usable = 3 <= len(word) <= 9 and word not in TAKEN and word not in TRAIN_WORDS and word not in HELD_OUT_WORDS
+        if usable and in_held_out_pool(word) == (split == "held-out"):
+            return word
+
+
+def sample_words(rng: random.Random, split: Split, count: int) -> list[str]:
+    """`count` different words of the split, about half English and half made up."""
+    pool = TRAIN_WORDS if split == "train" else HELD_OUT_WORDS
+    words = rng.sample(pool, count)
+    for position in range(count):
+        word = syllable_word(rng, split)
+        if rng.random() < 0.5 and word not in words:
+            words[position] = word
+    return words
+
+
+def sample_verb(rng: random.Random, split: Split) -> str:
+    return rng.choice(TRAIN_VERBS if split == "train" else HELD_OUT_VERBS)

@@ -1,0 +1,202 @@
+"""Between messages and tokens: prompts from the policy's own chat template, tool calls from its sampled tokens.
+
+Sampled tokens are kept as they are. What follows them (tool outputs and the next generation prompt) is found
+by rendering a small conversation with the template and taking what comes after the assistant's turn, so any
+template serves. Text from outside (issues, tool outputs) can never become a control token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from transformers import PreTrainedTokenizerBase
+
+from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
+
+Message = Mapping[str, Any]
+
+PROBE_USER = "probe-question"
+PROBE_ANSWER = "probe-answer"
+ESCAPES = ("\ue000", "\ue001")
+"""Private-use characters that stand around a control token's text while the template renders it."""
+
+
+class ChatTemplateError(ValueError):
+    """The policy's chat template cannot drive an episode. The message says what is missing and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedTurn:
+    """One policy turn as read back from its tokens. `error` is set when a call was meant and does not parse."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    error: ToolError | None = None
+
+
+class CallSyntax(Protocol):
+    """How a family of models writes tool calls in its text."""
+
+    def extract(self, text: str) -> list[str] | None:
+        """The JSON text of each call; an empty list when the turn has none, None when a call is cut off."""
+        ...
+
+    def write(self, calls: Sequence[ToolCall]) -> str: ...
+
+
+def call_json(call: ToolCall) -> str:
+    return json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+
+
+class BareCalls:
+    """The turn is one call object a line, nothing else: the toy policy's syntax."""
+
+    def extract(self, text: str) -> list[str] | None:
+        body = text.strip()
+        if not body.startswith("{"):
+            return []
+        decoder, at, found = json.JSONDecoder(), 0, []
+        while at < len(body):
+            try:
+                _, end = decoder.raw_decode(body, at)
+            except ValueError:
+                return None
+            found.append(body[at:end])
+            at = end + len(body[end:]) - len(body[end:].lstrip())
+        return found
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "\n".join(call_json(call) for call in calls)
+
+
+class HermesCalls:
+    """`<tool_call>` blocks within free text, as Qwen and Hermes models write them. Thinking is not searched."""
+
+    BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+    def extract(self, text: str) -> list[str] | None:
+        said = text.rpartition("</think>")[2]
+        if "<tool_call>" in self.BLOCK.sub("", said):
+            return None
+        return [block.strip() for block in self.BLOCK.findall(said)]
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "\n".join(f"<tool_call>\n{call_json(call)}\n</tool_call>" for call in calls)
+
+
+def _malformed(message: str) -> ToolError:
+    return ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=message)
+
+
+def read_calls(blocks: Sequence[str]) -> tuple[ToolCall, ...]:
+    """Validate call objects. Raises ValueError that names the first defect."""
+    calls = []
+    for index, block in enumerate(blocks):
+        value = json.loads(block)
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            raise ValueError('a call is {"name": string, "arguments": object}')
+        arguments = value.get("arguments", {})
+        if not isinstance(arguments, dict):
+            raise ValueError(f"arguments of {value['name']!r} must be an object, found {type(arguments).__name__}")
+        calls.append(ToolCall(id=f"call_{index}", name=value["name"], arguments=arguments))
+    return tuple(calls)
+
+
+class ChatRenderer:
+    """Renders and reads episodes for one tokenizer and its chat template. Stateless: share it freely."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.chat_template:
+            raise ChatTemplateError("the policy has no chat template; add chat_template.jinja to its folder")
+        self.tokenizer = tokenizer
+        self.syntax: CallSyntax = HermesCalls() if "<tool_call>" in str(tokenizer.chat_template) else BareCalls()
+        added = tokenizer.get_added_vocab()
+        control = {text for text in added if tokenizer.added_tokens_decoder[added[text]].special}
+        control |= {text for text in ("<tool_call>", "</tool_call>") if text in added}
+        self._control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))) or r"(?!)")
+        self._turn_end = self._find_turn_end()
+        stop = {self._token_id(self._turn_end)}
+        if tokenizer.eos_token_id is not None:
+            stop.add(int(tokenizer.eos_token_id))
+        self.turn_end_id = self._token_id(self._turn_end)
+        self.stop_ids: list[int] = sorted(stop)
+
+    def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """The opening prompt: messages and tool schemas as the template shows them, ending with the generation prompt."""
+        return self._encode(self._render(messages, tools))
+
+    def observe(self, results: Sequence[ToolResult]) -> list[int]:
+        """What follows the policy's turn-end token: the tool outputs and the next generation prompt."""
+        tool_messages = [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in results]
+        shown = self._render([*self._probe(), *tool_messages])
+        _, found, rest = shown.partition(PROBE_ANSWER)
+        _, ended, bridge = rest.partition(self._turn_end)
+        if not found or not ended:
+            raise ChatTemplateError("the chat template drops the assistant turn before a tool result; use one that keeps it")
+        return self._encode(bridge)
+
+    def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
+        """A scripted turn as the policy would have sampled it, turn-end token included (for expert episodes)."""
+        return [*self._encode(text + self.syntax.write(calls), scripted=True), self.turn_end_id]
+
+    def parse(self, token_ids: Sequence[int]) -> ParsedTurn:
+        """Read a sampled turn. Never raises: what does not parse is the policy's error."""
+        kept = list(token_ids)
+        while kept and kept[-1] in self.stop_ids:
+            kept.pop()
+        text = str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        blocks = self.syntax.extract(text)
+        if blocks is None:
+            return ParsedTurn(text, error=_malformed("the tool call is not complete JSON"))
+        try:
+            return ParsedTurn(text, calls=read_calls(blocks))
+        except (ValueError, RecursionError) as error:
+            return ParsedTurn(text, error=_malformed(f"the tool call does not parse: {error}"[:300]))
+
+    # -- rendering ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _probe() -> list[dict[str, Any]]:
+        return [{"role": "user", "content": PROBE_USER}, {"role": "assistant", "content": PROBE_ANSWER}]
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, prompt: bool = True) -> str:
+        safe = [{**m, "content": self._mask(m["content"])} if isinstance(m.get("content"), str) else dict(m) for m in messages]
+        text = self.tokenizer.apply_chat_template(
+            safe, tools=[dict(tool) for tool in tools] or None, tokenize=False, add_generation_prompt=prompt
+        )
+        return str(text)
+
+    def _find_turn_end(self) -> str:
+        """The control token that the template writes after an assistant turn."""
+        shown = self._render(self._probe(), prompt=False)
+        match = self._control.search(shown, shown.find(PROBE_ANSWER) + len(PROBE_ANSWER)) if PROBE_ANSWER in shown else None
+        if match is None:
+            raise ChatTemplateError("the chat template ends an assistant turn with no special token; add one (for example <|im_end|>)")
+        return match.group()
+
+    def _token_id(self, text: str) -> int:
+        return int(self.tokenizer.get_added_vocab()[text])
+
+    def _mask(self, content: str) -> str:
+        opening, closing = ESCAPES
+        plain = content.replace(opening, "").replace(closing, "")
+        return self._control.sub(lambda match: opening + match.group().encode().hex() + closing, plain)
+
+    def _encode(self, text: str, *, scripted: bool = False) -> list[int]:
+        """Token ids; masked control text comes back as ordinary characters. `scripted` text is not a rendering."""
+        if scripted:
+            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        opening, closing = ESCAPES
+        ids: list[int] = []
+        for position, part in enumerate(re.split(f"{opening}([0-9a-f]*){closing}", text)):
+            if part:
+                plain = bytes.fromhex(part).decode() if position % 2 else part
+                ids += self.tokenizer(plain, add_special_tokens=False, split_special_tokens=bool(position % 2))["input_ids"]
+        return ids
+
+
+__all__ = ["CallSyntax", "ChatRenderer", "ChatTemplateError", "Message", "ParsedTurn", "call_json", "read_calls"]

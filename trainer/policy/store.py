@@ -1,0 +1,153 @@
+"""Loading and saving policies in the Hugging Face layout, any causal language model.
+
+A policy folder holds `config.json`, `model.safetensors` (or a sharded index), the tokenizer and its chat
+template. Saving is atomic: readers see the old folder or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from transformers.utils.logging import disable_progress_bar
+
+from trainer.policy.chat import ChatRenderer, ChatTemplateError
+from trainer.policy.errors import PolicyUnreadable
+
+disable_progress_bar()  # policies load inside servers and workers, whose logs are lines
+
+CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A loaded policy. `model` is in float32 on the CPU unless `load` was told otherwise."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    renderer: ChatRenderer
+    dir: Path
+
+
+def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
+    """Load a policy folder. Raises PolicyUnreadable naming the file at fault and the remedy."""
+    folder = Path(folder)
+    tokenizer = load_tokenizer(folder)
+    try:
+        renderer = ChatRenderer(tokenizer)
+    except ChatTemplateError as error:
+        raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable chat template.") from error
+    model = load_model(folder, dtype=dtype)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if rows < len(tokenizer):
+        raise PolicyUnreadable(
+            folder, CONFIG, f"vocab_size {rows} is smaller than the tokenizer's {len(tokenizer)}",
+            "Use the tokenizer that the weights were trained with.",
+        )  # fmt: skip
+    return Policy(model, tokenizer, renderer, folder)
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer alone. Raises PolicyUnreadable."""
+    folder = Path(folder)
+    _require(folder, TOKENIZER)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # the tokenizers library raises bare Exception for a corrupt file
+        raise PolicyUnreadable(folder, TOKENIZER, _first_line(error), "Restore the tokenizer files of this policy.") from error
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
+    return tokenizer
+
+
+def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """The model alone, in evaluation mode. Raises PolicyUnreadable."""
+    folder = Path(folder)
+    _require(folder, CONFIG)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Restore config.json of this policy.") from error
+    for file in _weight_files(folder):
+        _check_safetensors(folder, file)
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Make config.json and the weights agree.") from error
+    wrong = [*sorted(report["missing_keys"]), *sorted(report["unexpected_keys"]), *sorted(map(str, report.get("mismatched_keys", ())))]
+    if wrong:
+        raise PolicyUnreadable(
+            folder, CONFIG, f"config and weights disagree at {wrong[0]} (and {len(wrong) - 1} more)",
+            "Make config.json and the weights agree.",
+        )  # fmt: skip
+    assert isinstance(model, PreTrainedModel)
+    return model.eval()
+
+
+def save(policy: Policy, folder: Path, *, dtype: torch.dtype | None = None) -> Path:
+    """Write a policy folder atomically, replacing what was there. `dtype` sets the precision on disk."""
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        state = {name: tensor.to(dtype or tensor.dtype) for name, tensor in policy.model.state_dict().items()}
+        policy.model.save_pretrained(staged, state_dict=state)
+        if dtype is not None:
+            _record_dtype(staged / CONFIG, dtype)
+        policy.tokenizer.save_pretrained(staged)
+        staged.chmod(0o755)
+        for file in staged.iterdir():
+            file.chmod(0o644)
+        retired = staged.with_name(staged.name + ".old")
+        if folder.exists():
+            os.rename(folder, retired)
+        os.rename(staged, folder)
+        shutil.rmtree(retired, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return folder
+
+
+def _record_dtype(path: Path, dtype: torch.dtype) -> None:
+    config = json.loads(path.read_text())
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _require(folder: Path, name: str) -> None:
+    if not folder.is_dir():
+        raise PolicyUnreadable(folder, "folder", "it does not exist", "Check the path, or run `make base-policy`.")
+    if not (folder / name).is_file():
+        raise PolicyUnreadable(folder, name, "the file is missing", "Copy the complete policy folder again.")
+
+
+def _weight_files(folder: Path) -> list[str]:
+    if (folder / INDEX).is_file():
+        try:
+            return sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PolicyUnreadable(folder, INDEX, _first_line(error), "Restore the weight index.") from error
+    return [WEIGHTS]
+
+
+def _check_safetensors(folder: Path, name: str) -> None:
+    _require(folder, name)
+    try:
+        with safe_open(folder / name, framework="pt") as file:
+            file.keys()
+    except (SafetensorError, OSError) as error:
+        raise PolicyUnreadable(folder, name, _first_line(error), "The file is damaged: copy it again.") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
