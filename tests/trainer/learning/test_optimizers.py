@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from tests.trainer.learning.models import tiny_model
+from trainer.config import OptimizerConfig
+from trainer.learning.optimizers import NamedOptimizer, learning_rate
+
+
+def test_schedule_warms_up_holds_and_falls():
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=4, decay_from=0.5, final_share=0.2)
+    rates = [learning_rate(config, step, 20) for step in range(1, 21)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[4:10] == [1.0] * 6
+    assert rates[19] == pytest.approx(0.2)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_no_warmup_and_no_decay():
+    config = OptimizerConfig(learning_rate=0.5, warmup_steps=0, decay_from=1.0)
+    assert {learning_rate(config, step, 7) for step in range(1, 8)} == {0.5}
+
+
+def train(model, optimizer, steps: int, first: int) -> None:
+    for step in range(first, first + steps):
+        tokens = torch.arange(12).remainder(7 + step)[None]
+        model(tokens, labels=tokens).loss.backward()
+        optimizer.step(1e-2)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_saved_state_continues_bit_for_bit(name):
+    config = OptimizerConfig(name=name, learning_rate=1e-2)
+    model = tiny_model()
+    optimizer = NamedOptimizer(model, config)
+    train(model, optimizer, 2, 0)
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    state = {key: value.clone() for key, value in optimizer.state_tensors().items()}
+    train(model, optimizer, 2, 2)
+
+    resumed = tiny_model(seed=9)
+    resumed.load_state_dict(weights)
+    again = NamedOptimizer(resumed, config)
+    again.load_state_tensors(state)
+    train(resumed, again, 2, 2)
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[key]), key
+
+
+def test_muon_takes_block_matrices_and_leaves_the_rest():
+    model = tiny_model()
+    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon"))
+    train(model, optimizer, 1, 0)
+    by_key = {}
+    for name in optimizer.state_tensors():
+        parameter, _, key = name.rpartition("|")
+        by_key.setdefault(key, set()).add(parameter)
+    assert "model.embed_tokens.weight" in by_key["exp_avg"]
+    assert "model.layers.0.mlp.up_proj.weight" in by_key["momentum_buffer"]
+    assert not by_key["momentum_buffer"] & by_key["exp_avg"]
+    assert by_key["momentum_buffer"] | by_key["exp_avg"] == {name for name, _ in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [({"nowhere.weight|exp_avg": torch.zeros(2)}, "another model"), ({"model.norm.weight|exp_avg": torch.zeros(3)}, "shape")],
+)
+def test_state_of_another_model_is_refused(tensors, message):
+    with pytest.raises(ValueError, match=message):
+        NamedOptimizer(tiny_model(), OptimizerConfig()).load_state_tensors(tensors)
