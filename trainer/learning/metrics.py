@@ -55,6 +55,7 @@ METRICS: dict[str, Metric] = {
     "infra/retries": Metric("Infrastructure retries", "count/group", "episodes lost to infrastructure and run again"),
     "time/step": Metric("Step", "s", "whole optimiser step, waiting included"),
     "time/wait_for_batch": Metric("Wait for rollouts", "s", "time the trainer had nothing to train on"),
+    "time/train": Metric("Train", "s", "the whole update: scoring, gradients, optimizer"),
     "time/forward_backward": Metric("Forward and backward", "s", "scoring and gradients"),
     "time/optimizer": Metric("Optimizer", "s", "clipping and update"),
     "time/publish": Metric("Publish weights", "s", "writing the version to the weight store"),

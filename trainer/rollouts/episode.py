@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,17 +32,24 @@ from trainer.rollouts.types import Segment, Trajectory, Turn
 
 
 class ParsedTurn(Protocol):
-    text: str
-    calls: Sequence[ToolCall]
-    error: str | None
+    """A policy turn read back from its tokens; `error` when a call was meant and does not parse."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]: ...
+
+    @property
+    def error(self) -> ToolError | None: ...
 
 
 class Renderer(Protocol):
     """The policy's own chat template: the only place where messages become tokens and tokens become calls."""
 
-    stop_ids: Sequence[int]
+    stop_ids: list[int]
 
-    def start(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[int]: ...
+    def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
 
     def observe(self, results: Sequence[ToolResult]) -> list[int]: ...
 
@@ -160,7 +167,7 @@ async def _act(
     async with await services.backend.start(services.environments.spec(task.environment)) as sandbox:
         session = Session(sandbox, get_profile(settings.harness.profile))
         record.schema_hash = session.schema_hash
-        record.read(services.renderer.start(list(record.messages), session.schemas()))
+        record.read(services.renderer.start(record.messages, session.schemas()))
         record.spend("start", time.monotonic() - started)
         stop = await _turns(record, limits, session, session_id, seed, settings, services)
         record.patch = await sandbox.diff()
@@ -188,7 +195,7 @@ async def _turns(
                 prompt_ids=record.tokens,
                 max_tokens=limits.tokens.room(),
                 temperature=settings.sampling.temperature,
-                stop_ids=list(services.renderer.stop_ids),
+                stop_ids=services.renderer.stop_ids,
                 seed=(seed * 1009 + limits.turns.used) % (1 << 31),
                 session=session_id,
                 timeout_seconds=max(1.0, limits.wall_left()),
@@ -202,14 +209,15 @@ async def _turns(
         limits.turns.used += 1
         parsed = services.renderer.parse(response.token_ids)
         cut = response.finish_reason == "length"
-        calls = () if cut or parsed.error else tuple(parsed.calls)
+        calls = () if cut or parsed.error else parsed.calls
         began = time.monotonic()
         results = tuple(await session.run(calls)) if calls else ()
         tool_seconds = time.monotonic() - began
         record.spend("tools", tool_seconds)
         limits.tools.used += tool_seconds
         if parsed.error and not cut:
-            results = (_malformed(parsed.error),)
+            output = f"error: {parsed.error.message}"
+            results = (ToolResult(call_id="", output=output, error=parsed.error),)
         record.turns.append(
             Turn(
                 index=len(record.turns),
@@ -234,11 +242,6 @@ async def _turns(
         if session.finished:
             return StopReason.FINISHED
         record.read(services.renderer.observe(results))
-
-
-def _malformed(message: str) -> ToolResult:
-    error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=message)
-    return ToolResult(call_id="", output=f"error: {message}", error=error)
 
 
 def _lost(task: TaskSpec, cause: str) -> Report:

@@ -1,0 +1,164 @@
+"""The asynchronous RL stage, trainer side: batch in, step, publish, checkpoint, metrics.
+
+Rollout workers run elsewhere and feed accepted groups through a `GroupSource`; this loop never waits for one
+particular rollout, only for a full batch. Policy version v is the weights after optimiser step v; version 0 is the
+starting policy. A resumed stage loads its last checkpoint and replays the recorded batches from there, so that a
+crash costs time and nothing else: on a CPU the replayed steps give the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer import policy as policies
+from trainer.config import RLConfig
+from trainer.learning.metrics import batch_metrics
+from trainer.learning.step import Learner, NonFiniteGradients
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
+from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.weights import WeightStore
+
+STAGE = "rl"
+
+
+class PromptRepeated(StageError):
+    """A prompt came a second time. Each prompt is trained on once."""
+
+
+class RLStage:
+    """State of one RL run between steps. `step` is the last finished step and the current policy version."""
+
+    def __init__(
+        self, *, policy_dir: Path, config: RLConfig, seed: int, store: WeightStore, checkpoints: CheckpointStore
+    ) -> None:
+        """Start from `policy_dir`, or from the newest checkpoint when there is one. Raises CheckpointError, PolicyUnreadable."""
+        self.config = config
+        self.seed = seed
+        self.store = store
+        self.checkpoints = checkpoints
+        found = checkpoints.latest(stage=STAGE)
+        self.policy = policies.load(found.policy_dir if found else policy_dir)
+        needs_reference = config.objective.kl_coefficient > 0
+        self.learner = Learner(
+            self.policy.model,
+            objective=config.objective,
+            optimizer=config.optimizer,
+            temperature=config.sampling.temperature,
+            total_steps=config.steps,
+            micro_batch_tokens=config.micro_batch_tokens,
+            reference=policies.load_model(policy_dir).requires_grad_(False) if needs_reference else None,
+        )
+        self.step = 0
+        self.consumed: list[int] = []
+        self.checkpoint: Path | None = None
+        if found:
+            self.step = found.state.step
+            self.consumed = list(found.state.consumed_prompts)
+            self.checkpoint = found.path
+            self.learner.optimizer.load_state_tensors(found.optimizer)
+
+    def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
+        """The next optimiser step over `groups`. Raises PromptRepeated, NonFiniteGradients."""
+        prompts = [group.prompt_index for group in groups]
+        repeated = set(self.consumed).intersection(prompts) or {p for p in prompts if prompts.count(p) > 1}
+        if repeated:
+            raise PromptRepeated(f"step {self.step + 1}: prompt {min(repeated)} was trained on before; check the batch assignment")
+        values = batch_metrics(groups, trained_version=self.step)
+        values |= self.learner.train(groups, step=self.step + 1)
+        self.step += 1
+        self.consumed += prompts
+        return values
+
+    def publish(self, sink: StageSink) -> dict[str, float]:
+        """Put the current version into the weight store (a no-op there when a replay gives the same bytes)."""
+        anchor = self.step % self.config.checkpoint.anchor_every == 0
+        manifest = self.store.publish(self.step, self.policy.model.state_dict(), anchor=anchor)
+        sink.version_published(self.step, manifest.digest)
+        return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+
+    def save(self, sink: StageSink, *, final: bool = False) -> Path:
+        """Checkpoint the current step. Raises CheckpointError."""
+        state = CheckpointState(
+            stage=STAGE, step=self.step, version=self.step, seed=self.seed, consumed_prompts=self.consumed
+        )
+        self.checkpoint = self.checkpoints.save(self.policy, self.learner.optimizer.state_tensors(), state)
+        sink.checkpoint_saved(self.step, self.checkpoint, final=final)
+        return self.checkpoint
+
+
+def run_rl(
+    *,
+    policy_dir: Path,
+    config: RLConfig,
+    seed: int,
+    source: GroupSource,
+    sink: StageSink,
+    store: WeightStore,
+    checkpoints: CheckpointStore,
+) -> StageResult:
+    """Run the stage to its end, or until `sink.should_stop()`. Raises StageError, NonFiniteGradients."""
+    stage = RLStage(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
+    if stage.step:
+        sink.event("info", f"resumed from the checkpoint of step {stage.step}")
+    # Version 0, or the checkpoint's version again: the store then has the base of the next delta.
+    stage.publish(sink)
+    sink.progress(stage.step, config.steps)
+    while stage.step < config.steps:
+        if sink.should_stop():
+            return StageResult("stopped", stage.step, stage.save(sink) if stage.step else None)
+        _one_step(stage, source, sink)
+        sink.progress(stage.step, config.steps)
+    return StageResult("completed", stage.step, stage.checkpoint)
+
+
+def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
+    config = stage.config
+    clock = _Clock()
+    groups = _next_batch(stage, source, sink)
+    clock.lap("time/wait_for_batch")
+    try:
+        values = stage.train(groups)
+    except NonFiniteGradients as error:
+        sink.event("error", str(error), {"groups": [group.group_id for group in groups]})
+        raise
+    clock.lap("time/train")
+    values |= stage.publish(sink)
+    clock.lap("time/publish")
+    final = stage.step == config.steps
+    if final or stage.step % config.checkpoint.every_steps == 0:
+        stage.save(sink, final=final)
+        clock.lap("time/checkpoint")
+    total = clock.total()
+    values |= clock.laps | {"time/step": total, "idle/trainer": clock.laps["time/wait_for_batch"] / total}
+    sink.metrics(stage.step, values)
+
+
+def _next_batch(stage: RLStage, source: GroupSource, sink: StageSink) -> list[TrainGroup]:
+    step, config = stage.step + 1, stage.config
+    try:
+        groups = source.next_batch(step, timeout=config.batch_timeout_seconds)
+    except BatchTimeout:
+        sink.event("error", f"step {step}: no full batch within {config.batch_timeout_seconds:g} s; are rollout workers and inference up?")
+        raise
+    if len(groups) != config.groups_per_step:
+        raise StageError(f"step {step}: the source gave {len(groups)} groups, {config.groups_per_step} are configured")
+    return groups
+
+
+class _Clock:
+    """Wall seconds of a step by phase."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now
+
+    def total(self) -> float:
+        return time.perf_counter() - self._start
