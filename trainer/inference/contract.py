@@ -30,10 +30,14 @@ class GenerateRequest(Wire):
     deployment: str = "policy"
     prompt_ids: list[int] = Field(min_length=1)
     max_tokens: int = Field(gt=0)
-    temperature: float = Field(default=1.0, ge=0.0, description="0 is greedy; log-probs are of the tempered distribution")
+    temperature: float = Field(
+        default=1.0, ge=0.0, description="0 is greedy; log-probs are of the tempered distribution"
+    )
     stop_ids: list[int] = Field(default_factory=list, description="generation ends after one of these, which is kept")
     seed: int | None = Field(default=None, description="makes the sampling of this request reproducible")
-    session: str | None = Field(default=None, description="turns of one episode share it, so that its KV prefix is reused")
+    session: str | None = Field(
+        default=None, description="turns of one episode share it, so that its KV prefix is reused"
+    )
     timeout_seconds: float = Field(default=120.0, gt=0)
 
 
@@ -57,10 +61,18 @@ class GenerateResponse(Wire):
 
 class DeploymentSpec(Wire):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
-    policy_dir: str = Field(description="Hugging Face directory with config and tokenizer (and weights when there is no store)")
-    store: str | None = Field(default=None, description="weight store to load from; None: the weights of policy_dir, version 0")
+    policy_dir: str = Field(
+        description="Hugging Face directory with config and tokenizer (and weights when there is no store)"
+    )
+    store: str | None = Field(
+        default=None, description="weight store to load from; None: the weights of policy_dir, version 0"
+    )
     version: int | None = Field(default=None, description="pin to this version; None with a store: newest")
     follow: bool = Field(default=False, description="poll the store and swap weights in flight")
+
+
+class UpdateRequest(Wire):
+    version: int | None = Field(default=None, ge=0, description="None: the newest version in the store")
 
 
 class SyncTimings(Wire):

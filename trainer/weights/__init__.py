@@ -1,6 +1,13 @@
 """Published policy weights: deltas and anchors in a folder, proven by digests."""
 
-from trainer.weights.errors import CorruptManifest, CorruptPayload, VersionMissing, WeightError, WeightRefused, WrongBase
+from trainer.weights.errors import (
+    CorruptManifest,
+    CorruptPayload,
+    VersionMissing,
+    WeightError,
+    WeightRefused,
+    WrongBase,
+)
 from trainer.weights.folder import Folder
 from trainer.weights.manifest import Manifest
 from trainer.weights.store import LoadedWeights, WeightStore

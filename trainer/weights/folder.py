@@ -1,10 +1,10 @@
 """The weight store on disk: one directory a version, moved into place whole; pins; requests for an anchor.
 
-    v000012/weights.safetensors | delta.safetensors    payload, written first
-    v000012/manifest.json                              written last
-    pins/<name>                                        a version that garbage collection keeps
-    anchor-request                                     a subscriber could not follow: next publish is full
-    .lock                                              held by the one publisher while it writes
+v000012/weights.safetensors | delta.safetensors    payload, written first
+v000012/manifest.json                              written last
+pins/<name>                                        a version that garbage collection keeps
+anchor-request                                     a subscriber could not follow: next publish is full
+.lock                                              held by the one publisher while it writes
 """
 
 from __future__ import annotations

@@ -57,7 +57,9 @@ def read(manifest: Manifest, payload: bytes, base: RawState | None, base_digest:
     """Decodes a version and proves every tensor. `base` is None for an anchor. Raises WeightRefused."""
     version = manifest.version
     if manifest.kind == "delta" and (base is None or base_digest != manifest.base_digest):
-        raise WrongBase(f"version {version} is a delta on version {manifest.base_version}, which is not what is at hand")
+        raise WrongBase(
+            f"version {version} is a delta on version {manifest.base_version}, which is not what is at hand"
+        )
     check(manifest, payload)
     parts = _deserialize(version, payload)
     coded = {name for name, entry in manifest.tensors.items() if entry.encoding != "same"}

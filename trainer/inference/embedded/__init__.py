@@ -1,0 +1,1 @@
+"""The embedded CPU engine: continuous batching for dense decoders behind the inference contract."""

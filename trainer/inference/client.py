@@ -1,0 +1,145 @@
+"""Clients of the inference contract over HTTP: `HttpInferenceClient` for rollouts, `InferenceAdmin` for control."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from trainer.inference.contract import (
+    DeploymentSpec,
+    DeploymentStatus,
+    GenerateRequest,
+    GenerateResponse,
+    InferenceError,
+    ServerHealth,
+    SyncTimings,
+)
+
+RETRIED = {429, 502, 503}
+"""Queue full, proxy without server, server stopping or starting or paused: worth another try."""
+MAX_BACKOFF = 1.0
+_STATUSES = TypeAdapter(list[DeploymentStatus])
+
+
+class HttpInferenceClient:
+    """Generates over HTTP, through restarts of the server, until the request's own deadline.
+
+    Belongs to one event loop; use it as an async context manager, or call `aclose`.
+    """
+
+    def __init__(self, base_url: str, *, max_connections: int = 512) -> None:
+        limits = httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
+        self._http = httpx.AsyncClient(base_url=base_url, limits=limits, timeout=30.0, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        """Raises InferenceError when the server refuses the request or the deadline passes."""
+        deadline = time.monotonic() + request.timeout_seconds
+        attempt = 0
+        while True:
+            left = deadline - time.monotonic()
+            attempt += 1
+            try:
+                body = request.model_copy(update={"timeout_seconds": max(left, 0.001)}).model_dump_json()
+                response = await self._http.post(
+                    "/generate",
+                    content=body,
+                    headers={"content-type": "application/json"},
+                    timeout=httpx.Timeout(left + 5.0, connect=max(0.001, min(left, 5.0))),
+                )
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            else:
+                if response.is_success:
+                    return _parse(response)
+                problem = _problem(response)
+                if response.status_code not in RETRIED:
+                    raise InferenceError(problem)
+            pause = min(MAX_BACKOFF, 0.05 * 2 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
+            if time.monotonic() + pause >= deadline:
+                raise InferenceError(
+                    f"no answer within {request.timeout_seconds:.3g} s after {attempt} attempts; last: {problem}"
+                )
+            await asyncio.sleep(pause)
+
+
+class InferenceAdmin:
+    """Deployments and health, for synchronous callers. Raises InferenceError with the server's own words."""
+
+    def __init__(self, base_url: str, *, timeout: float = 60.0) -> None:
+        self._http = httpx.Client(base_url=base_url, timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def health(self) -> ServerHealth:
+        return ServerHealth.model_validate(self._call("GET", "/health"))
+
+    def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
+        """Idempotent; returns once the weights are loaded (or at once when it follows an empty store)."""
+        return DeploymentStatus.model_validate(self._call("POST", "/deployments", spec.model_dump()))
+
+    def deployments(self) -> list[DeploymentStatus]:
+        return _STATUSES.validate_python(self._call("GET", "/deployments"))
+
+    def remove(self, name: str) -> None:
+        self._call("DELETE", f"/deployments/{name}")
+
+    def pause(self, name: str) -> DeploymentStatus:
+        return DeploymentStatus.model_validate(self._call("POST", f"/deployments/{name}/pause"))
+
+    def resume(self, name: str) -> DeploymentStatus:
+        return DeploymentStatus.model_validate(self._call("POST", f"/deployments/{name}/resume"))
+
+    def update(self, name: str, version: int | None = None) -> SyncTimings:
+        return SyncTimings.model_validate(self._call("POST", f"/deployments/{name}/update", {"version": version}))
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            address = self._http.base_url
+            raise InferenceError(f"the inference server at {address} does not answer ({error}); is it up?") from error
+        if not response.is_success:
+            raise InferenceError(_problem(response))
+        return response.json() if response.content else None
+
+
+def _parse(response: httpx.Response) -> GenerateResponse:
+    try:
+        return GenerateResponse.model_validate_json(response.content)
+    except ValidationError as error:
+        raise InferenceError(f"the server's answer is not of the contract: {error.errors()[0]['msg']}") from error
+
+
+def _problem(response: httpx.Response) -> str:
+    try:
+        error = response.json()["error"]
+        return f"{error['code']}: {error['message']}"
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return f"HTTP {response.status_code} from {response.request.url}"

@@ -1,0 +1,292 @@
+"""Named sets of weights in one server: loading, following a weight store, swapping in flight, remembering."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
+from trainer.inference.embedded.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
+from trainer.inference.embedded.model import Decoder, Weights, read_state
+from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.thread import EngineThread
+from trainer.weights import Fetched, Folder, Subscriber, WeightError
+
+log = logging.getLogger(__name__)
+SPECS = TypeAdapter(list[DeploymentSpec])
+RETRY_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class Deployment:
+    spec: DeploymentSpec
+    runner: Runner
+    subscriber: Subscriber | None
+    digest: str = ""
+    error: str = ""
+    failed: bool = False
+    """The last attempt to load the first weights failed; it is tried again."""
+    retry_at: float = 0.0
+    last_sync: SyncTimings | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One load or swap at a time."""
+
+    @property
+    def loaded(self) -> bool:
+        return self.runner.decoder is not None
+
+    def status(self) -> DeploymentStatus:
+        state = "paused" if self.runner.paused else "serving"
+        if not self.loaded:
+            state = "failed" if self.failed else "loading"
+        return DeploymentStatus.model_validate(
+            {
+                "name": self.spec.name,
+                "version": self.runner.version,
+                "digest": self.digest,
+                "state": state,
+                "follow": self.spec.follow,
+                "running": self.runner.running,
+                "waiting": len(self.runner.waiting),
+                "generated_tokens": self.runner.generated,
+                "last_sync": self.last_sync,
+                "error": self.error,
+            }
+        )
+
+
+class Deployments:
+    """All deployments of a server. Runs on the event loop; heavy work goes to threads, swaps to the engine."""
+
+    def __init__(self, engine: EngineThread, limits: Limits, memory: Path) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.memory = memory
+        self.all: dict[str, Deployment] = {}
+
+    def get(self, name: str) -> Deployment:
+        try:
+            return self.all[name]
+        except KeyError:
+            known = ", ".join(sorted(self.all)) or "none"
+            raise UnknownDeployment(f"no deployment {name!r} (there is: {known}); create it first") from None
+
+    def restore(self) -> None:
+        """Registers what a former process served; the follow loop loads it."""
+        if not self.memory.exists():
+            return
+        for spec in SPECS.validate_json(self.memory.read_bytes()):
+            self._register(spec)
+
+    def remember(self) -> None:
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.memory.with_suffix(".new")
+        with open(temporary, "wb") as file:
+            file.write(SPECS.dump_json([d.spec for d in self.all.values()], indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.memory)
+
+    async def create(self, spec: DeploymentSpec) -> Deployment:
+        """Idempotent: an equal spec is left alone, another one replaces it. Raises what made loading fail."""
+        there = self.all.get(spec.name)
+        if there is not None and there.spec == spec and there.loaded:
+            return there
+        if there is not None:
+            await self.delete(spec.name)
+        deployment = self._register(spec)
+        try:
+            await self._load(deployment)
+        except ServerError:
+            await self.delete(spec.name)
+            raise
+        self.remember()
+        return deployment
+
+    def _register(self, spec: DeploymentSpec) -> Deployment:
+        runner = Runner(self.limits)
+        subscriber = Subscriber(Folder(Path(spec.store))) if spec.store else None
+        deployment = Deployment(spec, runner, subscriber)
+        self.all[spec.name] = deployment
+        self.engine.call(lambda: self.engine.runners.__setitem__(spec.name, runner))
+        return deployment
+
+    async def delete(self, name: str) -> None:
+        deployment = self.get(name)
+        del self.all[name]
+
+        def forget() -> None:
+            self.engine.runners.pop(name, None)
+            deployment.runner.fail_all(Unavailable(f"deployment {name!r} was removed or replaced"))
+
+        await asyncio.wrap_future(self.engine.call(forget))
+        if deployment.subscriber is not None:
+            deployment.subscriber.folder.unpin(_pin(name))
+        self.remember()
+
+    async def pause(self, name: str) -> Deployment:
+        deployment = self.get(name)
+        await asyncio.wrap_future(self.engine.call(lambda: setattr(deployment.runner, "paused", True)))
+        return deployment
+
+    async def resume(self, name: str) -> Deployment:
+        deployment = self.get(name)
+        await asyncio.wrap_future(self.engine.call(lambda: setattr(deployment.runner, "paused", False)))
+        return deployment
+
+    async def update(self, name: str, version: int | None) -> SyncTimings:
+        """Swaps in `version` (None: newest in the store). Raises SyncFailed; the old weights stay."""
+        deployment = self.get(name)
+        if deployment.subscriber is None:
+            raise SyncFailed(f"deployment {name!r} has no weight store; create it with one")
+        if not deployment.loaded:
+            return await self._load(deployment, version)
+        return await self._sync(deployment, version)
+
+    async def follow(self, poll_seconds: float) -> None:
+        """Forever: loads what is not loaded yet, and swaps in new versions where a deployment follows."""
+        while True:
+            for deployment in list(self.all.values()):
+                if deployment.lock.locked() or time.monotonic() < deployment.retry_at:
+                    continue
+                try:
+                    if not deployment.loaded:
+                        await self._load(deployment)
+                    elif deployment.spec.follow and deployment.subscriber and deployment.subscriber.behind():
+                        await self._sync(deployment, None)
+                except (ServerError, WeightError, OSError) as error:
+                    deployment.error = str(error)
+                    deployment.retry_at = time.monotonic() + RETRY_SECONDS
+                    log.warning("deployment %s: %s", deployment.spec.name, error)
+            await asyncio.sleep(poll_seconds)
+
+    async def _load(self, deployment: Deployment, version: int | None = None) -> SyncTimings:
+        """First weights. Leaves it loading when it follows a store that is still empty."""
+        spec = deployment.spec
+        async with deployment.lock:
+            deployment.failed = True
+            wanted = spec.version if version is None else version
+            timings, decoder, digest, fetched = await asyncio.to_thread(self._first, deployment, wanted)
+            deployment.failed = False
+            if decoder is None:
+                return timings
+            cache = make_cache(decoder, self.limits)
+
+            def install() -> None:
+                deployment.runner.install(decoder, cache, timings.version)
+
+            await self._apply(deployment, install, timings)
+            deployment.digest = digest
+            self._commit(deployment, fetched)
+            return timings
+
+    def _first(
+        self, deployment: Deployment, version: int | None
+    ) -> tuple[SyncTimings, Decoder | None, str, Fetched | None]:
+        spec = deployment.spec
+        shape = DecoderShape.read(Path(spec.policy_dir))
+        began = time.perf_counter()
+        if deployment.subscriber is None:
+            state = read_state(Path(spec.policy_dir))
+            digest, fetched = _files_digest(Path(spec.policy_dir)), None
+            timings = SyncTimings(version=0, kind="anchor", fetch=time.perf_counter() - began)
+        else:
+            fetched = self._fetch(deployment, version)
+            if fetched is None:
+                if not spec.follow:
+                    raise SyncFailed(f"weight store {spec.store} is empty; publish a version, or follow it")
+                return SyncTimings(version=-1), None, "", None
+            state, digest = fetched.mirror.state(), fetched.mirror.digest
+            timings = _timings(fetched)
+        began = time.perf_counter()
+        decoder = Decoder(
+            shape, Weights.build(shape, state), min(self.limits.max_context, shape.max_position_embeddings)
+        )
+        timings.decode += time.perf_counter() - began
+        return timings, decoder, digest, fetched
+
+    def _fetch(self, deployment: Deployment, version: int | None) -> Fetched | None:
+        assert deployment.subscriber is not None
+        try:
+            return deployment.subscriber.fetch(version)
+        except (WeightError, OSError) as error:
+            raise SyncFailed(f"deployment {deployment.spec.name!r}: {error}") from error
+
+    async def _sync(self, deployment: Deployment, version: int | None) -> SyncTimings:
+        async with deployment.lock:
+            prepared = await asyncio.to_thread(self._prepare, deployment, version)
+            if prepared is None:
+                return SyncTimings(version=deployment.runner.version)
+            fetched, weights, timings = prepared
+            await self._apply(deployment, lambda: deployment.runner.swap(weights, timings.version), timings)
+            deployment.digest = fetched.mirror.digest
+            self._commit(deployment, fetched)
+            return timings
+
+    def _prepare(self, deployment: Deployment, version: int | None) -> tuple[Fetched, Weights, SyncTimings] | None:
+        """Everything that needs no pause: fetch, decode, proof, fused fp32 weights."""
+        fetched = self._fetch(deployment, version)
+        if fetched is None:
+            return None
+        timings = _timings(fetched)
+        began = time.perf_counter()
+        assert deployment.runner.decoder is not None
+        weights = Weights.build(deployment.runner.decoder.shape, fetched.mirror.state())
+        timings.decode += time.perf_counter() - began
+        return fetched, weights, timings
+
+    async def _apply(self, deployment: Deployment, work: Callable[[], None], timings: SyncTimings) -> None:
+        """`wait` runs until the step boundary; `pause` is how long generation stood still, `apply` part of it."""
+        asked = time.perf_counter()
+
+        def run() -> None:
+            began = time.perf_counter()
+            timings.wait = began - asked
+            work()
+            timings.apply = timings.pause = time.perf_counter() - began
+
+        await asyncio.wrap_future(self.engine.call(run))
+        deployment.last_sync = timings
+        deployment.error = ""
+
+    def _commit(self, deployment: Deployment, fetched: Fetched | None) -> None:
+        subscriber = deployment.subscriber
+        if subscriber is None or fetched is None:
+            return
+        subscriber.commit(fetched)
+        for refusal in fetched.refusals:
+            log.warning("deployment %s refused: %s", deployment.spec.name, refusal)
+        if not deployment.spec.follow:
+            subscriber.folder.pin(_pin(deployment.spec.name), fetched.mirror.version)
+
+
+def _pin(name: str) -> str:
+    return f"deployment-{name}"
+
+
+def _timings(fetched: Fetched) -> SyncTimings:
+    return SyncTimings.model_validate(
+        {
+            "version": fetched.mirror.version,
+            "kind": fetched.kind,
+            "bytes": fetched.bytes,
+            "fetch": fetched.fetch_seconds,
+            "decode": fetched.decode_seconds,
+        }
+    )
+
+
+def _files_digest(policy_dir: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(policy_dir.glob("*.safetensors")):
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

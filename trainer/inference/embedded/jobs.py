@@ -1,0 +1,82 @@
+"""A request on its way through the engine, and the cache slot that it occupies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
+from trainer.inference.embedded.errors import ServerError
+from trainer.inference.embedded.sampling import RandomStream
+
+Deliver = Callable[[GenerateResponse | ServerError], None]
+"""Called once, on the engine thread."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One GenerateRequest. `deadline` is on the monotonic clock."""
+
+    request: GenerateRequest
+    deadline: float
+    deliver: Deliver
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    spans: list[VersionSpan] = field(default_factory=list)
+    reused: int = 0
+    limit: int = 0
+    """Tokens that may be generated: the request's, or what fits the context."""
+    cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.prompt = tuple(self.request.prompt_ids)
+        self.stop = frozenset(self.request.stop_ids)
+        self.random = RandomStream(self.request.seed)
+
+    def append(self, token: int, logprob: float, version: int) -> None:
+        end = len(self.token_ids)
+        self.token_ids.append(token)
+        self.logprobs.append(logprob)
+        if self.spans and self.spans[-1].version == version:
+            self.spans[-1].end = end + 1
+        else:
+            self.spans.append(VersionSpan(version=version, start=end, end=end + 1))
+
+    @property
+    def finish_reason(self) -> str | None:
+        """None while it goes on."""
+        if self.token_ids and self.token_ids[-1] in self.stop:
+            return "stop"
+        return "length" if len(self.token_ids) >= self.limit else None
+
+    def response(self, reason: str) -> GenerateResponse:
+        return GenerateResponse.model_validate(
+            {
+                "token_ids": self.token_ids,
+                "logprobs": self.logprobs,
+                "spans": self.spans,
+                "finish_reason": reason,
+                "reused_tokens": self.reused,
+            }
+        )
+
+
+@dataclass(eq=False)
+class Slot:
+    """A row of the KV cache. With a job it is active; without one it keeps an idle session's prefix."""
+
+    index: int
+    tokens: list[int] = field(default_factory=list)
+    cached: int = 0
+    """Keys and values of tokens[:cached] are in the cache."""
+    epoch: int = -1
+    """Weights that computed the oldest of them; a prefix is only reused under the same weights."""
+    job: Job | None = None
+    session: str | None = None
+    prompt: tuple[int, ...] = ()
+    used: int = 0
+    """When it last went idle, in requests; 0: never used."""
+
+    @property
+    def pending(self) -> int:
+        return len(self.tokens) - self.cached

@@ -1,0 +1,205 @@
+"""Continuous batching of one deployment: every step advances all decode rows and some prompt tokens.
+
+Lives on the engine thread; nothing here is safe to call from another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+
+from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
+from trainer.inference.embedded.jobs import Job, Slot
+from trainer.inference.embedded.model import Batch, Chunk, Decoder, Weights
+from trainer.inference.embedded.sampling import sample
+from trainer.inference.embedded.slots import SlotTable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one deployment may use."""
+
+    max_queue: int = 1024
+    """Requests waiting for a slot; the next one is refused."""
+    max_context: int = 2048
+    max_slots: int = 256
+    kv_bytes: int = 1 << 30
+    prefill_tokens: int = 512
+    """Prompt tokens of one step, so that decoding is not held up by long prompts."""
+
+
+class Runner:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.decoder: Decoder | None = None
+        self.table: SlotTable | None = None
+        self.waiting: deque[Job] = deque()
+        self.version = -1
+        self.epoch = 0
+        self.paused = False
+        self.generated = 0
+
+    def install(self, decoder: Decoder, cache: KVCache, version: int) -> None:
+        """First weights."""
+        self.decoder, self.table, self.version = decoder, SlotTable(cache), version
+        self.epoch += 1
+
+    def swap(self, weights: Weights, version: int) -> None:
+        """Other weights of the same shape; sequences in flight keep their keys and values and go on."""
+        assert self.decoder is not None
+        self.decoder.weights = weights
+        self.version = version
+        self.epoch += 1
+
+    @property
+    def running(self) -> int:
+        return len(self.table.active()) if self.table else 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in it, runnable or not."""
+        return bool(self.waiting) or self.running > 0
+
+    def submit(self, job: Job) -> None:
+        if len(self.waiting) >= self.limits.max_queue:
+            job.deliver(QueueFull(f"{len(self.waiting)} requests are waiting already; retry after a pause"))
+        else:
+            self.waiting.append(job)
+
+    def fail_all(self, error: ServerError) -> None:
+        """Answers everything with `error`."""
+        for job in self.waiting:
+            job.deliver(error)
+        self.waiting.clear()
+        for slot in self.table.active() if self.table else []:
+            assert slot.job is not None and self.table is not None
+            slot.job.deliver(error)
+            self.table.drop(slot)
+
+    def expire(self, now: float) -> None:
+        """Gives up requests whose deadline passed or whose caller left. Runs while paused, too."""
+        if any(job.cancelled or job.deadline <= now for job in self.waiting):
+            kept: deque[Job] = deque()
+            for job in self.waiting:
+                if job.cancelled or job.deadline <= now:
+                    job.deliver(self._late(job))
+                else:
+                    kept.append(job)
+            self.waiting = kept
+        for slot in self.table.active() if self.table else []:
+            job_ = slot.job
+            if job_ is not None and (job_.cancelled or job_.deadline <= now):
+                job_.deliver(self._late(job_))
+                assert self.table is not None
+                self.table.drop(slot)
+
+    def _late(self, job: Job) -> ServerError:
+        seconds = f"{job.request.timeout_seconds:.3g} s"
+        if self.paused:
+            return PausedTooLong(f"the deployment stayed paused for longer than the request's {seconds}; resume it")
+        if self.decoder is None:
+            return PausedTooLong(f"the deployment had no weights within the request's {seconds}; publish a version")
+        got = f"{len(job.token_ids)} of {job.request.max_tokens} tokens"
+        return DeadlinePassed(f"{got} were ready within {seconds}; allow more time or send less at once")
+
+    def step(self) -> int:
+        """One forward pass. Returns how many tokens were sampled, -1 when there was nothing to do."""
+        if self.paused or self.decoder is None or self.table is None:
+            return -1
+        self._admit(self.table)
+        active = self.table.active()
+        if not active:
+            return -1
+        batch, sampled = self._batch(self.table, active)
+        logits = self.decoder.forward(batch, self.table.cache)
+        for slot in batch.decode_slots:
+            self.table.slots[slot].cached += 1
+        for chunk in batch.chunks:
+            self.table.slots[chunk.slot].cached += chunk.count
+        if sampled:
+            self._sample(self.table, sampled, logits)
+        return len(sampled)
+
+    def _admit(self, table: SlotTable) -> None:
+        later: deque[Job] = deque()
+        while self.waiting:
+            job = self.waiting.popleft()
+            problem = self._problem(job)
+            if problem is not None:
+                job.deliver(problem)
+                continue
+            if table.assign(job, self.epoch) is None:
+                later.append(job)
+                if len(later) >= table.cache.slots:  # enough looked at: every slot is busy, or prompts are shared
+                    break
+        self.waiting.extendleft(reversed(later))
+
+    def _problem(self, job: Job) -> BadRequest | None:
+        assert self.decoder is not None and self.table is not None
+        room = self.table.cache.length - len(job.prompt)
+        job.limit = min(job.request.max_tokens, room)
+        if room < 1:
+            return BadRequest(f"prompt has {len(job.prompt)} tokens, the context holds {self.table.cache.length}")
+        if min(job.prompt) < 0 or max(job.prompt) >= self.decoder.shape.vocab_size:
+            return BadRequest(f"prompt holds a token id outside [0, {self.decoder.shape.vocab_size})")
+        return None
+
+    def _batch(self, table: SlotTable, active: list[Slot]) -> tuple[Batch, list[Slot]]:
+        """The step's packed batch, and the slots that get a token from it, in the order of its logits."""
+        rows = table.compact([slot for slot in active if slot.pending == 1])
+        tokens = [slot.tokens[-1] for slot in rows]
+        positions = [slot.cached for slot in rows]
+        slots = [slot.index for slot in rows]
+        sampled, wanted = list(rows), list(range(len(rows)))
+        chunks: list[Chunk] = []
+        budget = self.limits.prefill_tokens
+        prefills = [slot for slot in active if slot.pending > 1]
+        for slot in sorted(prefills, key=lambda s: s.pending):  # short observations first: they unblock a turn
+            count = min(slot.pending, budget)
+            if count <= 0:
+                break
+            budget -= count
+            chunks.append(Chunk(slot.index, slot.cached, count, len(tokens)))
+            tokens += slot.tokens[slot.cached : slot.cached + count]
+            positions += range(slot.cached, slot.cached + count)
+            slots += [slot.index] * count
+            if count == slot.pending:
+                sampled.append(slot)
+                wanted.append(len(tokens) - 1)
+        length = max(positions[: len(rows)], default=0) + 1
+        batch = Batch(
+            tokens_N=torch.tensor(tokens),
+            positions_N=torch.tensor(positions),
+            slots_N=torch.tensor(slots),
+            decode_slots=slots[: len(rows)],
+            decode_length=min(-(-length // 32) * 32, table.cache.length),
+            chunks=chunks,
+            logits_at=torch.tensor(wanted, dtype=torch.long),
+        )
+        return batch, sampled
+
+    def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> None:
+        jobs = [slot.job for slot in slots]
+        uniforms = [job.random[len(job.token_ids)] for job in jobs if job]
+        tokens, logprobs = sample(logits, [job.request.temperature for job in jobs if job], uniforms)
+        for slot, job, token, logprob in zip(slots, jobs, tokens, logprobs, strict=True):
+            assert job is not None
+            job.append(token, logprob, self.version)
+            slot.tokens.append(token)
+            reason = job.finish_reason
+            if reason is not None:
+                table.release(slot)
+                job.deliver(job.response(reason))
+        self.generated += len(slots)
+
+
+def make_cache(decoder: Decoder, limits: Limits) -> KVCache:
+    """As many slots as the memory limit allows."""
+    shape = decoder.shape
+    length = min(limits.max_context, shape.max_position_embeddings)
+    per_slot = shape.num_hidden_layers * length * 2 * shape.num_key_value_heads * shape.head_dim * 4
+    slots = max(1, min(limits.max_slots, limits.kv_bytes // per_slot))
+    return KVCache(slots, shape.num_hidden_layers, length, shape.num_key_value_heads, shape.head_dim)

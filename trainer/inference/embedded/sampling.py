@@ -1,0 +1,40 @@
+"""Sampling with exact log-probabilities, one random stream a request."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+
+class RandomStream:
+    """Uniform numbers of one request: the n-th token always gets the n-th number, whatever shares its batch."""
+
+    BLOCK = 64
+
+    def __init__(self, seed: int | None) -> None:
+        sequence = np.random.SeedSequence(None if seed is None else seed % (1 << 64))
+        self._generator = np.random.Generator(np.random.Philox(sequence))
+        self._numbers: list[float] = []
+
+    def __getitem__(self, index: int) -> float:
+        while index >= len(self._numbers):
+            self._numbers += self._generator.random(self.BLOCK).tolist()
+        return self._numbers[index]
+
+
+@torch.inference_mode()
+def sample(logits_RV: torch.Tensor, temperatures: list[float], uniforms: list[float]) -> tuple[list[int], list[float]]:
+    """One token a row by inverse CDF, and its log-probability under the tempered distribution.
+
+    Temperature 0 takes the most likely token and reports its log-probability at temperature 1.
+    A token of probability zero is never drawn.
+    """
+    temperature = torch.tensor(temperatures)[:, None]
+    greedy = temperature == 0
+    logprobs_RV = torch.log_softmax(logits_RV / torch.where(greedy, 1.0, temperature), -1)
+    cumulative = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
+    point = torch.tensor(uniforms, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    token = torch.searchsorted(cumulative, point, right=True).clamp_(max=logits_RV.shape[1] - 1)
+    if bool(greedy.any()):
+        token = torch.where(greedy, logits_RV.argmax(-1, keepdim=True), token)
+    return token[:, 0].tolist(), logprobs_RV.gather(-1, token)[:, 0].tolist()

@@ -1,0 +1,119 @@
+"""Which sequence lies in which slot: sessions, shared prompts, eviction, and keeping active rows together."""
+
+from __future__ import annotations
+
+from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.jobs import Job, Slot
+
+
+class SlotTable:
+    def __init__(self, cache: KVCache) -> None:
+        self.cache = cache
+        self.slots = [Slot(index) for index in range(cache.slots)]
+        self.sessions: dict[str, Slot] = {}
+        self.prompts: dict[tuple[int, ...], Slot] = {}
+        self._clock = 0
+
+    def active(self) -> list[Slot]:
+        return [slot for slot in self.slots if slot.job is not None]
+
+    def assign(self, job: Job, epoch: int) -> Slot | None:
+        """A slot for the job, with as much of its prompt as is cached already.
+
+        None when every slot is busy, or when the same prompt is being prefilled and is worth waiting for.
+        """
+        session = job.request.session
+        slot = self.sessions.get(session) if session else None
+        if slot is not None and slot.job is None:
+            kept = _common_prefix(slot.tokens, job.prompt, min(slot.cached, len(job.prompt) - 1))
+            kept = kept if slot.epoch == epoch else 0
+            if kept:
+                self._forget_prompt(slot)
+                return self._start(slot, job, kept, epoch)
+        donor = self.prompts.get(job.prompt)
+        shared = 0
+        if donor is not None and donor.epoch == epoch:
+            shared = len(job.prompt) - 1
+            if donor.cached < shared:
+                if donor.job is not None:
+                    return None
+                shared = 0
+        if slot is None or slot.job is not None:
+            slot = self._free(avoid=donor if shared else None)
+            if slot is None:
+                return None
+            self._reset(slot)
+        if shared and donor is not None and donor is not slot:
+            self.cache.copy(donor.index, slot.index, shared)
+        else:
+            shared = 0
+        if session and session not in self.sessions:
+            slot.session = session
+            self.sessions[session] = slot
+        return self._start(slot, job, shared, epoch)
+
+    def _start(self, slot: Slot, job: Job, kept: int, epoch: int) -> Slot:
+        slot.tokens = list(job.prompt)
+        slot.cached = kept
+        slot.epoch = epoch
+        slot.job = job
+        slot.prompt = job.prompt
+        self.prompts[job.prompt] = slot
+        job.reused = kept
+        return slot
+
+    def release(self, slot: Slot) -> None:
+        """The job is done; the prefix stays until the slot is needed."""
+        self._clock += 1
+        slot.job = None
+        slot.used = self._clock
+
+    def drop(self, slot: Slot) -> None:
+        """The job was given up half-way; what is cached stays valid for its session."""
+        del slot.tokens[slot.cached :]
+        self.release(slot)
+
+    def _free(self, avoid: Slot | None) -> Slot | None:
+        """The lowest unused slot, else the one idle for longest."""
+        idle = [slot for slot in self.slots if slot.job is None and slot is not avoid]
+        return min(idle, key=lambda slot: slot.used, default=None)
+
+    def _reset(self, slot: Slot) -> None:
+        self._forget_prompt(slot)
+        if slot.session is not None and self.sessions.get(slot.session) is slot:
+            del self.sessions[slot.session]
+        slot.session = None
+        slot.tokens = []
+        slot.cached = 0
+
+    def _forget_prompt(self, slot: Slot) -> None:
+        if self.prompts.get(slot.prompt) is slot:
+            del self.prompts[slot.prompt]
+        slot.prompt = ()
+
+    def compact(self, rows: list[Slot], moves: int = 4) -> list[Slot]:
+        """Moves decode rows towards slot 0 while more than a fifth of their range is idle; returns them sorted.
+
+        Attention runs over the whole range, so gaps cost time; a finished turn comes back soon, so moving at
+        every gap would cost more.
+        """
+        rows = sorted(rows, key=lambda slot: slot.index)
+        for _ in range(moves):
+            if not rows or rows[-1].index + 1 <= len(rows) * 5 // 4 + 2:
+                break
+            taken = {slot.index for slot in rows}
+            hole = next(index for index in range(len(self.slots)) if index not in taken)
+            self._swap(rows[-1], self.slots[hole])
+            rows.sort(key=lambda slot: slot.index)
+        return rows
+
+    def _swap(self, a: Slot, b: Slot) -> None:
+        self.cache.swap(a.index, b.index, a.cached, b.cached)
+        a.index, b.index = b.index, a.index
+        self.slots[a.index], self.slots[b.index] = a, b
+
+
+def _common_prefix(a: list[int], b: tuple[int, ...], limit: int) -> int:
+    if a[:limit] == list(b[:limit]):
+        return limit
+    return next(i for i in range(limit) if a[i] != b[i])

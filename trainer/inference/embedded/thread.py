@@ -1,0 +1,113 @@
+"""The one engine thread: round-robins over deployments, runs control work between steps, measures itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from trainer.inference.embedded.errors import ServerError, Unavailable
+from trainer.inference.embedded.jobs import Job
+from trainer.inference.embedded.runner import Runner
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+EXPIRE_EVERY = 0.05
+WINDOW_SECONDS = 10.0
+
+
+class EngineThread:
+    def __init__(self) -> None:
+        self.runners: dict[str, Runner] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._window: deque[tuple[float, float, int]] = deque()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Answers what is left with `unavailable` and ends the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def submit(self, runner: Runner, job: Job) -> None:
+        self._post(lambda: runner.submit(job))
+
+    def call(self, work: Callable[[], T]) -> Future[T]:
+        """Runs `work` between two steps."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except Exception as error:  # handed to whoever asked
+                future.set_exception(error)
+
+        self._post(run)
+        return future
+
+    def load(self) -> tuple[float, float]:
+        """Busy share and sampled tokens per second of the last ten seconds."""
+        horizon = time.monotonic() - WINDOW_SECONDS
+        recent = [entry for entry in list(self._window) if entry[0] >= horizon]
+        return (
+            min(1.0, sum(seconds for _, seconds, _ in recent) / WINDOW_SECONDS),
+            sum(tokens for _, _, tokens in recent) / WINDOW_SECONDS,
+        )
+
+    def _post(self, work: Callable[[], None]) -> None:
+        with self._wake:
+            if self._stopping:
+                raise Unavailable("the server is stopping; retry in a moment")
+            self._inbox.append(work)
+            self._wake.notify()
+
+    def _run(self) -> None:
+        expired = 0.0
+        while not self._stopping:
+            while self._inbox:
+                self._inbox.popleft()()
+            now = time.monotonic()
+            if now - expired >= EXPIRE_EVERY:
+                expired = now
+                for runner in self.runners.values():
+                    runner.expire(now)
+            if not any([self._step(name, runner) for name, runner in list(self.runners.items())]):
+                with self._wake:
+                    if not self._inbox and not self._stopping:
+                        stuck = any(runner.busy for runner in self.runners.values())
+                        self._wake.wait(EXPIRE_EVERY if stuck else None)
+        while self._inbox:
+            self._inbox.popleft()()
+        for runner in self.runners.values():
+            runner.fail_all(Unavailable("the server is stopping; retry in a moment"))
+
+    def _step(self, name: str, runner: Runner) -> bool:
+        began = time.monotonic()
+        try:
+            tokens = runner.step()
+        except Exception as error:  # a failed step must not take the other deployments with it
+            log.exception("step of deployment %s failed", name)
+            runner.fail_all(ServerError(f"a step of deployment {name} failed ({error}); see the server's log"))
+            return True
+        if tokens < 0:
+            return False
+        ended = time.monotonic()
+        self._window.append((ended, ended - began, tokens))
+        while self._window and self._window[0][0] < ended - WINDOW_SECONDS:
+            self._window.popleft()
+        return True
