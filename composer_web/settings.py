@@ -119,7 +119,8 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = ENV.data / "static"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 WHITENOISE_USE_FINDERS = True  # no collectstatic step between a checkout and a running product
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -1,33 +1,49 @@
-"""Named starting points of the run form."""
+"""Named configurations that the form, the API and the command line offer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, RLConfig, RunConfig, SFTConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    slug: str
-    label: str
-    help: str
+    key: str
+    title: str
+    description: str
     config: RunConfig
 
 
-PRESETS: tuple[Preset, ...] = (
-    Preset("rl-demo", "RL, the demo", "40 steps of 12 groups × 8 rollouts on the procedural suite",
-           RunConfig(name="RL demo", stage=RLConfig())),
-    Preset("rl-short", "RL, a first look", "6 small steps: minutes, to see the machinery move",
-           RunConfig(name="RL first look", stage=RLConfig(steps=6, groups_per_step=4, max_in_flight_groups=8, eval_every=3,
-                                                          eval_tasks=16, eval_samples=4))),
-    Preset("rl-on-policy", "RL, on-policy", "Staleness 0: rollouts always come from the newest weights",
-           RunConfig(name="RL on-policy", stage=RLConfig(max_staleness=0, max_in_flight_groups=12))),
-    Preset("sft", "SFT", "60 steps on 600 recorded expert episodes", RunConfig(name="SFT", stage=SFTConfig())),
-    Preset("midtrain", "Mid-training", "60 steps of source code and copying drills",
-           RunConfig(name="Mid-training", stage=MidtrainConfig())),
+PRESETS = (
+    Preset(
+        "rl-toy", "RL on the toy policy", "40 steps of asynchronous RL on the procedural suite; minutes on two cores.",
+        RunConfig(name="RL on the procedural suite", stage=RLConfig()),
+    ),
+    Preset(
+        "rl-on-policy", "RL, on-policy", "No staleness: each step waits for rollouts of the newest version.",
+        RunConfig(name="On-policy RL", stage=RLConfig(max_staleness=0, max_in_flight_groups=12)),
+    ),
+    Preset(
+        "rl-smoke", "RL smoke test", "Three small steps: shows that rollouts, grading and training work here.",
+        RunConfig(
+            name="RL smoke test",
+            stage=RLConfig(
+                steps=3, groups_per_step=2, group_size=4, max_in_flight_groups=4, eval_tasks=4, eval_samples=2, eval_every=3,
+                optimizer=OptimizerConfig(warmup_steps=1), checkpoint=CheckpointConfig(every_steps=1),
+            ),
+        ),
+    ),
+    Preset(
+        "sft-toy", "SFT on expert episodes", "Records imperfect scripted episodes in real sandboxes and trains on them.",
+        RunConfig(name="SFT on expert episodes", stage=SFTConfig()),
+    ),
+    Preset(
+        "midtrain-toy", "Mid-training", "Continues next-token training on Python source and copying drills.",
+        RunConfig(name="Mid-training", stage=MidtrainConfig()),
+    ),
 )  # fmt: skip
 
 
-def find(slug: str) -> Preset | None:
-    return next((preset for preset in PRESETS if preset.slug == slug), None)
+def preset(key: str) -> Preset | None:
+    return next((p for p in PRESETS if p.key == key), None)

@@ -1,0 +1,53 @@
+"""Reads of evaluations."""
+
+from __future__ import annotations
+
+import time
+
+from django.db.models import Count, Q, QuerySet
+
+from composer_web.evals.models import Evaluation
+from composer_web.ops.errors import NotFound
+from composer_web.runs.models import Run
+from composer_web.runs.selectors import WaitTimeout
+
+FINAL = ("finished", "failed", "cancelled")
+
+
+def evaluations() -> QuerySet[Evaluation]:
+    """For lists: run, policy and suite come along, with counts of groups done and dispatched."""
+    return (
+        Evaluation.objects.select_related("run", "policy", "suite", "created_by")
+        .defer("run__config", "run__latest")
+        .annotate(
+            groups_total=Count("groups"),
+            groups_done=Count("groups", filter=Q(groups__state__in=["accepted", "consumed", "dropped"])),
+        )
+    )
+
+
+def get_evaluation(pk: int) -> Evaluation:
+    """Raises NotFound."""
+    found = evaluations().filter(pk=pk).first()
+    if found is None:
+        raise NotFound("evaluation", pk)
+    return found
+
+
+def of_run(run: Run) -> QuerySet[Evaluation]:
+    """By version, oldest first."""
+    return evaluations().filter(run=run).order_by("version", "pk")
+
+
+def wait_for_evaluations(run: Run, *, timeout: float, poll: float = 0.5) -> list[Evaluation]:
+    """All evaluations of a run once none is open. Raises WaitTimeout."""
+    end = time.monotonic() + timeout
+    while True:
+        found = list(of_run(run))
+        open_ = [e for e in found if e.state not in FINAL]
+        if not open_:
+            return found
+        if time.monotonic() > end:
+            e = open_[0]
+            raise WaitTimeout(f"evaluation {e.pk} ({e.phase}) is {e.state} with {e.groups_done} of {e.groups_total} groups after {timeout:.0f} s")
+        time.sleep(poll)

@@ -1,0 +1,87 @@
+"""The outbox: a message leaves only after its transaction committed, and then certainly.
+
+`enqueue` writes a row in the caller's transaction. Right after the commit this process sends it; if it dies or the
+broker is down, the beat task `ops.flush_outbox` does. Delivery is at least once, so tasks are idempotent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.db import OperationalError, transaction
+from django.db.models import F
+from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
+from redis.exceptions import RedisError
+
+from composer_web.celery import app
+from composer_web.ops.models import Outbox
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 2.0
+
+
+def enqueue(
+    task: str, kwargs: dict[str, Any], *, queue: str, key: str | None = None, delay: float = 0.0
+) -> None:
+    """Ask for Celery task `task` once the current transaction commits (`delay` seconds later at the earliest)."""
+    enqueue_many([(task, kwargs, queue, key)], delay=delay)
+
+
+def enqueue_many(messages: Sequence[tuple[str, dict[str, Any], str, str | None]], *, delay: float = 0.0) -> None:
+    """Several messages (task, kwargs, queue, key) with one insert; a pending one with the same key is kept instead."""
+    due = timezone.now() + timedelta(seconds=delay)
+    rows = [Outbox(task=task, kwargs=kwargs, queue=queue, key=key, due_at=due) for task, kwargs, queue, key in messages]
+    with transaction.atomic():
+        # PostgreSQL returns no ids for ignored conflicts, so only plain inserts can be sent by id at once.
+        keyed = [row for row in rows if row.key is not None]
+        plain = [row for row in rows if row.key is None]
+        Outbox.objects.bulk_create(keyed, ignore_conflicts=True)
+        Outbox.objects.bulk_create(plain)
+        if not delay:
+            transaction.on_commit(partial(_flush_quietly, len(rows) + 20), robust=True)
+
+
+def _flush_quietly(limit: int) -> None:
+    try:
+        flush(limit=limit)
+    except OperationalError as error:
+        log.warning("the outbox is flushed later: %s", error)
+
+
+def flush(*, limit: int = 500) -> int:
+    """Send pending messages, oldest first; returns how many. Several flushers never send the same row together."""
+    with transaction.atomic():
+        rows = list(
+            Outbox.objects.select_for_update(skip_locked=True)
+            .filter(sent_at=None, due_at__lte=timezone.now())
+            .order_by("due_at", "id")[:limit]
+        )
+        sent: list[int] = []
+        if rows:
+            with app.producer_or_acquire() as producer:
+                for row in rows:
+                    try:
+                        app.send_task(
+                            row.task, kwargs=row.kwargs, queue=row.queue, task_id=f"outbox-{row.pk}-{row.attempts}",
+                            producer=producer, retry=False,
+                        )  # fmt: skip
+                    except (BrokerError, RedisError, OSError) as error:
+                        log.warning("the broker does not take messages (%s); %d wait in the outbox", error, len(rows) - len(sent))
+                        Outbox.objects.filter(pk__in=[r.pk for r in rows if r.pk not in sent]).update(
+                            attempts=F("attempts") + 1, due_at=timezone.now() + timedelta(seconds=RETRY_SECONDS)
+                        )
+                        break
+                    sent.append(row.pk)
+        Outbox.objects.filter(pk__in=sent).update(sent_at=timezone.now(), attempts=F("attempts") + 1)
+    return len(sent)
+
+
+def prune(*, older_than: timedelta = timedelta(days=2)) -> int:
+    """Forget messages that were sent long ago."""
+    return Outbox.objects.filter(sent_at__lt=timezone.now() - older_than).delete()[0]

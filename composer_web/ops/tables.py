@@ -1,0 +1,36 @@
+"""What all tables share: the empty state and right-aligned numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+
+from composer_web.ops.templatetags import ui
+
+NUMBER = {"td": {"class": "num"}}
+STRONG = {"td": {"class": "strong"}}
+
+
+class Table(tables.Table):
+    """`empty_template` is rendered when there are no rows: it says what to do."""
+
+    empty_template = "partials/empty.html"
+
+
+class StateColumn(tables.Column):
+    def render(self, value: Any) -> str:
+        return ui.badge(value)
+
+
+class AgoColumn(tables.Column):
+    def render(self, value: Any) -> str:
+        return ui.ago(value)
+
+
+class NumberColumn(tables.Column):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, attrs=NUMBER, **kwargs)
+
+    def render(self, value: Any) -> str:
+        return ui.num(value)

@@ -1,0 +1,66 @@
+"""Reads of policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db.models import Count, Max, Q, QuerySet
+
+from composer_web.ops.errors import NotFound, UserError
+from composer_web.policies.models import Checkpoint, Policy
+from composer_web.policies.services import real_path
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A policy version that can be loaded: a folder in Hugging Face layout."""
+
+    policy: Policy
+    version: int
+    path: Path
+
+
+def policies() -> QuerySet[Policy]:
+    """For lists: parent, run and checkpoint counts come along."""
+    return Policy.objects.select_related("parent", "produced_by").annotate(
+        checkpoint_count=Count("checkpoints", filter=Q(checkpoints__removed_at=None)), newest_version=Max("checkpoints__version")
+    )
+
+
+def get_policy(key: int | str) -> Policy:
+    """By id or name. Raises NotFound."""
+    query = policies()
+    found = query.filter(pk=key).first() if isinstance(key, int) else query.filter(name=key).first()
+    if found is None:
+        raise NotFound("policy", key)
+    return found
+
+
+def lineage(policy: Policy) -> list[Policy]:
+    """Ancestors from the oldest to `policy` itself."""
+    chain: list[Policy] = []
+    current: Policy | None = policy
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.parent
+    return chain[::-1]
+
+
+def resolve(reference: str) -> Weights:
+    """`name` (newest complete weights) or `name@version`. Raises UserError that says what there is."""
+    name, _, version = reference.partition("@")
+    policy = Policy.objects.filter(name=name).first()
+    if policy is None:
+        known = ", ".join(Policy.objects.values_list("name", flat=True)[:8]) or "none yet; import one with manage.py importpolicy"
+        raise UserError("policy", f"there is no policy {name!r}; there are: {known}")
+    rows = Checkpoint.objects.filter(policy=policy, removed_at=None).order_by("-version", "kind")
+    if version:
+        if not version.isdigit():
+            raise UserError("policy", f"{reference!r}: the version after @ must be a number")
+        rows = rows.filter(version=int(version))
+    for checkpoint in rows:
+        path = real_path(checkpoint.path)
+        if (path / "config.json").is_file():
+            return Weights(policy, checkpoint.version, path)
+    raise UserError("policy", f"{reference!r} has no weights on disk; its checkpoints were removed or never written")

@@ -1,0 +1,140 @@
+"""Metrics: loaded by COPY, read as buckets computed in SQL for the zoom shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from composer_web.live.hints import hint
+from composer_web.runs.models import MetricKey, Run
+
+MAX_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Values of one metric in steps [first, last]: extremes and the last one, so that no spike is lost."""
+
+    first: int
+    last: int
+    low: float
+    high: float
+    value: float
+    """Value at `last`."""
+    count: int
+
+
+def key_ids(names: Iterable[str]) -> dict[str, int]:
+    """Ids of metric names, making the missing ones."""
+    wanted = set(names)
+    known = dict(MetricKey.objects.filter(name__in=wanted).values_list("name", "id"))
+    if missing := wanted - known.keys():
+        MetricKey.objects.bulk_create([MetricKey(name=name) for name in sorted(missing)], ignore_conflicts=True)
+        known = dict(MetricKey.objects.filter(name__in=wanted).values_list("name", "id"))
+    return known
+
+
+@transaction.atomic
+def record(*, run: Run, step: int, values: Mapping[str, float]) -> int:
+    """Store the metrics of one step and the run's latest values; a repeated step replaces its numbers.
+
+    Values that are not finite are left out (and counted as absent): a NaN loss is an event, not a point.
+    """
+    return record_many(run=run, rows=[(step, name, value) for name, value in values.items()])
+
+
+@transaction.atomic
+def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
+    """(step, name, value) rows by COPY into a staging table, then one upsert. Returns rows stored."""
+    finite = {(name[:MAX_NAME], step): float(value) for step, name, value in rows if math.isfinite(value)}
+    if not finite:
+        return 0
+    ids = key_ids(name for name, _ in finite)
+    now = timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS metric_staging (run_id bigint, key_id bigint, step integer, value double precision, at timestamptz)"
+            " ON COMMIT DELETE ROWS"
+        )
+        cursor.execute("DELETE FROM metric_staging")
+        with cursor.copy("COPY metric_staging (run_id, key_id, step, value, at) FROM STDIN") as copy:
+            for (name, step), value in finite.items():
+                copy.write_row((run.pk, ids[name], step, value, now))
+        cursor.execute(
+            "INSERT INTO runs_metric (run_id, key_id, step, value, at) SELECT run_id, key_id, step, value, at FROM metric_staging"
+            " ON CONFLICT (run_id, key_id, step) DO UPDATE SET value = EXCLUDED.value, at = EXCLUDED.at"
+        )
+    newest: dict[str, tuple[int, float]] = {}
+    for (name, step), value in finite.items():
+        if name not in newest or step >= newest[name][0]:
+            newest[name] = (step, value)
+    locked = Run.objects.select_for_update().only("latest").get(pk=run.pk)
+    locked.latest.update({name: value for name, (_, value) in newest.items()})
+    locked.save(update_fields=["latest"])
+    run.latest = locked.latest
+    hint(f"run:{run.pk}")
+    return len(finite)
+
+
+def names(run: Run) -> list[str]:
+    """Names of all metrics of a run, by a skip scan over the key (not over its points)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH RECURSIVE k AS (
+                (SELECT key_id FROM runs_metric WHERE run_id = %(run)s ORDER BY key_id LIMIT 1)
+                UNION ALL
+                SELECT (SELECT m.key_id FROM runs_metric m WHERE m.run_id = %(run)s AND m.key_id > k.key_id ORDER BY m.key_id LIMIT 1)
+                FROM k WHERE k.key_id IS NOT NULL
+            )
+            SELECT n.name FROM k JOIN runs_metrickey n ON n.id = k.key_id ORDER BY n.name
+            """,
+            {"run": run.pk},
+        )
+        return [name for (name,) in cursor.fetchall()]
+
+
+def buckets(
+    run: Run, name: str, *, count: int = 500, first: int | None = None, last: int | None = None, after: int | None = None
+) -> list[Bucket]:
+    """A metric of a run in at most `count` + 1 buckets of equal width over steps [first, last], in order.
+
+    `after` asks only for steps beyond it (a live page's delta).
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT min(step), max(step) FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id WHERE run_id = %s AND k.name = %s",
+            [run.pk, name],
+        )
+        low, high = cursor.fetchone()
+        if low is None:
+            return []
+        low = max(low, first if first is not None else low, after + 1 if after is not None else low)
+        high = min(high, last if last is not None else high)
+        if low > high:
+            return []
+        width = max(1, math.ceil((high - low + 1) / max(1, count)))
+        cursor.execute(
+            """
+            SELECT min(m.step), max(m.step), min(m.value), max(m.value), (array_agg(m.value ORDER BY m.step DESC))[1], count(*)
+            FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
+            WHERE m.run_id = %(run)s AND k.name = %(name)s AND m.step BETWEEN %(low)s AND %(high)s
+            GROUP BY (m.step - %(low)s) / %(width)s
+            ORDER BY 1
+            """,
+            {"run": run.pk, "name": name, "low": low, "high": high, "width": width},
+        )
+        return [Bucket(*row) for row in cursor.fetchall()]
+
+
+def last_update(run: Run) -> datetime | None:
+    """When the newest metric of a run was written."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT max(at) FROM runs_metric WHERE run_id = %s", [run.pk])
+        found: datetime | None = cursor.fetchone()[0]
+        return found

@@ -1,0 +1,230 @@
+"""Writes of runs: create, validate, and every change of state."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from django.db import transaction
+from django.utils import timezone
+from pydantic import ValidationError
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import audit
+from composer_web.env import REPOSITORY
+from composer_web.live.hints import hint
+from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.history import IllegalTransition, change_state
+from composer_web.ops.outbox import enqueue
+from composer_web.policies.models import Policy
+from composer_web.policies.selectors import resolve
+from composer_web.policies.services import create_child
+from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, TrainBatch
+from composer_web.tasks.models import Suite
+from trainer.config import RLConfig, RunConfig
+
+Level = Literal["info", "warning", "error"]
+
+
+def parse_config(data: Mapping[str, Any]) -> RunConfig:
+    """The configuration, or UserError with one message per wrong field (dotted paths such as `stage.steps`)."""
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        fields: dict[str, str] = {}
+        for item in error.errors(include_url=False, include_context=False):
+            where = [str(part) for part in item["loc"] if part not in ("midtrain", "sft", "rl")]
+            found = item.get("input")
+            shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) else ""
+            fields.setdefault(".".join(where) or "stage", item["msg"].removeprefix("Value error, ") + shown)
+        first = next(iter(fields))
+        raise UserError(first, f"{first}: {fields[first]}", fields=fields) from error
+
+
+def check_config(config: RunConfig) -> list[str]:
+    """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
+    weights = resolve(config.policy)
+    warnings = []
+    if isinstance(config.stage, RLConfig):
+        stage = config.stage
+        need = stage.steps * stage.groups_per_step
+        usable = _usable_tasks(stage.suite, "stage.suite")
+        if usable < need:
+            raise UserError(
+                "stage.suite",
+                f"{stage.steps} steps × {stage.groups_per_step} groups need {need} prompts and suite {stage.suite!r} has {usable}; "
+                "each prompt is used once, so build a larger suite or lower the steps",
+            )
+        if usable < need * 1.02:
+            warnings.append(f"suite {stage.suite!r} has {usable - need} prompts to spare: dropped groups may leave too few")
+        if stage.eval_suite:
+            held_out = _usable_tasks(stage.eval_suite, "stage.eval_suite")
+            if held_out < stage.eval_tasks:
+                warnings.append(f"evaluations use all {held_out} tasks of {stage.eval_suite!r}, fewer than {stage.eval_tasks}")
+    if weights.policy.toy:
+        warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
+    return warnings
+
+
+def _usable_tasks(name: str, field: str) -> int:
+    suite = Suite.objects.filter(name=name).first()
+    if suite is None:
+        known = ", ".join(Suite.objects.values_list("name", flat=True)[:8]) or "none yet; build them with manage.py build_suites"
+        raise UserError(field, f"there is no suite {name!r}; there are: {known}")
+    return suite.memberships.exclude(task_version__controls_ok=False).count()
+
+
+@transaction.atomic
+def create_run(*, config: RunConfig, actor: User | None = None, parent: Run | None = None) -> Run:
+    """A draft. Raises UserError when the policy, suites or counts cannot work."""
+    check_config(config)
+    weights = resolve(config.policy)
+    run = Run.objects.create(
+        name=config.name, kind=config.stage.kind, config=config.model_dump(mode="json"), parent=parent,
+        policy_in=weights.policy, policy_in_version=weights.version, seed=config.seed,
+        steps_total=config.stage.steps, code_version=code_version(), created_by=actor,
+    )  # fmt: skip
+    audit(actor=actor, action="run.create", target=f"run:{run.pk}", name=run.name)
+    hint("runs")
+    return run
+
+
+@transaction.atomic
+def start_run(*, run: Run, actor: User | None = None) -> Run:
+    """Queue a draft; a trainer process takes it. Raises UserError, Conflict."""
+    check_config(run.configuration)
+    name = f"run-{run.pk}"
+    policy = run.policy_out or create_child(name=name, parent=run.policy_in, parent_version=run.policy_in_version)
+    _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now())
+    return run
+
+
+def pause_run(*, run: Run, actor: User | None = None) -> Run:
+    """Stop after the current step, keeping everything; `resume_run` goes on from there. Raises Conflict."""
+    to = RunState.PAUSED if _state(run) == RunState.QUEUED else RunState.PAUSING
+    return _move(run, to, actor, "paused")
+
+
+def resume_run(*, run: Run, actor: User | None = None) -> Run:
+    """Go on from the last checkpoint, on exactly the prompts not yet consumed; also for a failed run. Raises Conflict."""
+    if _state(run) == RunState.PAUSING:
+        return _move(run, RunState.RUNNING, actor, "resumed before it paused")
+    return _move(run, RunState.QUEUED, actor, "resumed", queued_at=timezone.now(), finished_at=None, failure="")
+
+
+@transaction.atomic
+def cancel_run(*, run: Run, actor: User | None = None) -> Run:
+    """End it for good. Workers and the trainer see the state and stop; what was accepted stays. Raises Conflict."""
+    _move(run, RunState.CANCELLED, actor, "cancelled", finished_at=timezone.now(), phase="")
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
+    enqueue("evals.cancel_of_run", {"run_id": run.pk}, queue="control")
+    return run
+
+
+def mark_running(*, run: Run, owner: str) -> Run:
+    """The trainer took a queued run. Idempotent for one that runs already (another trainer was lost)."""
+    with transaction.atomic():
+        state = _state(run)
+        if state == RunState.QUEUED:
+            run = _move(run, RunState.RUNNING, None, f"taken by {owner}", started_at=run.started_at or timezone.now())
+        else:
+            Run.objects.filter(pk=run.pk).update(recoveries=run.recoveries + 1)
+            run.recoveries += 1
+            add_event(run=run, kind="recovery", level="warning", message=f"the trainer was lost; {owner} goes on from the last checkpoint")
+    return run
+
+
+@transaction.atomic
+def mark_finished(*, run: Run) -> Run:
+    _move(run, RunState.FINISHED, None, "all steps done", finished_at=timezone.now(), phase="")
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
+    return run
+
+
+@transaction.atomic
+def mark_failed(*, run: Run, cause: str) -> Run:
+    _move(run, RunState.FAILED, None, cause, finished_at=timezone.now(), failure=cause, phase="")
+    add_event(run=run, kind="alert", level="error", message=cause)
+    return run
+
+
+def mark_paused(*, run: Run) -> Run:
+    return _move(run, RunState.PAUSED, None, "stopped after a step", phase="")
+
+
+@transaction.atomic
+def add_event(
+    *, run: Run, kind: str, message: str, level: Level = "info", step: int | None = None, data: Mapping[str, Any] | None = None
+) -> RunEvent:
+    event = RunEvent.objects.create(
+        run=run, kind=kind, level=level, step=run.step if step is None else step, message=message[:4000], data=dict(data or {})
+    )
+    hint(f"run:{run.pk}")
+    return event
+
+
+@transaction.atomic
+def set_progress(*, run: Run, step: int | None = None, total: int | None = None, phase: str | None = None) -> Run:
+    values: dict[str, Any] = {"step": step, "steps_total": total, "phase": phase if phase is None else phase[:80]}
+    values = {name: value for name, value in values.items() if value is not None}
+    Run.objects.filter(pk=run.pk).update(**values)
+    for name, value in values.items():
+        setattr(run, name, value)
+    hint(f"run:{run.pk}", "runs")
+    return run
+
+
+@transaction.atomic
+def record_version(*, run: Run, version: int) -> Run:
+    """The weight store holds `version`; never goes back."""
+    Run.objects.filter(pk=run.pk, policy_version__lt=version).update(policy_version=version)
+    run.policy_version = max(run.policy_version, version)
+    hint(f"run:{run.pk}")
+    return run
+
+
+@transaction.atomic
+def record_batch(*, run: Run, step: int, group_ids: list[int]) -> TrainBatch:
+    """The groups of a step, before it is trained. Recorded once; the same again is fine, another batch is a Conflict."""
+    batch, created = TrainBatch.objects.get_or_create(run=run, step=step, defaults={"group_ids": group_ids})
+    if not created and batch.group_ids != group_ids:
+        raise Conflict(f"step {step} of run {run.pk} was recorded with other groups")
+    return batch
+
+
+def _state(run: Run) -> str:
+    return Run.objects.values_list("state", flat=True).get(pk=run.pk)
+
+
+def _move(run: Run, to: str, actor: User | None, reason: str, **fields: Any) -> Run:
+    with transaction.atomic():
+        try:
+            change_state(run, to, legal=RUN_LEGAL, actor=actor.get_username() if actor else "system", reason=reason, **fields)
+        except IllegalTransition as error:
+            raise Conflict(str(error), "state") from error
+        if actor is not None:
+            audit(actor=actor, action=f"run.{to}", target=f"run:{run.pk}", reason=reason)
+        hint("runs", f"run:{run.pk}")
+    return run
+
+
+@functools.lru_cache(maxsize=1)
+def code_version() -> str:
+    """Commit of the running code, with `+` when the checkout has changes; empty outside a checkout."""
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, timeout=5, check=False
+        ).stdout.strip()  # fmt: skip
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if commit and git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def output_policy(run: Run) -> Policy:
+    assert run.policy_out is not None, "a started run has an output policy"
+    return run.policy_out

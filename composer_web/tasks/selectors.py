@@ -1,0 +1,72 @@
+"""Reads of tasks and suites."""
+
+from __future__ import annotations
+
+import random
+
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+
+from composer_web.ops.errors import NotFound
+from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
+
+
+def tasks() -> QuerySet[Task]:
+    """For lists: the newest version's id and controls come along, never its bundle."""
+    newest = TaskVersion.objects.filter(task=OuterRef("pk")).order_by("-number")
+    return Task.objects.annotate(
+        newest_version_id=Subquery(newest.values("pk")[:1]),
+        newest_number=Subquery(newest.values("number")[:1]),
+        controls_ok=Subquery(newest.values("controls_ok")[:1]),
+    )
+
+
+def task_versions() -> QuerySet[TaskVersion]:
+    return TaskVersion.objects.select_related("task", "environment").defer("spec")
+
+
+def get_task(slug: str) -> Task:
+    found = tasks().filter(slug=slug).first()
+    if found is None:
+        raise NotFound("task", slug)
+    return found
+
+
+def suites() -> QuerySet[Suite]:
+    """For lists: task counts come along."""
+    return Suite.objects.annotate(
+        task_count=Count("memberships", distinct=True),
+        valid_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=True), distinct=True),
+        rejected_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=False), distinct=True),
+    )
+
+
+def get_suite(key: int | str) -> Suite:
+    """By id or name. Raises NotFound."""
+    query = suites()
+    found = query.filter(pk=key).first() if isinstance(key, int) else query.filter(name=key).first()
+    if found is None:
+        raise NotFound("suite", key)
+    return found
+
+
+def members(suite: Suite) -> QuerySet[SuiteMembership]:
+    return suite.memberships.select_related("task_version__task").defer("task_version__spec").order_by("position")
+
+
+def prompt_order(suite_name: str, *, seed: int) -> list[int]:
+    """Task version ids of a suite in the seeded order in which a run uses them, rejected ones left out."""
+    rows = (
+        SuiteMembership.objects.filter(suite__name=suite_name)
+        .exclude(task_version__controls_ok=False)
+        .order_by("position")
+        .values_list("task_version_id", flat=True)
+    )
+    order = list(rows)
+    random.Random(f"{seed}:{suite_name}").shuffle(order)
+    return order
+
+
+def first_versions(suite: Suite, count: int) -> list[int]:
+    """The first `count` usable versions of a suite by position: the same tasks for every evaluation."""
+    rows = suite.memberships.exclude(task_version__controls_ok=False).order_by("position")
+    return list(rows.values_list("task_version_id", flat=True)[:count])

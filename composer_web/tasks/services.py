@@ -1,0 +1,135 @@
+"""Writes of tasks and suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import audit
+from composer_web.live.hints import hint
+from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.outbox import enqueue_many
+from composer_web.repositories.models import Environment
+from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
+from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
+
+BATCH = 500
+
+
+@transaction.atomic
+def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
+    """One task version for each bundle, in order; a bundle that is already there is not stored again.
+
+    A known task id with a new bundle becomes its next version. Raises UserError when two bundles of one call
+    share an id, or when a built environment is not known.
+    """
+    hashes = [spec.bundle_hash for spec in specs]
+    if len({spec.id for spec in specs}) < len(set(hashes)):
+        raise UserError("tasks", "two different bundles have the same task id; give each its own")
+    known = {v.bundle_hash: v for v in TaskVersion.objects.filter(bundle_hash__in=hashes)}
+    fresh = {digest: spec for digest, spec in zip(hashes, specs, strict=True) if digest not in known}
+    environments = _environments(fresh.values())
+    Task.objects.bulk_create(
+        [Task(slug=s.id, source=s.source, category=s.category, family=s.family) for s in fresh.values()],
+        ignore_conflicts=True, batch_size=BATCH,
+    )  # fmt: skip
+    tasks = {task.slug: task for task in Task.objects.filter(slug__in=[s.id for s in fresh.values()]).select_for_update()}
+    numbers: dict[int, int] = {}
+    for task_id, number in TaskVersion.objects.filter(task__in=tasks.values()).values_list("task_id", "number"):
+        numbers[task_id] = max(number, numbers.get(task_id, 0))
+    made = TaskVersion.objects.bulk_create(
+        [
+            TaskVersion(
+                task=tasks[s.id], number=numbers.get(tasks[s.id].pk, 0) + 1, spec=s.model_dump(mode="json"), bundle_hash=digest,
+                environment=environments.get(s.environment.digest) if isinstance(s.environment, BuiltEnvironment) else None,
+            )
+            for digest, s in fresh.items()
+        ],
+        batch_size=BATCH,
+    )  # fmt: skip
+    known.update({version.bundle_hash: version for version in made})
+    return [known[digest] for digest in hashes]
+
+
+def _environments(specs: Iterable[TaskSpec]) -> dict[str, Environment]:
+    digests = {s.environment.digest for s in specs if isinstance(s.environment, BuiltEnvironment)}
+    found = {e.digest: e for e in Environment.objects.filter(digest__in=digests) if e.digest}
+    if missing := digests - found.keys():
+        raise UserError("environment", f"no ready environment has digest {sorted(missing)[0]}; build it first")
+    return found
+
+
+@transaction.atomic
+def build_suite(
+    *, name: str, purpose: str, specs: Sequence[TaskSpec], description: str = "", recipe: dict[str, Any] | None = None,
+    validate: bool = False, actor: User | None = None,
+) -> Suite:  # fmt: skip
+    """Create a suite of these bundles in this order, or replace the membership of one that no run has used.
+
+    `validate` sends the controls of each new version to the build workers. Raises UserError, Conflict.
+    """
+    if not specs:
+        raise UserError("tasks", "a suite needs at least one task")
+    suite, created = Suite.objects.select_for_update().get_or_create(name=name, defaults={"purpose": purpose})
+    versions = list(dict.fromkeys(save_specs(specs)))
+    before = list(suite.memberships.order_by("position").values_list("task_version_id", flat=True))
+    if before == [v.pk for v in versions]:
+        return suite
+    if not created and suite.memberships.filter(task_version__groups__isnull=False).exists():
+        raise Conflict(f"suite {name!r} has been used and may not change; build it under a new name", "name")
+    suite.purpose, suite.description, suite.recipe = purpose, description, recipe or {}
+    suite.full_clean(exclude=["name"])
+    suite.save()
+    suite.memberships.all().delete()
+    SuiteMembership.objects.bulk_create(
+        [SuiteMembership(suite=suite, task_version=v, position=i) for i, v in enumerate(versions)], batch_size=2000
+    )
+    if validate:
+        request_controls([v.pk for v in versions if v.controls_ok is None])
+    audit(actor=actor, action="suite.build", target=f"suite:{suite.pk}", name=name, tasks=len(versions))
+    hint("suites", f"suite:{suite.pk}")
+    return suite
+
+
+def build_procedural(
+    *, n_train: int, n_held_out: int, seed: int = 0, train: str = "train", held_out: str = "held-out", actor: User | None = None
+) -> tuple[Suite, Suite]:
+    """The procedural suites: disjoint families and identifiers in `train` and `held_out`, from one seed."""
+    from sandbox.tasks.generators.procedural import generate
+
+    suites = []
+    for name, purpose, count in ((train, "train", n_train), (held_out, "held-out", n_held_out)):
+        specs = [generate(seed * 1_000_000 + index, purpose) for index in range(count)]  # type: ignore[arg-type]
+        recipe = {"generator": "procedural", "split": purpose, "seed": seed, "count": count}
+        text = f"{count} generated one-bug repositories, {purpose} split, seed {seed}"
+        suites.append(build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, actor=actor))
+    return suites[0], suites[1]
+
+
+def request_controls(version_ids: Sequence[int]) -> None:
+    """Ask the build workers to run the controls of these versions."""
+    enqueue_many([("tasks.run_controls", {"version_id": pk}, "build", f"controls:{pk}") for pk in version_ids])
+
+
+@transaction.atomic
+def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
+    """Controls for every version of the suite that has none yet; returns how many were asked for."""
+    wanted = list(suite.versions.filter(controls_ok=None).values_list("pk", flat=True))
+    request_controls(wanted)
+    audit(actor=actor, action="suite.validate", target=f"suite:{suite.pk}", tasks=len(wanted))
+    return len(wanted)
+
+
+@transaction.atomic
+def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool) -> TaskVersion:
+    """Outcome of the oracle and no-op controls, bound to the bundle's hash. Raises UserError when it is another's."""
+    if controls.get("bundle_hash") != version.bundle_hash:
+        raise UserError("controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}")
+    version.controls, version.controls_ok, version.controls_at = controls, ok, timezone.now()
+    version.save(update_fields=["controls", "controls_ok", "controls_at"])
+    hint("suites", *(f"suite:{pk}" for pk in version.suites.values_list("pk", flat=True)))
+    return version
