@@ -72,8 +72,9 @@ METRICS: dict[str, Metric] = {
     "weights/changed": Metric("Weights changed", "share", "share of weights whose stored bits differ from the last version"),
     "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
     "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
-    "loss/train": Metric("Training loss", "nat/token", "mean next-token loss at trained positions"),
-    "loss/heldout": Metric("Held-out loss", "nat/token", "the same on data never trained on"),
+    "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),
+    "loss/accuracy": Metric("Training accuracy", "share", "weighted share of tokens that are the model's first choice"),
+    "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
 }
 
 FAMILIES = ("reward/part/", "stop/", "tool_error/")

@@ -64,8 +64,8 @@ class SupervisedLearner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
         return {
-            "supervised/loss": float(loss.detach()),
-            "supervised/accuracy": accuracy,
+            "loss/train": float(loss.detach()),
+            "loss/accuracy": accuracy,
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),

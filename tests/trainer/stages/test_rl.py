@@ -1,0 +1,125 @@
+"""The asynchronous stage on recorded groups: what it publishes, keeps and repeats."""
+
+import pytest
+import torch
+
+from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
+from trainer import policy as policies
+from trainer.learning.metrics import describe
+from trainer.learning.step import NonFiniteGradients
+from trainer.stages.base import BatchTimeout, StageError
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.rl import PromptRepeated, run_rl
+from trainer.weights import WeightStore
+
+
+@pytest.fixture(scope="module")
+def groups():
+    model = policies.load(BASE_POLICY).model
+    return [make_group(model, index) for index in range(8)]
+
+
+def run(root, groups, *, sink=None, config=None):
+    config = config or small_config()
+    sink = sink or MemorySink()
+    source = ListSource(groups, config.groups_per_step)
+    store = WeightStore(root / "weights", dtype="float32")
+    checkpoints = CheckpointStore(root / "checkpoints", keep=config.checkpoint.keep)
+    result = run_rl(
+        policy_dir=BASE_POLICY, config=config, seed=0, source=source, sink=sink, store=store, checkpoints=checkpoints
+    )
+    return result, sink, store, source
+
+
+def test_a_whole_run_publishes_each_version_and_keeps_checkpoints(tmp_path, groups):
+    result, sink, store, source = run(tmp_path, groups)
+    assert (result.outcome, result.step) == ("completed", 4)
+    assert [version for version, _ in sink.versions] == [0, 1, 2, 3, 4]
+    assert sink.checkpoints == [(2, False), (4, True)]
+    assert source.asked == [1, 2, 3, 4]
+    assert store.latest() == 4
+    final = policies.load(result.checkpoint / "policy").model.state_dict()
+    published = store.load(4).state
+    assert all(torch.equal(published[name], final[name]) for name in published)
+    assert {step: values["staleness/max"] for step, values in sink.values.items()} == {1: 0.0, 2: 1.0, 3: 2.0, 4: 3.0}
+    for values in sink.values.values():
+        for name in values:
+            describe(name)
+
+
+def test_resume_replays_and_gives_the_same_next_loss(tmp_path, groups):
+    _, whole, _, _ = run(tmp_path / "whole", groups)
+    config = small_config()
+    # The trainer dies after step 3; its last checkpoint is that of step 2.
+    with pytest.raises(BatchTimeout):
+        run(tmp_path / "cut", groups[:6], config=config)
+    result, resumed, store, source = run(tmp_path / "cut", groups, config=config)
+    assert source.asked == [3, 4]
+    assert result.step == 4
+    for step in (3, 4):
+        assert resumed.values[step]["optim/loss"] == whole.values[step]["optim/loss"]
+        assert resumed.values[step]["optim/grad_norm"] == whole.values[step]["optim/grad_norm"]
+    assert resumed.versions[-1] == whole.versions[-1]
+    assert store.latest() == 4
+    assert any("resumed from the checkpoint of step 2" in message for _, message in resumed.events)
+
+
+def test_a_finished_run_resumes_to_nothing(tmp_path, groups):
+    run(tmp_path, groups)
+    result, sink, _, source = run(tmp_path, groups)
+    assert (result.outcome, result.step, source.asked) == ("completed", 4, [])
+    assert sink.values == {}
+
+
+def test_stopping_checkpoints_the_current_step(tmp_path, groups):
+    result, sink, _, _ = run(tmp_path, groups, sink=MemorySink(stop_after=1))
+    assert (result.outcome, result.step) == ("stopped", 1)
+    assert sink.checkpoints == [(1, False)]
+    result, sink, _, source = run(tmp_path, groups)
+    assert (result.outcome, source.asked) == ("completed", [2, 3, 4])
+
+
+def test_stopping_before_the_first_step_leaves_no_checkpoint(tmp_path, groups):
+    result, sink, store, _ = run(tmp_path, groups, sink=MemorySink(stop_after=0))
+    assert (result.outcome, result.step, result.checkpoint) == ("stopped", 0, None)
+    assert store.latest() == 0
+
+
+def test_a_prompt_is_trained_on_once(tmp_path, groups):
+    with pytest.raises(PromptRepeated, match="prompt 0 was trained on before"):
+        run(tmp_path / "a", [*groups[:2], groups[0], groups[3]])
+    with pytest.raises(PromptRepeated, match="prompt 1"):
+        run(tmp_path / "b", [groups[1], groups[1]])
+    # Also across a resume.
+    with pytest.raises(BatchTimeout):
+        run(tmp_path / "c", groups[:4])
+    with pytest.raises(PromptRepeated, match="prompt 2"):
+        run(tmp_path / "c", [*groups[:4], groups[2], groups[5]])
+
+
+def test_a_short_batch_is_refused(tmp_path, groups):
+    with pytest.raises(StageError, match="1 groups, 2 are configured"):
+        run(tmp_path, groups[:1])
+
+
+def test_waiting_in_vain_is_reported(tmp_path):
+    sink = MemorySink()
+    with pytest.raises(BatchTimeout):
+        run(tmp_path, [], sink=sink)
+    assert any(level == "error" and "no full batch" in message for level, message in sink.events)
+
+
+def test_a_non_finite_gradient_names_its_groups_and_keeps_the_last_version(tmp_path, groups):
+    bad = groups[2].model_copy(
+        update={
+            "samples": [
+                s.model_copy(update={"advantages": [a * float("inf") if a else 0.0 for a in s.advantages]})
+                for s in groups[2].samples
+            ]
+        }
+    )
+    sink = MemorySink()
+    with pytest.raises(NonFiniteGradients, match="step 2"):
+        run(tmp_path, [*groups[:2], bad, groups[3]], sink=sink)
+    assert sink.versions[-1][0] == 1
+    assert sink.events[-1][0] == "error"
