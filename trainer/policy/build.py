@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
+from trainer.policy.copying import prepare_copying
+
 
 def tiny_config(tokenizer: PreTrainedTokenizerBase) -> Qwen3Config:
     """0.92 M parameters: 4 layers of width 128, two query heads of 64 on one key-value head, tied embeddings.
@@ -32,7 +34,9 @@ def tiny_config(tokenizer: PreTrainedTokenizerBase) -> Qwen3Config:
 
 
 def build_tiny_model(tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """A fresh model; the same seed gives the same weights and leaves the global generator untouched."""
+    """A fresh model that can already copy; the same seed gives the same weights, the global generator is untouched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Qwen3ForCausalLM(tiny_config(tokenizer))
+        model = Qwen3ForCausalLM(tiny_config(tokenizer))
+    prepare_copying(model, seed=seed)
+    return model

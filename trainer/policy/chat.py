@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedTokenizerBase
 
-from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
+from sandbox.harness.types import ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 
@@ -31,11 +31,11 @@ class ChatTemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
-    """One policy turn as read back from its tokens. `error` is set when a call was meant and does not parse."""
+    """One policy turn as read back from its tokens. `error` says why a call that was meant does not parse."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
-    error: ToolError | None = None
+    error: str | None = None
 
 
 class CallSyntax(Protocol):
@@ -86,10 +86,6 @@ class HermesCalls:
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(f"<tool_call>\n{call_json(call)}\n</tool_call>" for call in calls)
-
-
-def _malformed(message: str) -> ToolError:
-    return ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=message)
 
 
 def read_calls(blocks: Sequence[str]) -> tuple[ToolCall, ...]:
@@ -151,11 +147,11 @@ class ChatRenderer:
         text = str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
         blocks = self.syntax.extract(text)
         if blocks is None:
-            return ParsedTurn(text, error=_malformed("the tool call is not complete JSON"))
+            return ParsedTurn(text, error="the tool call is not complete JSON")
         try:
             return ParsedTurn(text, calls=read_calls(blocks))
         except (ValueError, RecursionError) as error:
-            return ParsedTurn(text, error=_malformed(f"the tool call does not parse: {error}"[:300]))
+            return ParsedTurn(text, error=f"the tool call does not parse: {error}"[:300])
 
     # -- rendering ------------------------------------------------------------------------------------
 

@@ -232,6 +232,7 @@ class Edit:
     """Replace one line of the target module; both lines without their indentation."""
 
     slot: str
+    option: Option
     old: str
     new: str
 
@@ -255,7 +256,7 @@ class Problem:
             after = self.function.body({**current, slot: option})
             changed = [(old.strip(), new.strip()) for old, new in zip(before, after, strict=True) if old != new]
             if len(changed) == 1:
-                found.append(Edit(slot, *changed[0]))
+                found.append(Edit(slot, option, *changed[0]))
         return found
 
 
