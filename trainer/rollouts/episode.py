@@ -23,10 +23,11 @@ from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session, system_prompt
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
-from trainer.rewards import score
+from trainer.rewards import RewardError, score
 from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.types import Segment, Trajectory, Turn
 
@@ -137,15 +138,20 @@ async def run_episode(
                     backend=services.backend, environments=services.environments, task=task, patch=record.patch
                 )
                 record.spend("grade", time.monotonic() - with_grade)
-        except (SandboxError, HarnessFailure, InferenceError, EpisodeLost) as error:
-            stop, report = StopReason.INFRA_ERROR, _lost(task, f"{type(error).__name__}: {error}")
         except TimeoutError:
             cause = f"no end after {limits.wall_seconds:g} s: engine or sandboxes are too slow or stuck"
             stop, report = StopReason.INFRA_ERROR, _lost(task, cause)
+        except (SandboxError, HarnessFailure, InferenceError, TaskError, OSError, EpisodeLost) as error:
+            stop, report = StopReason.INFRA_ERROR, _lost(task, f"{type(error).__name__}: {error}")
         record.spend("total", time.monotonic() - started)
     if report.verdict is Verdict.INFRA_ERROR:
         stop = StopReason.INFRA_ERROR
-    return score(_trajectory(record, task, sample, stop, report, limits), settings.reward)
+    trajectory = _trajectory(record, task, sample, stop, report, limits)
+    try:
+        return score(trajectory, settings.reward)
+    except RewardError as error:
+        # The work is judged but not priced: missing data, like any other fault of ours.
+        return trajectory.model_copy(update={"report": _lost(task, str(error)), "stop_reason": StopReason.INFRA_ERROR})
 
 
 def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:

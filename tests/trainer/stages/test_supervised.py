@@ -1,0 +1,105 @@
+"""Mid-training and SFT: they learn, resume to the same numbers, and refuse too little data."""
+
+import pytest
+
+from sandbox.harness.types import ToolCall, ToolResult
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink
+from trainer import policy as policies
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
+from trainer.learning.metrics import describe
+from trainer.stages.base import StageError
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.data import EpisodeTurn, ExpertEpisode
+from trainer.stages.midtrain import run_midtrain
+from trainer.stages.sft import run_sft
+
+COMMON = {
+    "steps": 4,
+    "batch_tokens": 600,
+    "optimizer": OptimizerConfig(name="muon", learning_rate=2e-3, warmup_steps=0),
+    "checkpoint": CheckpointConfig(every_steps=2, keep=1),
+}
+
+
+def midtrain(root, sink, **changes):
+    return run_midtrain(
+        policy_dir=BASE_POLICY,
+        config=MidtrainConfig(**(COMMON | changes)),
+        seed=0,
+        sink=sink,
+        checkpoints=CheckpointStore(root, keep=1),
+    )
+
+
+def episodes(count: int) -> list[ExpertEpisode]:
+    def turn(index: int, name: str, arguments: dict, output: str) -> EpisodeTurn:
+        call = ToolCall(id=f"call_{index}", name=name, arguments=arguments)
+        return EpisodeTurn(calls=(call,), results=(ToolResult(call_id=call.id, output=output),))
+
+    return [
+        ExpertEpisode(
+            task_id=f"t{i}",
+            bundle_hash="0" * 64,
+            messages=({"role": "user", "content": f"total_{i}(2) gives {i}, expected {i + 1}"},),
+            turns=(
+                turn(0, "grep", {"pattern": f"def total_{i}"}, f"totals.py:1:def total_{i}(n):"),
+                turn(1, "finish", {}, ""),
+            ),
+        )
+        for i in range(count)
+    ]
+
+
+def sft(root, sink, data):
+    return run_sft(
+        policy_dir=BASE_POLICY,
+        config=SFTConfig(**COMMON),
+        seed=0,
+        episodes=data,
+        sink=sink,
+        checkpoints=CheckpointStore(root, keep=1),
+    )
+
+
+STAGES = {"midtrain": midtrain, "sft": lambda root, sink: sft(root, sink, episodes(20))}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_completes_with_checkpoints_and_known_metrics(tmp_path, stage):
+    sink = MemorySink()
+    result = STAGES[stage](tmp_path, sink)
+    assert (result.outcome, result.step) == ("completed", 4)
+    assert sink.checkpoints == [(2, False), (4, True)]
+    assert "loss/heldout" in sink.values[4]
+    for name in sink.values[4]:
+        describe(name)
+    policies.load(result.checkpoint / "policy")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_resumes_to_the_same_numbers(tmp_path, stage):
+    whole, first, second = MemorySink(), MemorySink(stop_after=3), MemorySink()
+    STAGES[stage](tmp_path / "whole", whole)
+    assert STAGES[stage](tmp_path / "cut", first).outcome == "stopped"
+    STAGES[stage](tmp_path / "cut", second)
+    assert list(second.values) == [4]
+    assert second.values[4]["loss/train"] == whole.values[4]["loss/train"]
+    assert second.values[4]["loss/heldout"] == whole.values[4]["loss/heldout"]
+
+
+def test_from_scratch_starts_near_the_uniform_loss_and_falls(tmp_path):
+    sink = MemorySink()
+    midtrain(tmp_path, sink, init="scratch", steps=12, drill_share=0.0)
+    assert sink.values[12]["loss/heldout"] < sink.values[1]["loss/heldout"] - 0.3
+    assert sink.values[1]["loss/train"] > 6.0
+
+
+def test_sft_learns_its_episodes(tmp_path):
+    sink = MemorySink()
+    sft(tmp_path, sink, episodes(40))
+    assert sink.values[4]["loss/heldout"] < sink.values[1]["loss/heldout"]
+
+
+def test_too_few_episodes_are_refused(tmp_path):
+    with pytest.raises(StageError, match="at least 10 expert episodes, 3 were recorded"):
+        sft(tmp_path, MemorySink(), episodes(3))

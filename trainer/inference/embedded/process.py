@@ -1,0 +1,77 @@
+"""The embedded server as a child process, for loops and benches that run without the supervisor."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import InferenceError
+
+START_SECONDS = 60.0
+
+
+class EmbeddedServer:
+    """`with EmbeddedServer(data) as server:` runs it on a free loopback port until the block ends."""
+
+    def __init__(self, data: Path, *, threads: int = 1) -> None:
+        """`data` receives the server's memory of its deployments and `inference.log`."""
+        self.data = data
+        self.threads = threads
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.data.mkdir(parents=True, exist_ok=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "trainer.inference.embedded.server", "--port", str(port), "--data", str(self.data)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(self.threads)}
+        with (self.data / "inference.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            self._await_health()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _await_health(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        with InferenceAdmin(self.url, timeout=5.0) as admin:
+            while True:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise InferenceError(f"the embedded server did not start; see {self.data / 'inference.log'}")
+                try:
+                    if admin.health().ok:
+                        return
+                except InferenceError:
+                    time.sleep(0.05)
+
+    def _stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(15.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,261 @@
+"""The whole algorithm in one readable loop: sample, run, grade, compare, learn, publish, repeat. No database, no queue.
+
+    for each step:
+        prompts   = the next P tasks                              each prompt is used once
+        rollouts  = G episodes of each prompt, in sandboxes       tokens in, tokens out
+        verdicts  = hidden tests in second, clean sandboxes       1 or 0
+        advantage = R - mean of the prompt's G rewards            no std, no length normaliser
+        loss      = -(1/Z) Σ w · advantage · log π                policy tokens only
+        weights   → store → engine                                the next step samples from them
+
+The engine waits while the trainer learns, and the trainer while the engine samples: no rollout is ever stale.
+`rl.py` is the asynchronous form; fed with the groups of this loop it computes the same losses bit for bit.
+
+    python -m trainer.stages.rl_sync --policy policies/base --data DIR [--steps 40] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from sandbox.backends import default_backend
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.spec import TaskSpec
+from trainer import policy as policies
+from trainer.config import RLConfig
+from trainer.inference.client import HttpInferenceClient, InferenceAdmin
+from trainer.inference.contract import DeploymentSpec
+from trainer.inference.embedded.process import EmbeddedServer
+from trainer.learning.metrics import batch_metrics
+from trainer.learning.step import Learner
+from trainer.rollouts.episode import EpisodeSettings, RolloutServices
+from trainer.rollouts.group import run_group
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import StageError
+from trainer.stages.evaluate import EvalReport, evaluate
+from trainer.weights import WeightStore
+
+DEPLOYMENT = "policy"
+SANDBOXES = 32
+"""Episodes that hold a sandbox at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStep:
+    """What one step did: the groups as they were trained, and the numbers."""
+
+    step: int
+    groups: tuple[TrainGroup, ...]
+    metrics: dict[str, float]
+
+
+@dataclass(slots=True)
+class SyncRun:
+    """Everything that the loop works with."""
+
+    config: RLConfig
+    seed: int
+    policy: policies.Policy
+    learner: Learner
+    store: WeightStore
+    services: RolloutServices
+    update_engine: Callable[[int], Awaitable[None]]
+    """Makes the engine sample from a published version; returns when it does."""
+    version: int = 0
+    next_prompt: int = 0
+    lost: list[str] = field(default_factory=list)
+    """Causes of attempts lost to infrastructure."""
+
+
+def build_run(
+    *,
+    policy_dir: Path,
+    config: RLConfig,
+    seed: int,
+    store: WeightStore,
+    services: RolloutServices,
+    update_engine: Callable[[int], Awaitable[None]],
+) -> SyncRun:
+    """Load the starting policy and give it an optimizer. Raises PolicyUnreadable."""
+    policy = policies.load(policy_dir)
+    needs_reference = config.objective.kl_coefficient > 0
+    learner = Learner(
+        policy.model,
+        objective=config.objective,
+        optimizer=config.optimizer,
+        temperature=config.sampling.temperature,
+        total_steps=config.steps,
+        micro_batch_tokens=config.micro_batch_tokens,
+        reference=policies.load_model(policy_dir).requires_grad_(False) if needs_reference else None,
+    )
+    return SyncRun(config, seed, policy, learner, store, services, update_engine)
+
+
+async def publish(run: SyncRun) -> None:
+    """The current weights as version `run.version`, in the store and in the engine."""
+    anchor = run.version % run.config.checkpoint.anchor_every == 0
+    run.store.publish(run.version, run.policy.model.state_dict(), anchor=anchor)
+    await run.update_engine(run.version)
+
+
+async def collect(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> list[TrainGroup]:
+    """One on-policy batch: P groups of G episodes, all concurrent. A prompt whose group is lost gives way to the next."""
+    groups: list[TrainGroup] = []
+    while len(groups) < run.config.groups_per_step:
+        missing = run.config.groups_per_step - len(groups)
+        if len(run.lost) > 10 * run.config.groups_per_step * run.config.group_size:
+            raise StageError(f"{len(run.lost)} attempts were lost to infrastructure; the last: {run.lost[-1]}")
+        prompts = range(run.next_prompt, run.next_prompt + missing)
+        run.next_prompt += missing
+        results = await asyncio.gather(*(_one_group(run, prompt, tasks(prompt)) for prompt in prompts))
+        groups += [group for group in results if group is not None]
+    return groups
+
+
+async def _one_group(run: SyncRun, prompt: int, task: TaskSpec) -> TrainGroup | None:
+    result = await run_group(
+        task=task,
+        group_id=f"{run.seed}-{prompt}",
+        prompt_index=prompt,
+        config=run.config,
+        client=run.services.client,
+        renderer=run.services.renderer,
+        backend=run.services.backend,
+        environments=run.services.environments,
+        deployment=run.services.deployment,
+        slots=run.services.slots,
+        seed=run.seed,
+        dispatched_version=run.version,
+    )
+    run.lost += result.infra_errors
+    return result.train_group
+
+
+async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
+    """Sample, learn, publish."""
+    began, cpu_began = time.perf_counter(), _cpu_seconds()
+    groups = await collect(run, tasks)
+    sampled = time.perf_counter()
+    values = batch_metrics(groups, trained_version=run.version)
+    values |= run.learner.train(groups, step=run.version + 1)
+    trained = time.perf_counter()
+    run.version += 1
+    await publish(run)
+    ended = time.perf_counter()
+    values |= {
+        "time/wait_for_batch": sampled - began,
+        "time/train": trained - sampled,
+        "time/publish": ended - trained,
+        "time/step": ended - began,
+        "cpu/loop": _cpu_seconds() - cpu_began,
+        "idle/trainer": (sampled - began) / (ended - began),
+    }
+    return SyncStep(run.version, tuple(groups), values)
+
+
+async def train(
+    run: SyncRun, tasks: Callable[[int], TaskSpec], *, on_step: Callable[[SyncStep], Awaitable[None]] | None = None
+) -> None:
+    """The loop. `tasks(i)` is the i-th prompt of the run."""
+    await publish(run)
+    while run.version < run.config.steps:
+        step = await one_step(run, tasks)
+        if on_step is not None:
+            await on_step(step)
+
+
+async def held_out(run: SyncRun, tasks: Sequence[TaskSpec], *, samples: int) -> EvalReport:
+    """Evaluate what the engine serves now, at the sampling temperature of training."""
+    settings = EpisodeSettings(run.config.sampling, run.config.harness, run.config.reward)
+    return await evaluate(
+        tasks=tasks, samples=samples, settings=settings, services=run.services, seed=run.seed, name=f"eval-{run.version}"
+    )
+
+
+def procedural_prompts(seed: int) -> Callable[[int], TaskSpec]:
+    """The i-th training prompt of a seed; seeds share no prompt."""
+    return lambda index: generate(seed * 1_000_000 + index, "train")
+
+
+def procedural_held_out(count: int) -> list[TaskSpec]:
+    """The first `count` held-out tasks, the same for every seed."""
+    return [generate(index, "held-out") for index in range(count)]
+
+
+def _cpu_seconds() -> float:
+    """User and system seconds of this process and of the children it has waited for."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in usage)
+
+
+async def main(arguments: argparse.Namespace) -> None:
+    """Train with the embedded engine in a child process; one JSON line a step and one at the end."""
+    config = RLConfig(steps=arguments.steps)
+    data = arguments.data
+    store = WeightStore(data / "weights", dtype="float32")
+    backend = default_backend()
+
+    def say(values: dict[str, object]) -> None:
+        sys.stdout.write(json.dumps(values) + "\n")
+        sys.stdout.flush()
+
+    with EmbeddedServer(data / "engine") as server, InferenceAdmin(server.url) as admin:
+        spec = DeploymentSpec(name=DEPLOYMENT, policy_dir=str(arguments.policy), store=str(store.root), follow=True)
+        await asyncio.to_thread(admin.deploy, spec)
+
+        async def update_engine(version: int) -> None:
+            await asyncio.to_thread(admin.update, DEPLOYMENT, version)
+
+        async def on_step(step: SyncStep) -> None:
+            say({"step": step.step, **{name: round(value, 4) for name, value in step.metrics.items()}})
+
+        async with HttpInferenceClient(server.url) as client:
+            services = RolloutServices(
+                client=client,
+                renderer=policies.load(arguments.policy).renderer,
+                backend=backend,
+                environments=EnvironmentStore(data / "environments"),
+                deployment=DEPLOYMENT,
+                slots=asyncio.Semaphore(SANDBOXES),
+            )
+            run = build_run(
+                policy_dir=arguments.policy,
+                config=config,
+                seed=arguments.seed,
+                store=store,
+                services=services,
+                update_engine=update_engine,
+            )
+            try:
+                await publish(run)
+                tasks = procedural_held_out(arguments.eval_tasks)
+                before = await held_out(run, tasks, samples=config.eval_samples)
+                say({"before": before.model_dump(exclude={"solved"})})
+                await train(run, procedural_prompts(arguments.seed), on_step=on_step)
+                after = await held_out(run, tasks, samples=config.eval_samples)
+                say({"after": after.model_dump(exclude={"solved"}), "lost": len(run.lost)})
+                policies.save(run.policy, data / "policy")
+            finally:
+                await backend.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Synchronous RL of a small policy, without the product around it")
+    parser.add_argument("--policy", type=Path, default=Path("policies/base"))
+    parser.add_argument("--data", type=Path, required=True, help="folder for weights, environments and the result")
+    parser.add_argument("--steps", type=int, default=RLConfig().steps)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--eval-tasks", type=int, default=RLConfig().eval_tasks)
+    torch.set_num_threads(1)
+    asyncio.run(main(parser.parse_args()))

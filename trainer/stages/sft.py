@@ -1,0 +1,42 @@
+"""Supervised fine-tuning on expert episodes that ran in real sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.config import SFTConfig
+from trainer.stages.base import StageError, StageResult, StageSink
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.data import ExpertEpisode, sft_examples, tokenize_episode
+from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, latest_policy, run_supervised
+
+STAGE = "sft"
+
+
+def run_sft(
+    *,
+    policy_dir: Path,
+    config: SFTConfig,
+    seed: int,
+    episodes: Sequence[ExpertEpisode],
+    sink: StageSink,
+    checkpoints: CheckpointStore,
+) -> StageResult:
+    """Run or resume the stage. The last few episodes are held out and only measured. Raises StageError when too few."""
+    held = min(HELD_OUT_EXAMPLES, len(episodes) // 10)
+    if held == 0:
+        raise StageError(f"SFT needs at least 10 expert episodes, {len(episodes)} were recorded; raise `episodes`")
+    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir)
+    weight = config.observation_weight
+    return run_supervised(
+        stage=STAGE,
+        policy=policy,
+        resumed=resumed,
+        config=config,
+        seed=seed,
+        examples=sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight),
+        held_out=[tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]],
+        sink=sink,
+        checkpoints=checkpoints,
+    )

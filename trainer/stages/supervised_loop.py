@@ -1,0 +1,91 @@
+"""The loop that mid-training and SFT share: batch, step, checkpoint, metrics; resumable to the same bits.
+
+Data are seeded iterators, so a resumed stage draws and drops what it had consumed and goes on with the next batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from trainer import policy as policies
+from trainer.config import MidtrainConfig, SFTConfig
+from trainer.learning.step import NonFiniteGradients
+from trainer.learning.supervised import Example, SupervisedLearner, batches, weighted_loss
+from trainer.policy import Policy
+from trainer.stages.base import StageResult, StageSink
+from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+
+HELD_OUT_EVERY = 10
+HELD_OUT_EXAMPLES = 24
+
+
+def latest_policy(checkpoints: CheckpointStore, stage: str, policy_dir: Path) -> tuple[Policy, Checkpoint | None]:
+    """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`."""
+    found = checkpoints.latest(stage=stage)
+    return policies.load(found.policy_dir if found else policy_dir), found
+
+
+def run_supervised(
+    *,
+    stage: str,
+    policy: Policy,
+    resumed: Checkpoint | None,
+    config: MidtrainConfig | SFTConfig,
+    seed: int,
+    examples: Iterator[Example],
+    held_out: Sequence[Example],
+    sink: StageSink,
+    checkpoints: CheckpointStore,
+) -> StageResult:
+    """Train `policy` on `examples` for the configured steps, or until asked to stop. Raises StageError, NonFiniteGradients."""
+    learner = SupervisedLearner(policy.model, optimizer=config.optimizer, total_steps=config.steps)
+    stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
+    step, last = 0, None
+    if resumed is not None:
+        step, last = resumed.state.step, resumed.path
+        learner.optimizer.load_state_tensors(resumed.optimizer)
+        for _ in range(step):
+            next(stream)
+        sink.event("info", f"resumed from the checkpoint of step {step}")
+
+    def save(*, final: bool) -> Path:
+        state = CheckpointState(stage=stage, step=step, version=step, seed=seed)
+        path = checkpoints.save(policy, learner.optimizer.state_tensors(), state)
+        sink.checkpoint_saved(step, path, final=final)
+        return path
+
+    sink.progress(step, config.steps)
+    while step < config.steps:
+        if sink.should_stop():
+            return StageResult("stopped", step, save(final=False) if step else None)
+        began = time.perf_counter()
+        try:
+            values = learner.train(next(stream), step=step + 1)
+        except NonFiniteGradients as error:
+            sink.event("error", str(error))
+            raise
+        step += 1
+        trained = time.perf_counter() - began
+        values |= {"time/train": trained, "speed/train_tokens": values["tokens/trained"] / trained}
+        if held_out and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
+            values["loss/heldout"] = held_out_loss(policy, held_out)
+        final = step == config.steps
+        if final or step % config.checkpoint.every_steps == 0:
+            last = save(final=final)
+        values["time/step"] = time.perf_counter() - began
+        sink.metrics(step, values)
+        sink.progress(step, config.steps)
+    return StageResult("completed", step, last)
+
+
+def held_out_loss(policy: Policy, examples: Sequence[Example]) -> float:
+    """Weighted next-token loss in nats, without training on it."""
+    policy.model.eval()
+    with torch.no_grad():
+        loss, _ = weighted_loss(policy.model, examples)
+    policy.model.train()
+    return float(loss)
