@@ -28,15 +28,50 @@ MAX_BACKOFF = 1.0
 _STATUSES = TypeAdapter(list[DeploymentStatus])
 
 
+LANE = 8
+"""Connections of one pool. The library's pool looks at all its connections for every request and every
+response, so one pool of hundreds costs more time than the requests themselves."""
+
+
+class Lanes:
+    """Many small connection pools instead of one large; a request takes the least loaded one."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._verify = httpx.create_ssl_context() if base_url.startswith("https") else False
+        self._lanes: list[tuple[httpx.AsyncClient, list[None]]] = []
+
+    async def post(self, path: str, body: str, timeout: httpx.Timeout) -> httpx.Response:
+        client, load = self._pick()
+        load.append(None)
+        try:
+            return await client.post(path, content=body, headers={"content-type": "application/json"}, timeout=timeout)
+        finally:
+            load.pop()
+
+    def _pick(self) -> tuple[httpx.AsyncClient, list[None]]:
+        for lane in self._lanes:
+            if len(lane[1]) < LANE:
+                return lane
+        limits = httpx.Limits(max_connections=LANE, max_keepalive_connections=LANE)
+        client = httpx.AsyncClient(base_url=self._base_url, limits=limits, verify=self._verify, trust_env=False)
+        self._lanes.append((client, []))
+        return self._lanes[-1]
+
+    async def aclose(self) -> None:
+        for client, _ in self._lanes:
+            await client.aclose()
+        self._lanes.clear()
+
+
 class HttpInferenceClient:
     """Generates over HTTP, through restarts of the server, until the request's own deadline.
 
     Belongs to one event loop; use it as an async context manager, or call `aclose`.
     """
 
-    def __init__(self, base_url: str, *, max_connections: int = 512) -> None:
-        limits = httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._http = httpx.AsyncClient(base_url=base_url, limits=limits, timeout=30.0, trust_env=False)
+    def __init__(self, base_url: str) -> None:
+        self._lanes = Lanes(base_url)
 
     async def __aenter__(self) -> Self:
         return self
@@ -47,7 +82,7 @@ class HttpInferenceClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        await self._http.aclose()
+        await self._lanes.aclose()
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Raises InferenceError when the server refuses the request or the deadline passes."""
@@ -58,12 +93,8 @@ class HttpInferenceClient:
             attempt += 1
             try:
                 body = request.model_copy(update={"timeout_seconds": max(left, 0.001)}).model_dump_json()
-                response = await self._http.post(
-                    "/generate",
-                    content=body,
-                    headers={"content-type": "application/json"},
-                    timeout=httpx.Timeout(left + 5.0, connect=max(0.001, min(left, 5.0))),
-                )
+                timeout = httpx.Timeout(left + 5.0, connect=max(0.001, min(left, 5.0)))
+                response = await self._lanes.post("/generate", body, timeout)
             except httpx.TransportError as error:
                 problem = f"{type(error).__name__}: {error}"
             else:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("--poll-seconds", type=float, default=0.2, help="how often weight stores are looked at")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sys.setswitchinterval(0.001)  # the engine thread asks for the interpreter at every operation
     torch.set_num_threads(int(os.environ.get("OPENCOMPOSER_TORCH_THREADS") or os.environ.get("OMP_NUM_THREADS") or 1))
     limits = Limits(
         max_queue=arguments.max_queue,

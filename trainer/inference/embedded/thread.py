@@ -86,7 +86,8 @@ class EngineThread:
                 expired = now
                 for runner in self.runners.values():
                     runner.expire(now)
-            if not any([self._step(name, runner) for name, runner in list(self.runners.items())]):
+            stepped = [self._step(name, runner) for name, runner in list(self.runners.items())]
+            if not any(stepped):
                 with self._wake:
                     if not self._inbox and not self._stopping:
                         stuck = any(runner.busy for runner in self.runners.values())
