@@ -123,7 +123,7 @@ class RLConfig(Part):
     groups_per_step: int = setting(12, "Groups (prompts) of one step", gt=0)
     group_size: int = setting(8, "Rollouts of one prompt (G)", ge=2)
     max_staleness: int = setting(1, "O: versions that a rollout may lag at dispatch; 0 is on-policy", ge=0)
-    micro_batch_tokens: int = setting(8192, "Most padded tokens of one forward and backward pass", gt=0, advanced=True)
+    micro_batch_tokens: int = setting(4096, "Most padded tokens of one forward and backward pass", gt=0, advanced=True)
     batch_timeout_seconds: float = setting(1800.0, "The trainer gives up when no full batch arrives for so long", gt=0, advanced=True)
     max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
     infra_retries: int = setting(2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True)
