@@ -54,7 +54,7 @@ def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
     """What every process of the product reads (`composer_web/env.py` names them)."""
     return {
         "OPENCOMPOSER_DATA": str(layout.data),
-        "OPENCOMPOSER_DATABASE_URL": postgres.database_url(layout.sockets),
+        "OPENCOMPOSER_DATABASE_URL": postgres.database_url(layout.postgres_socket),
         "OPENCOMPOSER_REDIS_URL": addresses.valkey.url,
         "OPENCOMPOSER_INFERENCE_URL": f"http://127.0.0.1:{addresses.inference_port}",
         "OPENCOMPOSER_HOST": addresses.host,

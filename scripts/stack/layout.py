@@ -59,6 +59,11 @@ class Layout:
         return self.data / "postgres"
 
     @property
+    def postgres_socket(self) -> Path:
+        """The folder of Postgres's socket: the cluster's own, which only its account may enter."""
+        return self.postgres if self.sockets == self.run else self.sockets
+
+    @property
     def valkey(self) -> Path:
         return self.data / "valkey"
 

@@ -77,8 +77,8 @@ def _start_services(layout: Layout) -> Supervisor:
     supervisor.start_group(programs.SERVICES)
     valkey.wait_ready(addresses.valkey, layout.valkey, seconds=SERVICE_SECONDS, log=layout.logs / "valkey.log")
     log = layout.logs / "postgres.log"
-    postgres.wait_ready(layout.postgres, layout.sockets, seconds=SERVICE_SECONDS, log=log)
-    postgres.ensure_database(layout.sockets)
+    postgres.wait_ready(layout.postgres, layout.postgres_socket, seconds=SERVICE_SECONDS, log=log)
+    postgres.ensure_database(layout.postgres_socket)
     say("Postgres and Valkey answer")
     return supervisor
 
@@ -149,8 +149,7 @@ def _stop(layout: Layout) -> bool:
 
 def end_leftovers(layout: Layout) -> bool:
     """End processes of a start whose supervisor was killed, the database last. Returns whether there were any."""
-    mark = environment.read_mark(layout)
-    pids = processes.marked(mark) if mark else []
+    pids = processes.of_stack(layout, environment.read_mark(layout))
     database = {pid for pid in pids if postgres.is_server_of(pid, layout.postgres)}
     processes.end([pid for pid in pids if pid not in database])
     processes.end(database, how=signal.SIGINT, patience=30)

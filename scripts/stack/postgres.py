@@ -20,6 +20,7 @@ from .layout import Layout, package_folder
 MAJOR = "18"
 PORT = 5432  # Names the socket file only: the server listens on no network address.
 SUPERUSER = "postgres"
+NOBODY = 65534
 
 # For data that may be lost: the test suite's throw-away cluster.
 FAST_AND_LOSSY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
@@ -37,37 +38,34 @@ def database_url(sockets: Path, name: str = "opencomposer") -> str:
     return f"postgresql://{SUPERUSER}@/{name}?host={sockets}&port={PORT}"
 
 
-def unprivileged_prefix(folder: Path) -> list[str]:
+def unprivileged_prefix(cluster: Path) -> list[str]:
     """What to put before a Postgres command so that the server does not see uid 0, which it refuses.
 
     A user namespace needs no account and changes no file's owner, so it is tried first. Where the kernel forbids
     it, or where root works in a folder of somebody else (inside the namespace root has no power over other
-    people's files), the command runs as the folder's owner, or as nobody.
+    people's files), the command runs as that folder's owner, or as nobody, and the cluster is given to it.
     """
     if os.geteuid() != 0:
         return []
     namespace = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
-    owner = _first_foreign_owner(folder)
-    account = str(owner) if owner else "nobody"
-    group = str(owner) if owner else "nogroup"
-    switch = ["setpriv", f"--reuid={account}", f"--regid={group}", "--clear-groups"]
-    for prefix in (namespace, switch):
-        if shutil.which(prefix[0]) and _can_run(prefix, folder):
-            if prefix is switch:
-                shutil.chown(folder, account, group)
-            return prefix
-    raise StackError(
-        f"Postgres refuses to run as root, and neither a user namespace nor another account can reach {folder} and "
-        f"{binaries()}. Start as an ordinary user, or keep the repository where user {account} may read it."
-    )
-
-
-def _first_foreign_owner(folder: Path) -> int:
-    """The uid of the nearest folder upwards that does not belong to root; 0 when all do."""
-    return next((uid for path in (folder, *folder.parents) if (uid := path.stat().st_uid) != 0), 0)
+    if _can_run(namespace, cluster):
+        return namespace
+    owner = next((uid for path in (cluster, *cluster.parents) if (uid := path.stat().st_uid) != 0), NOBODY)
+    switch = ["setpriv", f"--reuid={owner}", f"--regid={owner}", "--clear-groups"]
+    if not _can_run(switch, cluster.parent):
+        raise StackError(
+            f"Postgres refuses to run as root, and neither a user namespace nor user {owner} can reach both "
+            f"{cluster.parent} and {binaries()}. Start as an ordinary user, or move the repository to where user "
+            f"{owner} may read it."
+        )
+    for path in (cluster, *cluster.rglob("*")):
+        os.chown(path, owner, owner, follow_symlinks=False)
+    return switch
 
 
 def _can_run(prefix: Sequence[str], folder: Path) -> bool:
+    if shutil.which(prefix[0]) is None:
+        return False
     probe = [*prefix, "sh", "-c", '"$0" --version && cd "$1"', str(binaries() / "postgres"), str(folder)]
     return subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
@@ -183,8 +181,8 @@ def ensure_database(sockets: Path, name: str = "opencomposer") -> None:
 
 def main() -> None:
     layout = Layout.from_environment()
-    clear_stale_locks(layout.postgres, layout.sockets)
-    command = server_command(layout.postgres, layout.sockets)
+    clear_stale_locks(layout.postgres, layout.postgres_socket)
+    command = server_command(layout.postgres, layout.postgres_socket)
     os.execvp(command[0], command)  # noqa: S606 - the supervisor must see the server itself, not a parent of it
 
 

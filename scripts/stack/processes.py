@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .environment import MARK
 from .errors import StackError
+from .layout import Layout
 
 
 def alive(pid: int) -> bool:
@@ -21,14 +22,21 @@ def alive(pid: int) -> bool:
         return False
 
 
-def marked(mark: str) -> list[int]:
-    """The live processes that a stack with this mark started, whoever their parent is now."""
-    wanted = f"{MARK}={mark}".encode()
+def of_stack(layout: Layout, mark: str | None) -> list[int]:
+    """The live processes of the stack in these folders, whoever their parent is now.
+
+    They carry the mark of their start. Postgres and Valkey overwrite their environment with a process title, but
+    nobody else works in their folders.
+    """
+    wanted = f"{MARK}={mark}".encode() if mark else None
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):  # other users' processes, and those that end meanwhile
-                if wanted in (entry / "environ").read_bytes().split(b"\0") and alive(int(entry.name)):
+                ours = (entry / "cwd").readlink() in (layout.postgres, layout.valkey) or (
+                    wanted is not None and wanted in (entry / "environ").read_bytes().split(b"\0")
+                )
+                if ours and alive(int(entry.name)):
                     found.append(int(entry.name))
     return found
 

@@ -29,20 +29,20 @@ def services() -> Iterator[dict[str, str]]:
     (home / "owner").write_text(f"{os.getpid()}\n")
     running: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
     try:
-        cluster, sockets = home / "postgres", home / "run"
-        sockets.mkdir(mode=0o700)
+        home.chmod(0o711)  # Postgres may have to run as another account; what is inside is private by itself
+        cluster = home / "postgres"
         endpoint = valkey.Endpoint.fresh(ports.any_free())
         valkey.write_configuration(home / "valkey.conf", home / "valkey", endpoint, durable=False)
         running.append((_start(valkey.server_command(home / "valkey.conf"), home / "valkey.log"), signal.SIGTERM))
         postgres.initialise(cluster, durable=False)
-        command = postgres.server_command(cluster, sockets, durable=False)
+        command = postgres.server_command(cluster, cluster, durable=False)
         running.append((_start(command, home / "postgres.log"), signal.SIGINT))
-        postgres.wait_ready(cluster, sockets, seconds=60, log=home / "postgres.log")
-        postgres.ensure_database(sockets)
+        postgres.wait_ready(cluster, cluster, seconds=60, log=home / "postgres.log")
+        postgres.ensure_database(cluster)
         valkey.wait_ready(endpoint, home / "valkey", seconds=30, log=home / "valkey.log")
         yield {
             "OPENCOMPOSER_DATA": str(home),
-            "OPENCOMPOSER_DATABASE_URL": postgres.database_url(sockets),
+            "OPENCOMPOSER_DATABASE_URL": postgres.database_url(cluster),
             "OPENCOMPOSER_REDIS_URL": endpoint.url,
             "OPENCOMPOSER_SECRET_KEY": "tests-only-" + "0" * 50,
         }

@@ -1,0 +1,59 @@
+"""The supervisor configuration that is generated for the product."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+from pathlib import Path
+
+from scripts.stack import environment, programs, valkey
+from scripts.stack.layout import Layout
+
+ADDRESSES = environment.Addresses(
+    host="127.0.0.1", port=8800, inference_port=9000, valkey=valkey.Endpoint(port=9001, password="p"), mark="m"
+)
+
+
+def generated(data: Path) -> tuple[configparser.RawConfigParser, Layout]:
+    layout = Layout.open(data)
+    text = programs.configuration(layout, [*programs.services(layout), *programs.product(layout, ADDRESSES)])
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    return parser, layout
+
+
+def test_every_kind_of_work_has_one_program_that_restarts(tmp_path: Path) -> None:
+    parser, _ = generated(tmp_path)
+    product = parser["group:product"]["programs"].split(",")
+    assert product == ["web", "worker-control", "worker-rollout", "worker-build", "beat", "trainer", "inference"]
+    for name in [*product, *parser["group:services"]["programs"].split(",")]:
+        assert parser[f"program:{name}"]["autorestart"] == "true"
+    workers = [shlex.split(parser[f"program:{name}"]["command"]) for name in product if name.startswith("worker-")]
+    queues = {queue for command in workers for queue in command[command.index("--queues") + 1].split(",")}
+    assert queues == {"control", "rollout", "eval", "build"}
+
+
+def test_services_start_first_and_stop_last(tmp_path: Path) -> None:
+    parser, _ = generated(tmp_path)
+    assert int(parser["group:services"]["priority"]) < int(parser["group:product"]["priority"])
+
+
+def test_paths_with_spaces_and_percent_signs_survive(tmp_path: Path) -> None:
+    parser, layout = generated(tmp_path / "a b%c")
+    command = parser["program:valkey"]["command"].replace("%%", "%")
+    assert shlex.split(command)[1] == str(layout.run / "valkey.conf")
+    assert parser["program:web"]["stdout_logfile"].replace("%%", "%") == str(layout.logs / "web.log")
+
+
+def test_the_control_socket_is_private_and_nothing_listens_on_the_network(tmp_path: Path) -> None:
+    parser, _ = generated(tmp_path)
+    assert parser["unix_http_server"]["chmod"] == "0600"
+    assert "inet_http_server" not in parser
+
+
+def test_a_url_can_be_typed_into_a_browser() -> None:
+    def url(host: str) -> str:
+        return environment.url({"OPENCOMPOSER_HOST": host, "OPENCOMPOSER_PORT": "80"})
+
+    assert url("127.0.0.1") == url("0.0.0.0") == "http://127.0.0.1:80/"
+    assert url("::1") == "http://[::1]:80/"
