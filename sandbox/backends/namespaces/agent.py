@@ -1,0 +1,178 @@
+"""Pid 1 of a sandbox: an event loop that serves the host's requests, many at a time.
+
+It is the forked zygote without capabilities, not dumpable (so nothing inside can trace it or read its memory or
+descriptors) and, being pid 1, immune to signals from inside. Commands run in `shell.py`; file operations run
+here, at once, even while commands run; searches run in a forked child with limits of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from sandbox.backends.namespaces import files, identity, protocol
+from sandbox.backends.namespaces.grep import Searches
+from sandbox.backends.namespaces.shell import Shell
+
+HOME = f"/home/{identity.USER}"
+WORKDIR = f"{HOME}/repo"
+ENVIRONMENT = {
+    "HOME": HOME,
+    "USER": identity.USER,
+    "LOGNAME": identity.USER,
+    "SHELL": "/bin/bash",
+    "PATH": f"{HOME}/.local/bin:/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "TERM": "xterm-256color",
+}
+
+
+class Loop:
+    """Readiness callbacks and replies; what `Shell` and `Searches` are given to work with."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._unsent = bytearray()
+        channel.setblocking(False)
+
+    def watch(self, fd: int, handler: Callable[[], None], *, write: bool = False) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, select.POLLOUT if write else select.POLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        if self._handlers.pop(fd, None):
+            self._poll.unregister(fd)
+
+    def forget(self, fd: int) -> None:
+        """Stop watching and close."""
+        self.unwatch(fd)
+        os.close(fd)
+
+    def feed(self, fd: int, data: bytes) -> None:
+        """Write `data` to a pipe as its reader takes it, then close it."""
+        os.set_blocking(fd, False)
+        left = memoryview(data)
+
+        def push() -> None:
+            nonlocal left
+            try:
+                while left:
+                    left = left[os.write(fd, left) :]
+            except BlockingIOError:
+                return
+            except OSError:  # the reader is gone
+                left = memoryview(b"")
+            self.forget(fd)
+
+        push()
+        if left:
+            self.watch(fd, push, write=True)
+
+    def reply(self, number: int, header: dict, blob: bytes = b"") -> None:
+        self._unsent += protocol.encode(header | {"id": number}, blob)
+        self.flush()
+
+    def flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._channel.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            os._exit(0)  # the host is gone, and with pid 1 goes the sandbox
+        events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._poll.modify(self._channel, events)
+
+    def attach(self, handler: Callable[[], None]) -> None:
+        self._handlers[self._channel.fileno()] = handler
+        self._poll.register(self._channel, select.POLLIN)
+
+    def turn(self, timeout: float | None) -> None:
+        for fd, _ in self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
+            handler = self._handlers.get(fd)
+            if handler:
+                handler()
+
+
+class Agent:
+    def __init__(self, channel: socket.socket, request: dict, watchdog: bool) -> None:
+        limits = request["limits"]
+        self._channel = channel
+        self._decoder = protocol.Decoder()
+        self._loop = Loop(channel)
+        self._wake, writer = socket.socketpair()
+        self._writer = writer
+        for end in (self._wake, writer):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        memory = limits["memory_bytes"] if watchdog else None
+        environment = ENVIRONMENT | dict(request["env"])
+        self._shell = Shell(self._loop, environment, WORKDIR, limits["output_bytes"], memory)
+        self._searches = Searches(self._loop, WORKDIR)
+        self._shell.helpers = self._searches
+        self._files = files.Files(WORKDIR)
+
+    def run(self) -> None:
+        self._loop.attach(self._receive)
+        self._loop.watch(self._wake.fileno(), self._reap)
+        self._loop.reply(0, {"op": "ready"})
+        while True:
+            deadlines = [at for at in (self._shell.deadline(), self._searches.deadline()) if at is not None]
+            self._loop.turn(min(deadlines) - time.monotonic() if deadlines else None)
+            now = time.monotonic()
+            self._shell.expire(now)
+            self._searches.expire(now)
+
+    def _receive(self) -> None:
+        try:
+            data = self._channel.recv(1 << 20)
+        except BlockingIOError:
+            return self._loop.flush()
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(0)
+        for header, blob in self._decoder.feed(data):
+            self._serve(header, blob)
+        self._loop.flush()
+
+    def _serve(self, header: dict, blob: bytes) -> None:
+        number, op = header["id"], header["op"]
+        try:
+            if op == "exec":
+                self._shell.start(number, header, blob)
+            elif op == "cancel":
+                self._shell.cancel(header["call"])
+            elif op == "search":
+                self._searches.start(number, header)
+            elif op == "state":
+                self._loop.reply(number, {}, self._shell.exchange_state(blob))
+            else:
+                answer, content = self._files.serve(op, header, blob)
+                self._loop.reply(number, answer, content)
+        except files.Refused as refusal:
+            self._loop.reply(number, {"error": "path", "text": str(refusal)})
+        except OSError as error:
+            self._loop.reply(number, {"error": "path", "text": error.strerror or str(error)})
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._wake.recv(4096):
+                pass
+        self._shell.reap()
+
+
+def main(channel: socket.socket, request: dict, *, watchdog: bool) -> None:
+    """Serve until the host closes `channel`; never returns."""
+    os.umask(0o022)
+    os.makedirs(WORKDIR, exist_ok=True)
+    os.chdir(WORKDIR)
+    Agent(channel, request, watchdog).run()

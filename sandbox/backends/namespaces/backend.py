@@ -1,0 +1,181 @@
+"""The backend as the rest of the system sees it: finds out what the machine gives, and starts sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import threading
+from typing import Literal
+
+from sandbox.backends.base import Capabilities, EnvSpec, Limits, NetPolicy, SandboxError, SandboxLost, SandboxUnavailable, Snapshot
+from sandbox.backends.namespaces.channel import Channel
+from sandbox.backends.namespaces.client import ZygoteClient, ZygoteGone
+from sandbox.backends.namespaces.remedies import explain
+from sandbox.backends.namespaces.sandbox import NamespacesSandbox
+
+START_SECONDS = 60.0
+SMALLEST = {
+    "memory_bytes": 16 << 20,
+    "disk_bytes": 1 << 20,
+    "inodes": 64,
+    "processes": 4,
+    "open_files": 128,
+    "cpus": 0.01,
+    "file_bytes": 4096,
+    "output_bytes": 2,
+    "call_seconds": 0.001,
+    "life_seconds": 0.001,
+}
+"""Below these a sandbox cannot work at all."""
+MAX_LAYERS = 60
+
+
+class NamespacesBackend:
+    """Sandboxes on this machine's own kernel. Safe to share between threads and event loops, and across forks."""
+
+    name = "namespaces"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._zygote: ZygoteClient | None = None
+        self._capabilities: Capabilities | None = None
+        self._sandboxes: set[NamespacesSandbox] = set()
+        self._started = 0
+
+    def probe(self) -> Capabilities:
+        """Starts the zygote and one trial sandbox the first time (about 0.1 s); never raises for the machine's sake."""
+        with self._lock:
+            if self._capabilities is None or self._zygote is None or not self._zygote.ours():
+                self._zygote = ZygoteClient()
+                self._capabilities = _capabilities(self._zygote.found)
+            return self._capabilities
+
+    async def start(
+        self,
+        env: EnvSpec,
+        *,
+        limits: Limits = Limits(),
+        net: NetPolicy = NetPolicy.NONE,
+        snapshot: Snapshot | None = None,
+    ) -> NamespacesSandbox:
+        _check(env, limits, net)
+        request = {
+            "layers": [str(path) for path in ((snapshot.layer,) if snapshot else ()) + env.layers],
+            "snapshot": snapshot is not None,
+            "env": dict(env.env),
+            "life": limits.life_seconds,
+            "limits": {key: value for key, value in dataclasses.asdict(limits).items() if key != "required"},
+        }
+        sandbox = await self._launch(request, limits)
+        self._sandboxes.add(sandbox)
+        if snapshot and snapshot.shell_state:
+            await sandbox.restore_state(snapshot.shell_state)
+        return sandbox
+
+    async def close(self) -> None:
+        """Ends every sandbox and the zygote; the backend may be used again afterwards."""
+        with self._lock:
+            zygote, self._zygote, self._capabilities = self._zygote, None, None
+        here = asyncio.get_running_loop()
+        for sandbox in list(self._sandboxes):
+            if sandbox.loop is here:
+                await sandbox.close()
+        self._sandboxes.clear()
+        if zygote is not None and zygote.ours():
+            await asyncio.to_thread(zygote.close)
+
+    async def _launch(self, request: dict, limits: Limits) -> NamespacesSandbox:
+        for attempt in (1, 2):
+            zygote = await self._ready_zygote(limits)
+            self._started += 1
+            name = f"{os.getpid()}-{self._started}"
+            ours, theirs = socket.socketpair()
+            control, their_control = socket.socketpair()
+            try:
+                zygote.send(json.dumps(request).encode(), [theirs.fileno(), their_control.fileno()])
+            except ZygoteGone as error:
+                for end in (ours, control):
+                    end.close()
+                self._forget(zygote)
+                if attempt == 2:
+                    raise SandboxLost(f"the sandbox launcher ended twice: {error}") from None
+                continue
+            finally:
+                theirs.close()
+                their_control.close()
+            return await self._connect(name, limits, ours, control)
+        raise AssertionError("unreachable")
+
+    async def _ready_zygote(self, limits: Limits) -> ZygoteClient:
+        zygote = self._zygote
+        if zygote is None or not zygote.ours():
+            await asyncio.to_thread(self.probe)
+            zygote = self._zygote
+        capabilities = self._capabilities
+        if zygote is None or capabilities is None:
+            raise SandboxLost("the backend was closed while a sandbox was starting")
+        if not capabilities.usable:
+            raise SandboxUnavailable("; ".join(capabilities.reasons))
+        if missing := limits.required - capabilities.enforced:
+            reasons = "; ".join(capabilities.reasons) or "not supported here"
+            raise SandboxUnavailable(f"cannot enforce the required limits {sorted(missing)}: {reasons}")
+        return zygote
+
+    async def _connect(self, name: str, limits: Limits, ours: socket.socket, control: socket.socket) -> NamespacesSandbox:
+        agent_channel = await Channel.open(name, ours)
+        control_channel = await Channel.open(name, control)
+        try:
+            hello, _ = await agent_channel.expect(0, START_SECONDS)
+            if hello.get("op") == "fail":
+                raise _start_error(hello)
+        except BaseException:
+            agent_channel.fail("it did not start")
+            control_channel.fail("it did not start")
+            raise
+        return NamespacesSandbox(
+            name=name, limits=limits, agent=agent_channel, control=control_channel, closed=self._sandboxes.discard
+        )
+
+    def _forget(self, zygote: ZygoteClient) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._zygote is zygote:
+                self._zygote, self._capabilities = None, None
+                zygote.close()
+
+
+def _start_error(hello: dict) -> SandboxError:
+    step, number, text = str(hello.get("step")), hello.get("errno"), str(hello.get("text"))
+    message = explain(step, number if isinstance(number, int) else None, text)
+    return SandboxUnavailable(message) if step in ("LayerError", "userns", "proc", "overlay", "seccomp") else SandboxLost(message)
+
+
+def _capabilities(found: dict) -> Capabilities:
+    reasons = list(found["reasons"])
+    trial = found["trial"]
+    if trial.get("op") != "ready":
+        reasons.insert(0, explain(str(trial.get("step")), trial.get("errno"), str(trial.get("text"))))
+        return Capabilities(usable=False, cgroup="none", reasons=tuple(reasons))
+    kind: Literal["v2", "v1", "none"] = found["cgroup"]
+    enforced = {"memory", "processes", "disk", "files", "network", "seccomp"}
+    if found["cpu"]:
+        enforced.add("cpu")
+    elif kind != "none":
+        reasons.append("cpu shares are not enforced: the cpu controller is not handed to our control group")
+    return Capabilities(usable=True, cgroup=kind, enforced=frozenset(enforced), reasons=tuple(reasons))
+
+
+def _check(env: EnvSpec, limits: Limits, net: NetPolicy) -> None:
+    if net is not NetPolicy.NONE:
+        raise SandboxUnavailable(f"the namespaces backend gives no network (asked for {net})")
+    for field, least in SMALLEST.items():
+        if getattr(limits, field) < least:
+            raise SandboxUnavailable(f"limit {field} = {getattr(limits, field)} is below {least}, the least that works")
+    if len(env.layers) > MAX_LAYERS:
+        raise SandboxUnavailable(f"{len(env.layers)} layers; at most {MAX_LAYERS} can be stacked: merge some")
+    for layer in env.layers:
+        if not layer.is_absolute():
+            raise SandboxUnavailable(f"layer {layer} is not an absolute path")

@@ -1,0 +1,218 @@
+"""The host's handle of one sandbox: typed calls over its agent channel and its supervisor's control channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from sandbox.backends.base import EndReason, ExecResult, FileChange, Limits, Patch, PathError, SandboxError, SandboxLost, Snapshot
+from sandbox.backends.namespaces.channel import Channel
+from sandbox.backends.namespaces.identity import sandbox_identity
+
+GRACE_SECONDS = 10.0
+"""How much later than the agent's own deadline the host gives a call up."""
+FILE_SECONDS = 30.0
+SEARCH_SECONDS = 60.0
+SUPERVISOR_SECONDS = 120.0
+CLOSE_SECONDS = 10.0
+REPO = "repo"
+"""The checkout, relative to the overlay that the supervisor sees."""
+
+
+class NamespacesSandbox:
+    """A running sandbox. Made by `NamespacesBackend.start`; belongs to the event loop it was started in.
+
+    Calls that keep their state run one after the other, in the order they were made, because each starts from
+    what the one before it left. Calls with `keep_state=False`, file operations and searches never wait for them.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        limits: Limits,
+        agent: Channel,
+        control: Channel,
+        closed: Callable[[NamespacesSandbox], None],
+    ) -> None:
+        self.name, self.limits = name, limits
+        self._agent, self._control = agent, control
+        self._on_close = closed
+        self._state_lock = asyncio.Lock()
+        self._control_lock = asyncio.Lock()
+        self._memory_kills = 0
+        self._closed = False
+        self.loop = asyncio.get_running_loop()
+        """The only event loop that may use this sandbox."""
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        env: dict[str, str] | None = None,
+        private_result: bool = False,
+        keep_state: bool = True,
+    ) -> ExecResult:
+        if "\0" in command:
+            raise ValueError("a command cannot hold a NUL character")
+        seconds = self.limits.call_seconds if timeout is None else timeout
+        header = {"op": "exec", "command": command, "timeout": seconds, "env": env or {}}
+        header |= {"private_result": private_result, "keep_state": keep_state}
+        if not keep_state:
+            return await self._exec(header, stdin, seconds)
+        async with self._state_lock:
+            return await self._exec(header, stdin, seconds)
+
+    async def read(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
+        _, content = await self._file({"op": "read", "path": path, "max_bytes": max_bytes})
+        if len(content) > max_bytes:
+            raise self._broken("more content than was asked for")
+        return content
+
+    async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        await self._file({"op": "write", "path": path, "executable": executable}, content)
+
+    async def delete(self, path: str) -> None:
+        await self._file({"op": "delete", "path": path})
+
+    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
+        header, _ = await self._file({"op": "list", "path": path})
+        try:
+            return [(_text(name), _kind(kind), _count(size)) for name, kind, size in header["entries"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._broken(f"bad listing: {error}") from None
+
+    async def search(self, pattern: str, path: str, *, glob: str | None, max_matches: int) -> list[tuple[str, int, str]]:
+        request = {"op": "search", "pattern": pattern, "path": path, "glob": glob, "max_matches": max_matches}
+        _, blob = await self._file(request, deadline=SEARCH_SECONDS)
+        try:
+            return [(_text(file), _count(line), _text(text)) for file, line, text in json.loads(blob)][:max_matches]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._broken(f"bad matches: {error}") from None
+
+    async def diff(self) -> Patch:
+        header, blob = await self._supervisor({"op": "diff", "folder": REPO})
+        changes, offset = [], 0
+        for path, size, before_size, executable in header["changes"]:
+            parts: list[bytes | None] = []
+            for length in (size, before_size):
+                parts.append(None if length is None else blob[offset : offset + length])
+                offset += length or 0
+            changes.append(FileChange(path=path, content=parts[0], executable=executable, before=parts[1]))
+        skipped = tuple((path, reason) for path, reason in header["skipped"])
+        return Patch(changes=tuple(sorted(changes, key=lambda change: change.path)), skipped=skipped)
+
+    async def snapshot(self, into: Path) -> Snapshot:
+        """Copy the changed files into the new or empty directory `into`. Raises SandboxError when it is not empty."""
+        into.mkdir(parents=True, exist_ok=True)
+        if any(into.iterdir()):
+            raise SandboxError(f"snapshot directory {into} is not empty")
+        if os.geteuid() == 0:
+            os.chown(into, *sandbox_identity())
+        _, state = await self._call({"op": "state"}, deadline=FILE_SECONDS)
+        target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            await self._supervisor({"op": "snapshot"}, descriptor=target)
+        finally:
+            os.close(target)
+        return Snapshot(layer=into.resolve(), shell_state=state)
+
+    async def restore_state(self, state: bytes) -> None:
+        """Give the shell the state that a snapshot carried."""
+        await self._call({"op": "state"}, state, deadline=FILE_SECONDS)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._agent.fail("it was closed")
+        try:
+            self._control.close_sending()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._control.ended  # the supervisor leaves last
+        except TimeoutError:
+            raise SandboxError(f"sandbox {self.name} did not end within {CLOSE_SECONDS:.0f} s") from None
+        finally:
+            self._control.fail("it was closed")
+            self._on_close(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _exec(self, header: dict, stdin: bytes, seconds: float) -> ExecResult:
+        number, future = self._agent.send(header, stdin)
+        try:
+            answer, blob = await self._agent.wait(future, seconds + GRACE_SECONDS)
+        except asyncio.CancelledError:
+            if self._agent.lost is None:
+                self._agent.send({"op": "cancel", "call": number})
+            raise
+        try:
+            size, total, background = (_count(answer[key]) for key in ("output", "total", "background"))
+            exit_code = answer["exit"]
+            if exit_code is not None and type(exit_code) is not int:
+                raise TypeError("exit code")
+            ended, lasted = EndReason(answer["ended"]), float(answer["seconds"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._broken(f"bad answer to a command: {error}") from None
+        if exit_code and await self._memory_was_short():
+            exit_code, ended = None, EndReason.MEMORY
+        return ExecResult(exit_code, ended, blob[:size], total, lasted, background, blob[size:])
+
+    async def _memory_was_short(self) -> bool:
+        """Whether the kernel killed for memory since this was last asked."""
+        header, _ = await self._supervisor({"op": "memory_kills"})
+        seen, self._memory_kills = self._memory_kills, _count(header["count"])
+        return self._memory_kills > seen
+
+    async def _file(self, header: dict, blob: bytes = b"", *, deadline: float = FILE_SECONDS) -> tuple[dict[str, Any], bytes]:
+        try:
+            header["path"].encode()
+        except UnicodeEncodeError:
+            raise PathError("the path is not valid text") from None
+        return await self._call(header, blob, deadline=deadline)
+
+    async def _call(self, header: dict, blob: bytes = b"", *, deadline: float) -> tuple[dict[str, Any], bytes]:
+        answer, content = await self._agent.request(header, blob, deadline=deadline)
+        if "error" in answer:
+            text = str(answer.get("text", ""))
+            raise PathError(text) if answer["error"] == "path" else ValueError(text)
+        return answer, content
+
+    async def _supervisor(self, header: dict, *, descriptor: int | None = None) -> tuple[dict[str, Any], bytes]:
+        async with self._control_lock:
+            answer, blob = await self._control.request(header, deadline=SUPERVISOR_SECONDS, descriptor=descriptor)
+        if "error" in answer:
+            raise SandboxError(f"sandbox {self.name}: {answer['error']}")
+        return answer, blob
+
+    def _broken(self, reason: str) -> SandboxLost:
+        self._agent.fail(f"broke the protocol: {reason}")
+        return SandboxLost(f"sandbox {self.name}: {self._agent.lost}")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a count")
+    return value
+
+
+def _kind(value: object) -> Literal["file", "dir", "other"]:
+    if value == "file" or value == "dir" or value == "other":
+        return value
+    raise TypeError(f"{value!r} is not a kind of file")

@@ -1,0 +1,373 @@
+"""Commands: each call is a fresh bash that starts from the state the last one left, in a session of its own.
+
+State (variables, exports, functions, aliases, options, directory) comes back over a private pipe from an EXIT
+trap and is sourced by the next call, so a command may exit, exec, break its syntax or be killed without harm to
+the session. A call that times out takes along everything that did not exist when it began, except the process
+trees of other calls. Calls overlap freely; the host serialises those that keep their state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import signal
+import time
+
+from sandbox.backends.namespaces import processes
+from sandbox.backends.namespaces.protocol import DUMP_FD, MAX_RESULT_BYTES, QUIET_FD, RESULT_FD, STATE_FD
+
+MAX_STATE_BYTES = 4 << 20
+MAX_DRAINS = 64
+LOWEST_OWN_FD = 70
+READ_BYTES = 1 << 18
+WATCH_SECONDS = 0.05
+OUT_OF_MEMORY_SCORE = "300"
+_OPEN = (
+    f"unset BASH_ENV BASH_EXECUTION_STRING; exec {STATE_FD}<&- {QUIET_FD}>&2 2>/dev/null\n"  # errors of ours are not output
+)
+_DUMP = (
+    "builtin trap '{ builtin unset BASH_EXECUTION_STRING; builtin declare -p; builtin declare -f; builtin alias -p; "
+    'builtin shopt -p; builtin printf "builtin cd -- %q\\n" "$PWD"; builtin set +o; '
+    f"}} >&{DUMP_FD} 2>/dev/null' EXIT\n"
+)
+_CLOSE = f"exec 2>&{QUIET_FD} {QUIET_FD}>&-\n"
+_NOT_CARRIED = re.compile(
+    rb"^declare -\S+ (?:BASH\w*|EUID|UID|PPID|SHELLOPTS|FUNCNAME|GROUPS|DIRSTACK|RESULT_FD|PIPESTATUS|RANDOM|SRANDOM|"
+    rb"LINENO|EPOCHSECONDS|EPOCHREALTIME|SECONDS|COMP_WORDBREAKS|_)(?:=.*)?\n",
+    re.MULTILINE,
+)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
+
+
+class Capture:
+    """Head and tail of a stream, and how much there was in all."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data[-self._half :] if self._half else b""
+            if len(self._tail) > 2 * self._half:
+                del self._tail[: -self._half]
+
+    def text(self) -> bytes:
+        tail = bytes(self._tail[-self._half :]) if self._half else b""
+        cut = self.total - len(self._head) - len(tail)
+        marker = b"\n[... %d bytes cut ...]\n" % cut if cut else b""
+        return bytes(self._head) + marker + tail
+
+
+class Call:
+    """A command that runs."""
+
+    def __init__(self, number: int, pid: int, seconds: float, capture: Capture) -> None:
+        self.number, self.pid, self.capture = number, pid, capture
+        self.began = time.monotonic()
+        self.end = self.began + seconds
+        self.ended = "exit"
+        self.starved = False
+        """The memory watchdog ended one of its processes."""
+        self.before: dict[int, int] = {}
+        """Processes that were there first: pid → born."""
+        self.output = self.dump_fd = self.result_fd = -1
+        self.dump, self.result = bytearray(), bytearray()
+        self.private: tuple[str, ...] = ()
+
+
+class Shell:
+    def __init__(self, loop, environment: dict[str, str], workdir: str, output_bytes: int, memory: int | None) -> None:
+        self._loop, self._environment, self._workdir = loop, environment, workdir
+        self._output_bytes, self._memory = output_bytes, memory
+        self._state = b""
+        self._calls: dict[int, Call] = {}
+        """By the pid of the call's bash."""
+        self._drains: list[int] = []
+        self._sessions: set[int] = set()
+        """Sessions opened by calls, ended ones too while something in them lives."""
+        self._look_at_memory = 0.0
+        self.helpers = None
+
+    def exchange_state(self, blob: bytes) -> bytes:
+        """Replace the carried state unless `blob` is empty; the state."""
+        if blob:
+            self._state = blob
+        return self._state
+
+    def deadline(self) -> float | None:
+        ends = [call.end for call in self._calls.values()]
+        if self._memory is not None and (self._calls or self._drains):
+            ends.append(self._look_at_memory)
+        return min(ends, default=None)
+
+    def start(self, number: int, header: dict, stdin: bytes) -> None:
+        call, failure = None, ""
+        try:
+            call = self._spawn(number, header, stdin)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:  # a fork bomb outlived its call
+                self._end_unowned()
+                with contextlib.suppress(OSError):
+                    call = self._spawn(number, header, stdin)
+            failure = error.strerror or str(error)
+        if call is None:
+            text = f"bash: {failure}\n".encode()
+            answer = {"exit": 126, "ended": "exit", "total": len(text), "seconds": 0.0, "background": 0, "output": len(text)}
+            self._loop.reply(number, answer, text)
+
+    def cancel(self, number: int) -> None:
+        for call in self._calls.values():
+            if call.number == number:
+                call.end = 0.0
+
+    def expire(self, now: float) -> None:
+        for call in list(self._calls.values()):
+            if call.end <= now and call.pid in self._calls:
+                call.ended = "timeout"
+                call.end = now + 60.0
+                self._end_call(call)
+        if self._memory is not None and now >= self._look_at_memory:
+            self._look_at_memory = now + WATCH_SECONDS
+            self._watch_memory()
+
+    def reap(self) -> None:
+        """Collect what has ended; calls whose bash is among them are answered."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            call = self._calls.pop(pid, None)
+            if call:
+                self._finish(call, status)
+            elif self.helpers:
+                self.helpers.reaped(pid)
+
+    def _spawn(self, number: int, header: dict, stdin: bytes) -> Call:
+        keep = header["keep_state"]
+        script = (_DUMP if keep else "").encode() + self._state  # the state's options come last: `set -e` may be one
+        environment = self._environment | header["env"]
+        before = {pid: processes.born(pid) for pid in processes.pids()}
+        opened: list[int] = []
+        actions = []
+
+        def pipe() -> tuple[int, int]:
+            pair = os.pipe()
+            opened.extend(pair)
+            return pair
+
+        def give(fd: int, *targets: int) -> None:
+            high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN_FD)  # out of the way of the targets
+            opened.append(high)
+            actions.extend((os.POSIX_SPAWN_DUP2, high, target) for target in targets)
+
+        call = Call(number, 0, header["timeout"], Capture(self._output_bytes))
+        kept: list[int] = []
+        try:
+            call.output, writer = pipe()
+            give(writer, 1, 2)
+            kept.append(call.output)
+            feeds: list[tuple[int, bytes]] = []
+            if stdin:
+                reader, writer = pipe()
+                give(reader, 0)
+                feeds.append((writer, stdin))
+            else:
+                null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+                opened.append(null)
+                give(null, 0)
+            if script:
+                reader, writer = pipe()
+                give(reader, STATE_FD)
+                feeds.append((writer, _OPEN.encode() + script + _CLOSE.encode()))
+                environment["BASH_ENV"] = f"/dev/fd/{STATE_FD}"
+            if keep:
+                call.dump_fd, writer = pipe()
+                give(writer, DUMP_FD)
+                kept.append(call.dump_fd)
+            if header["private_result"]:
+                call.result_fd, writer = pipe()
+                give(writer, RESULT_FD)
+                kept.append(call.result_fd)
+                environment["RESULT_FD"] = str(RESULT_FD)
+            self._enter_workdir()
+            call.pid = os.posix_spawn(
+                "/bin/bash",
+                ["bash", "-c", header["command"]],
+                environment,
+                file_actions=actions,
+                setsid=True,
+                setsigdef=_DEFAULT_SIGNALS,
+            )
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+        fed = {fd for fd, _ in feeds}
+        for fd in opened:
+            if fd not in kept and fd not in fed:
+                os.close(fd)
+        call.before = before
+        call.private = tuple(header["env"])
+        self._calls[call.pid] = call
+        self._sessions.add(call.pid)
+        _prefer_as_victim(call.pid)
+        for fd, data in feeds:
+            self._loop.feed(fd, data)
+        for fd in kept:
+            os.set_blocking(fd, False)
+        self._loop.watch(call.output, lambda: self._read_output(call))
+        if call.dump_fd >= 0:
+            self._loop.watch(call.dump_fd, lambda: self._read_side(call, "dump_fd", call.dump, MAX_STATE_BYTES))
+        if call.result_fd >= 0:
+            self._loop.watch(call.result_fd, lambda: self._read_side(call, "result_fd", call.result, MAX_RESULT_BYTES))
+        return call
+
+    def _enter_workdir(self) -> None:
+        try:
+            os.chdir(self._workdir)
+        except OSError:  # the command removed it; it will see that for itself
+            os.chdir("/")
+
+    def _read_output(self, call: Call) -> bool:
+        data = _read(call.output)
+        if data:
+            call.capture.add(data)
+        elif data == b"":
+            self._loop.forget(call.output)
+            call.output = -1
+        return bool(data)
+
+    def _read_side(self, call: Call, name: str, sink: bytearray, limit: int) -> bool:
+        fd = getattr(call, name)
+        data = _read(fd)
+        if data:
+            sink += data[: limit + 1 - len(sink)]
+        elif data == b"":
+            self._loop.forget(fd)
+            setattr(call, name, -1)
+        return bool(data)
+
+    def _finish(self, call: Call, status: int) -> None:
+        """The call's bash has ended: take what is in the pipes (daemons may hold them open) and answer."""
+        for _ in range(MAX_DRAINS):
+            if call.output < 0 or not self._read_output(call):
+                break
+        for name, sink, limit in (("dump_fd", call.dump, MAX_STATE_BYTES), ("result_fd", call.result, MAX_RESULT_BYTES)):
+            while getattr(call, name) >= 0 and self._read_side(call, name, sink, limit):
+                pass
+            if getattr(call, name) >= 0:
+                self._loop.forget(getattr(call, name))
+        if call.dump and len(call.dump) <= MAX_STATE_BYTES:
+            self._state = self._carried(call)
+        background = self._background()
+        if call.output >= 0:
+            self._keep_draining(call.output) if background else self._loop.forget(call.output)
+        exit_code = os.waitstatus_to_exitcode(status)
+        if call.starved and call.ended == "exit" and exit_code:
+            call.ended = "memory"
+        output = call.capture.text()
+        result = bytes(call.result) if len(call.result) <= MAX_RESULT_BYTES else b""
+        answer = {
+            "exit": exit_code if call.ended == "exit" else None,
+            "ended": call.ended,
+            "total": call.capture.total,
+            "seconds": round(time.monotonic() - call.began, 6),
+            "background": background,
+            "output": len(output),
+        }
+        self._loop.reply(call.number, answer, output + result)
+
+    def _carried(self, call: Call) -> bytes:
+        """The dump without what bash sets itself and without variables that were given to this call alone."""
+        state = _NOT_CARRIED.sub(b"", bytes(call.dump))
+        if call.private:
+            names = b"|".join(re.escape(name.encode()) for name in call.private)
+            state = re.sub(rb"^declare -\S+ (?:%s)(?:=.*)?\n" % names, b"", state, flags=re.MULTILINE)
+        return state
+
+    def _keep_draining(self, fd: int) -> None:
+        """Background jobs go on writing somewhere; the oldest lose their reader when there are too many."""
+
+        def drain() -> None:
+            if _read(fd) == b"":
+                self._drains.remove(fd)
+                self._loop.forget(fd)
+
+        self._loop.unwatch(fd)
+        self._loop.watch(fd, drain)
+        self._drains.append(fd)
+        if len(self._drains) > MAX_DRAINS:
+            self._loop.forget(self._drains.pop(0))
+
+    def _background(self) -> int:
+        """Processes that run outside any call."""
+        alive = set(processes.pids()) - self._helper_pids()
+        if not alive:
+            self._sessions &= set(self._calls)
+            return 0
+        rows = processes.table()
+        self._sessions &= set(self._calls) | {row.session for row in rows.values()}
+        busy = processes.trees(set(self._calls), rows) | self._helper_pids()
+        return sum(1 for pid, row in rows.items() if row.alive and pid not in busy)
+
+    def _helper_pids(self) -> set[int]:
+        return self.helpers.running() if self.helpers else set()
+
+    def _end_call(self, call: Call) -> None:
+        def spared(rows: dict[int, processes.Process]) -> set[int]:
+            first = {pid for pid, row in rows.items() if call.before.get(pid) == row.born}
+            spared = processes.trees((self._sessions - {call.pid}) | first, rows)
+            return (spared | self._helper_pids()) - processes.trees({call.pid}, rows)
+
+        processes.end(spared, self.reap)
+        self.reap()
+
+    def _end_unowned(self) -> None:
+        def spared(rows: dict[int, processes.Process]) -> set[int]:
+            return processes.trees(set(self._calls), rows) | self._helper_pids()
+
+        processes.end(spared, self.reap)
+        self.reap()
+
+    def _watch_memory(self) -> None:
+        """Without a control group: while all processes together hold too much, end the largest."""
+        sizes = {pid: processes.private_bytes(pid) for pid in processes.pids()}
+        while sizes and sum(sizes.values()) > (self._memory or 0):
+            largest = max(sizes, key=lambda pid: sizes[pid])
+            rows = processes.table()
+            for call in self._calls.values():
+                call.starved |= largest in processes.trees({call.pid}, rows)
+            with contextlib.suppress(OSError):
+                os.kill(largest, signal.SIGKILL)
+            del sizes[largest]
+
+
+def _read(fd: int) -> bytes | None:
+    """What is there: None for nothing yet, empty at the end."""
+    try:
+        return os.read(fd, READ_BYTES)
+    except BlockingIOError:
+        return None
+
+
+def _prefer_as_victim(pid: int) -> None:
+    """When memory runs out the kernel takes the command, never the agent."""
+    with contextlib.suppress(OSError):
+        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, OUT_OF_MEMORY_SCORE.encode())
+        finally:
+            os.close(fd)

@@ -1,0 +1,119 @@
+"""The supervisor of one sandbox: outside its pid namespace, it holds the writable layer and ends everything.
+
+It answers the host over the control channel, one request at a time: `diff`, `snapshot` (into a directory whose
+descriptor comes with the request) and `memory_kills`. When the host closes that channel, when the agent dies or
+when the sandbox's life is over, it kills pid 1 (the kernel takes the rest) and exits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+
+from sandbox.backends.namespaces import layers, protocol
+
+
+class Supervisor:
+    def __init__(
+        self, control: socket.socket, agent: int, upper: int, lower: list[int], snapshots: int, events: int | None, life: float
+    ) -> None:
+        self._control, self._agent, self._events = control, agent, events
+        self._upper, self._lower, self._snapshots = upper, lower, snapshots
+        self._end = time.monotonic() + life
+        self._decoder = protocol.Decoder()
+        self._descriptors: list[int] = []
+
+    def run(self) -> None:
+        """Returns when the sandbox is over and its last process is gone."""
+        try:
+            self._serve()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._agent, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._agent, 0)
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        agent_gone = -1
+        with contextlib.suppress(OSError):  # gVisor has no pidfd: the host closes the channel then
+            agent_gone = os.pidfd_open(self._agent)
+            poll.register(agent_gone, select.POLLIN)
+        while (left := self._end - time.monotonic()) > 0:
+            for fd, _ in poll.poll(left * 1000):
+                if fd == agent_gone or not self._receive():
+                    return
+
+    def _receive(self) -> bool:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 4)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        self._descriptors += descriptors
+        for header, _ in self._decoder.feed(data):
+            try:
+                answer, blob = self._answer(header)
+            except OSError as error:
+                answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
+            answer["id"] = header.get("id")
+            try:
+                self._control.sendall(protocol.encode(answer, blob))
+            except ConnectionError:
+                return False
+        return True
+
+    def _answer(self, header: dict) -> tuple[dict, bytes]:
+        if header["op"] == "diff":
+            return self._diff(header["folder"])
+        if header["op"] == "snapshot":
+            return self._snapshot()
+        if header["op"] == "memory_kills":
+            return {"count": self._memory_kills()}, b""
+        return {"error": f"unknown request {header['op']!r}"}, b""
+
+    def _diff(self, folder: str) -> tuple[dict, bytes]:
+        full: layers.Stack = [self._upper, *self._lower]
+        changed = 1 + self._snapshots
+        # each difference opens its own descriptors, so the roots are lent
+        inner, leaf = layers.descend(full, folder)
+        old, _ = layers.descend(self._lower[self._snapshots :], folder)
+        difference = layers.Difference(changed)
+        if leaf is not None:
+            difference.skipped.append((".", "the checkout was replaced by something that is no directory"))
+        difference.walk(inner, old)
+        layers.close_stack(inner)
+        layers.close_stack(old)
+        entries, parts = [], []
+        for path, content, executable, before in difference.changes:
+            sizes = [None if text is None else len(text) for text in (content, before)]
+            entries.append([path, *sizes, executable])
+            parts += [text for text in (content, before) if text]
+        return {"changes": entries, "skipped": difference.skipped}, b"".join(parts)
+
+    def _snapshot(self) -> tuple[dict, bytes]:
+        if len(self._descriptors) != 1:
+            raise OSError("a snapshot needs exactly one directory descriptor")
+        target = self._descriptors.pop()
+        try:
+            for source in (*reversed(self._lower[: self._snapshots]), self._upper):
+                layers.apply(source, target)
+            os.fchmod(target, 0o755)
+        finally:
+            os.close(target)
+        return {}, b""
+
+    def _memory_kills(self) -> int:
+        if self._events is None:
+            return 0
+        for line in os.pread(self._events, 4096, 0).decode().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+        return 0

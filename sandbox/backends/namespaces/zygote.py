@@ -1,0 +1,179 @@
+"""The zygote: one small process per host process, from which every sandbox is forked.
+
+It is started with an empty environment and isolated from site packages, imports only what a sandbox needs, never
+starts a thread, and stays privileged only to prepare mounts and control groups. It obeys one SEQPACKET socket:
+each message is a JSON request with two descriptors, the sandbox's agent channel and its control channel. The end
+of that socket (the host closed it or died) ends all its sandboxes and then itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from sandbox.backends.namespaces import identity, launcher, mounts, protocol
+from sandbox.backends.namespaces.cgroups import Cgroups, Group
+
+MAX_REQUEST_BYTES = 1 << 17
+SHUTDOWN_SECONDS = 3.0
+TRIAL_SECONDS = 15.0
+
+
+class Zygote:
+    def __init__(self, host: socket.socket, interpreter: str, prefix: str) -> None:
+        self._host = host
+        self._running: dict[int, Group | None] = {}
+        self._ending: list[Group] = []
+        self._count = 0
+        host_uid = os.geteuid()
+        self._uid, self._gid = identity.sandbox_identity()
+        self._cgroups = Cgroups()
+        mounts.enter(host_uid)
+        self._stage = mounts.build_base(interpreter, prefix)
+        self._layers = mounts.Layers(self._stage, host_uid, self._uid, self._gid)
+        self._wake, wake = socket.socketpair()
+        wake.setblocking(False)
+        self._wake.setblocking(False)
+        self._wake_writer = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+
+    def capabilities(self) -> dict:
+        """What this machine gives, found by starting one sandbox and looking at how far it came."""
+        found = {"cgroup": self._cgroups.kind, "cpu": self._cgroups.cpu, "reasons": self._cgroups.reasons}
+        ours, theirs = socket.socketpair()
+        control, their_control = socket.socketpair()
+        limits = {"memory_bytes": 256 << 20, "disk_bytes": 16 << 20, "inodes": 1000, "processes": 16, "cpus": 1.0}
+        limits |= {"open_files": 256, "file_bytes": 1 << 20, "output_bytes": 1000}
+        request = {"layers": [], "snapshot": False, "limits": limits, "life": TRIAL_SECONDS, "env": {}}
+        self._start(request, theirs, their_control)
+        ours.settimeout(TRIAL_SECONDS)
+        frames: list = []
+        decoder = protocol.Decoder()
+        try:
+            while not frames and (data := ours.recv(1 << 16)):
+                frames = decoder.feed(data)
+        except TimeoutError:
+            frames = []
+        ours.close()
+        control.close()
+        answer = frames[0][0] if frames else {"op": "fail", "step": "agent", "text": "no answer", "errno": None}
+        return found | {"trial": answer}
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._host, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll(100 if self._ending else None):
+                if fd == self._wake.fileno():
+                    self._drain()
+                elif not self._accept():
+                    return
+            self._reap()
+
+    def close(self) -> None:
+        """End every sandbox and remove what was made for them."""
+        for pid in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + SHUTDOWN_SECONDS
+        while (self._running or self._ending) and time.monotonic() < end:
+            select.select([self._wake], [], [], 0.02)
+            self._drain()
+            self._reap()
+        self._cgroups.close()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._wake.recv(4096):
+                pass
+
+    def _accept(self) -> bool:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._host, MAX_REQUEST_BYTES, 2)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        channel, control = (socket.socket(fileno=fd) for fd in descriptors)
+        self._start(json.loads(data), channel, control)
+        return True
+
+    def _start(self, request: dict, channel: socket.socket, control: socket.socket) -> None:
+        """Fork a sandbox for `request`; what goes wrong is told on `channel`. Closes both sockets here."""
+        group = None
+        try:
+            numbers = self._layers.numbers(request["layers"])
+            group = self._group(request["limits"])
+            job = launcher.Job(request, self._stage, numbers, self._uid, self._gid, group, self._cgroups.kind == "none")
+            pid = os.fork()
+        except (OSError, mounts.LayerError) as error:
+            launcher.report(channel, error)
+            if group:
+                self._retire(group)
+            pid = None
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            try:
+                launcher.launch(job, channel, control)
+            finally:
+                os._exit(0)
+        if pid is not None:
+            self._running[pid] = group
+        channel.close()
+        control.close()
+        self._layers.trim()
+
+    def _group(self, limits: dict) -> Group | None:
+        if self._cgroups.kind == "none":
+            return None
+        self._count += 1
+        memory = limits["memory_bytes"] + limits["disk_bytes"]  # the writable layer lives in memory too
+        return self._cgroups.create(str(self._count), memory=memory, processes=limits["processes"], cpus=limits["cpus"])
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                group = self._running.pop(pid, None)
+                if group:
+                    self._retire(group)
+        self._ending = [group for group in self._ending if not group.remove()]
+
+    def _retire(self, group: Group) -> None:
+        group.forget()
+        self._ending.append(group)
+
+
+def main() -> None:
+    """Arguments: descriptor of the host's socket, path of the interpreter, its installation prefix."""
+    host = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    os.umask(0o022)
+    try:
+        zygote = Zygote(host, sys.argv[2], sys.argv[3])
+    except (OSError, identity.NoIdentity) as error:
+        step = getattr(error, "step", "identity")
+        failed = {"op": "fail", "step": step, "text": str(error), "errno": getattr(error, "errno", None)}
+        host.send(json.dumps({"cgroup": "none", "cpu": False, "reasons": [], "trial": failed}).encode())
+        return
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    host.send(json.dumps(zygote.capabilities()).encode())
+    try:
+        zygote.serve()
+    finally:
+        zygote.close()
