@@ -32,6 +32,8 @@ class PytestOutcome:
 
     tests: dict[str, tuple[CaseStatus, str, float]] = field(default_factory=dict)
     collect_errors: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
+    """With `cover`: test id → (path below the checkout, first line) of each function that the test entered."""
     finished: bool = False
     """Whether pytest came to its end, so that nothing after the last test can be hidden."""
     timed_out: bool = False
@@ -64,6 +66,8 @@ async def collect_outcome(
     conftest: bool = False,
     seconds: float,
     source_roots: Sequence[str] = (),
+    message_chars: int = MESSAGE_CHARS,
+    cover: bool = False,
 ) -> PytestOutcome:
     """Run the tests of `files` (only `ids` of them when given) and read what the run reports. Raises SandboxError.
 
@@ -71,8 +75,14 @@ async def collect_outcome(
     """
     word = secrets.token_hex(8)
     args = [*HARDENED, *(() if conftest else ("--noconftest",)), *extra, *files]
-    request = {"word": word, "ids": None if ids is None else list(ids), "args": args, "message_chars": MESSAGE_CHARS,
-               "source_roots": list(source_roots)}  # fmt: skip
+    request = {
+        "word": word,
+        "ids": None if ids is None else list(ids),
+        "args": args,
+        "message_chars": message_chars,
+        "source_roots": list(source_roots),
+        "cover": cover,
+    }
     limit = max(1, math.ceil(seconds))
     environment = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONHASHSEED=0"
     command = f"ulimit -t {limit}; cd {WORKDIR} && {environment} exec {python} -P -s -B -c {shlex.quote(RUNNER)}"
@@ -98,6 +108,8 @@ def parse(word: str, result: ExecResult) -> PytestOutcome:
         kind, body = record
         if kind == "D":
             outcome.finished = True
+        elif kind == "F":
+            outcome.calls[str(body.get("id"))] = frozenset((str(path), int(line)) for path, line in body["calls"])
         elif kind == "C":
             outcome.collect_errors[str(body.get("id"))] = str(body.get("message"))
         elif body.get("when") in phases.setdefault(str(body.get("id")), {}):

@@ -78,7 +78,7 @@ class EnvironmentStore:
     def manifest(self, digest: str) -> Manifest:
         """What is known about a built environment. Raises EnvironmentMissing, TaskInvalid."""
         path = self.root / "built" / digest / "manifest.json"
-        if len(digest) != 64 or not digest.isalnum() or not path.is_file():
+        if not self.has(digest):
             raise EnvironmentMissing(
                 f"built environment {digest[:16]} is not in {self.root}",
                 remedy="Build it with `python -m sandbox.tasks.packages --data DIR`",
@@ -88,6 +88,15 @@ class EnvironmentStore:
         except ValidationError as error:
             raise TaskInvalid(f"manifest of environment {digest[:16]} is unreadable: {error}") from error
 
+    def has(self, digest: str) -> bool:
+        """Whether a built environment of that digest is here."""
+        return len(digest) == 64 and digest.isalnum() and (self.root / "built" / digest / "manifest.json").is_file()
+
+    def preview(self, tree: Path, manifest: Manifest) -> EnvSpec:
+        """How sandboxes see `tree` before it is added: for trying an environment out while it is built."""
+        give_to_sandbox(tree)
+        return EnvSpec(layers=(tree, self._home()), env=tuple(sorted(manifest.env.items())))
+
     def repository(self, digest: str) -> Path:
         """The pristine checkout of a built environment, to be read only."""
         self.manifest(digest)
@@ -96,9 +105,10 @@ class EnvironmentStore:
     def add_built(self, tree: Path, manifest: Manifest) -> BuiltEnvironment:
         """Take over the directory `tree` (what appears below the home directory) as a built environment.
 
-        `tree` is moved, not copied, when it lies on the store's file system; it must hold `repo/`.
+        `tree` is moved, not copied, when it lies on the store's file system; it must hold `repo/`. The digest is of
+        the files only: measured times and the like do not change it, and the first manifest of a tree stays.
         """
-        digest = tree_digest(tree, FORMAT + b"|" + manifest.model_dump_json().encode())
+        digest = tree_digest(tree, FORMAT + b"|" + f"{manifest.name} {manifest.version}".encode())
 
         def fill(folder: Path) -> None:
             shutil.move(tree, folder / "layer")

@@ -1,6 +1,7 @@
-# Runs inside the grading sandbox, as `python -I -B -c <this text>`: pytest with one plugin that reports each test.
+# Runs inside the grading sandbox, as `python -P -s -B -c <this text>`: pytest with one plugin that reports each test.
 # Only what was asked for on standard input is run; results go to the private descriptor, each line after a secret
 # word that the code under test is not given.
+# mypy: ignore-errors
 import json
 import os
 import sys
@@ -9,12 +10,12 @@ import sys
 def main():
     request = json.load(sys.stdin)
     fd = os.dup(int(os.environ.pop("RESULT_FD")))
-    word = request["word"]
-    selected = set(request["ids"]) if request["ids"] is not None else None
-    write, dumps, chars = os.write, json.dumps, request["message_chars"]
+    word, chars = request["word"], request["message_chars"]
+    selected = None if request["ids"] is None else set(request["ids"])
+    write, dumps = os.write, json.dumps
 
     def send(kind, record):
-        data = (word + kind + dumps(record) + "\n").encode("utf-8", "backslashreplace")
+        data = (word + kind + dumps(record) + "\n").encode()
         while data:
             data = data[write(fd, data) :]
 
@@ -28,19 +29,47 @@ def main():
                 send("C", {"id": report.nodeid, "message": str(report.longrepr)[-chars:]})
 
         def pytest_runtest_logreport(self, report):
+            if report.when is None or type(report).__name__ != "TestReport":
+                return  # a part of a test (a subtest); the test itself reports as well
             outcome = "xfail" if hasattr(report, "wasxfail") else report.outcome
             message = str(report.longrepr)[-chars:] if report.failed else ""
-            send("T", {"id": report.nodeid, "when": report.when, "outcome": outcome, "message": message,
-                       "seconds": round(report.duration, 4)})  # fmt: skip
+            record = {"id": report.nodeid, "when": report.when, "outcome": outcome, "message": message}
+            send("T", dict(record, seconds=round(report.duration, 4)))
 
         def pytest_sessionfinish(self, exitstatus):
             send("D", {"status": int(exitstatus)})
 
-    for root in reversed(request["source_roots"]):
-        sys.path.insert(0, os.path.normpath(os.path.join(os.getcwd(), root)))
+    plugins = [Reporter()]
+    sys.path[:0] = [os.path.normpath(os.path.join(os.getcwd(), root)) for root in request["source_roots"]]
     import pytest
 
-    os._exit(pytest.main(request["args"], plugins=[Reporter()]))
+    if request["cover"]:
+        plugins.append(coverage(pytest, send, os.getcwd() + "/"))
+    os._exit(pytest.main(request["args"], plugins=plugins))
+
+
+def coverage(pytest, send, root):
+    """A plugin that reports which functions of the checkout each test enters: [path, first line] pairs."""
+
+    class Coverage:
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_protocol(self, item):
+            seen = set()
+
+            def profile(frame, event, argument):
+                if event == "call":
+                    seen.add(frame.f_code)
+
+            sys.setprofile(profile)
+            try:
+                return (yield)
+            finally:
+                sys.setprofile(None)
+                files = ((code.co_filename, code.co_firstlineno) for code in seen)
+                calls = sorted([name[len(root) :], line] for name, line in files if name.startswith(root))
+                send("F", {"id": item.nodeid, "calls": calls})
+
+    return Coverage()
 
 
 main()

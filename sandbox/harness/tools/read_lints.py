@@ -85,7 +85,7 @@ async def _python_files(context: ToolContext, paths: list[str]) -> list[str]:
 
 @cache
 def _ruff() -> str:
-    from ruff.__main__ import find_ruff_bin
+    from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
 
     return str(find_ruff_bin())
 
@@ -94,10 +94,15 @@ async def lint(name: str, content: bytes) -> list[str]:
     """ruff's findings in one file as output lines. Raises HarnessFailure when ruff is absent or breaks."""
     try:
         process = await asyncio.create_subprocess_exec(
-            _ruff(), "check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero",
-            "--stdin-filename", name, "--output-format", "json", "-",
-            cwd="/", env={}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            _ruff(),
+            *("check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero", "--output-format", "json"),
+            *("--stdin-filename", name, "-"),
+            cwd="/",
+            env={},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
     except (ImportError, OSError) as error:
         raise HarnessFailure("read_lints", error) from error
     try:
