@@ -14,6 +14,7 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
+from celery.signals import worker_ready, worker_shutting_down
 from kombu import Queue
 
 from composer_web.env import env
@@ -63,3 +64,23 @@ app.conf.update(
     timezone="UTC",
 )
 app.autodiscover_tasks()
+
+
+@worker_ready.connect
+def _announce(sender: object = None, **_: object) -> None:
+    """A heartbeat row for this worker, named after its queues."""
+    from composer_web.ops.presence import Presence
+
+    queues = sorted(getattr(sender, "task_consumer").queues, key=lambda q: q.name)  # noqa: B009 (a Celery consumer)
+    names = [queue.name for queue in queues]
+    kind = next((name for name in QUEUES if name in names), "worker")
+    Presence(kind, detail=lambda: {"queues": names}).start()
+
+
+@worker_shutting_down.connect
+def _give_groups_back(**_: object) -> None:
+    """Groups in progress go back to the queue instead of waiting for their leases to expire."""
+    import sys
+
+    if execution := sys.modules.get("composer_web.rollouts.execution"):
+        execution.stopping.set()

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-RESAMPLES = 1000
+from trainer.stages.evaluate import mean_interval, pass_at_k, wilson_interval
 
 
 def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: float) -> dict[str, Any]:
-    """`tasks[i]` are the passes of task i's valid rollouts (those without a verdict of the tests are left out, as `lost`).
+    """`tasks[i]` are the passes of task i's rollouts with a verdict of the tests; the others count as `lost`.
 
-    pass1: mean over tasks of the mean pass, with a 95 % interval by resampling tasks (rollouts of one task are not
-    independent). best: share of tasks with at least one pass, of those that have all `samples` rollouts.
+    pass1: mean over tasks of the share of passes; best: share of tasks that at least one of `samples` rollouts
+    solves. 95 % intervals over tasks. None where no task has a verdict.
     """
     valid = [task for task in tasks if task]
-    means = [fmean(task) for task in valid]
-    complete = [task for task in valid if len(task) == samples]
-    draw = random.Random(0)
-    spread = sorted(fmean(draw.choices(means, k=len(means))) for _ in range(RESAMPLES)) if means else []
+    shares = [fmean(task) for task in valid]
+    best = [pass_at_k(len(task), sum(task), min(samples, len(task))) for task in valid]
     passed = sum(sum(task) for task in valid)
+    low, high = mean_interval(shares) if shares else (None, None)
+    best_low, best_high = wilson_interval(fmean(best), len(best)) if best else (None, None)
     return {
-        "pass1": fmean(means) if means else None,
-        "pass1_low": spread[int(0.025 * RESAMPLES)] if spread else None,
-        "pass1_high": spread[int(0.975 * RESAMPLES)] if spread else None,
-        "best": fmean(any(task) for task in complete) if complete else None,
+        "pass1": fmean(shares) if shares else None,
+        "pass1_low": low,
+        "pass1_high": high,
+        "best": fmean(best) if best else None,
+        "best_low": best_low,
+        "best_high": best_high,
         "best_of": samples,
         "tasks": len(valid),
         "tasks_without_verdict": len(tasks) - len(valid),

@@ -98,7 +98,8 @@ def mark_finished(*, evaluation: Evaluation, results: dict[str, Any]) -> Evaluat
     _move(evaluation, EvaluationState.FINISHED, "all groups ended", results=results, finished_at=timezone.now())
     run = evaluation.run
     if run is not None:
-        values = {f"eval/{name}": results[name] for name in ("pass1", "best") if results.get(name) is not None}
+        named = {"eval/pass1": results.get("pass1"), "eval/best_of_k": results.get("best")}
+        values = {name: value for name, value in named.items() if value is not None}
         record(run=run, step=evaluation.version, values=values)
         add_event(
             run=run, kind="eval", step=evaluation.version, data={"evaluation": evaluation.pk},

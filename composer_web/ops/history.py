@@ -75,7 +75,7 @@ def change_state(
     The passed instance is refreshed to what was written.
     """
     with transaction.atomic():
-        row = type(entity)._default_manager.select_for_update(of=("self",)).get(pk=entity.pk)  # type: ignore[attr-defined]
+        row = type(entity)._default_manager.select_for_update(of=("self",), no_key=True).get(pk=entity.pk)  # type: ignore[attr-defined]
         before: str = row.state
         if (before, to) not in legal:
             name = f"{type(entity)._meta.verbose_name} {entity.pk}"

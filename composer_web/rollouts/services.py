@@ -35,7 +35,7 @@ def pump(*, run_id: int) -> int:
     Prompts are taken in the seeded order of the suite, each once. Called when the run starts, a group is accepted
     or dropped, a version is published, and by beat: any lost call is made up by the next.
     """
-    run = Run.objects.select_for_update().get(pk=run_id)
+    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
         return 0
     stage = run.configuration.stage
@@ -188,9 +188,55 @@ def fail(*, group: Group, held: leases.Held, cause: str, graded: Sequence[Graded
 
 
 @transaction.atomic
+def give_back(*, group: Group, held: leases.Held) -> None:
+    """A worker that stops returns its group to the queue; not an infra error. Raises LeaseLost."""
+    leases.require(held)
+    row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
+    leases.release(held)
+    if row.state == "running":
+        row.attempts -= 1
+        row.save(update_fields=["attempts"])
+        requeue(group=row, cause="its worker was stopped", actor=held.owner)
+
+
+@transaction.atomic
+def drop_claimed(*, group: Group, held: leases.Held, cause: str) -> None:
+    """Drop a group that this worker runs, unless it was ended meanwhile. Raises LeaseLost."""
+    leases.require(held)
+    row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
+    leases.release(held)
+    if row.state == "running":
+        drop(group=row, cause=cause, actor=held.owner)
+
+
+@transaction.atomic
+def recover(*, group_id: int, cause: str) -> str:
+    """A group without a living worker goes back to the queue, or is dropped once its attempts are used up."""
+    group = Group.objects.select_for_update(of=("self",)).get(pk=group_id)
+    if group.state == "dispatched":
+        enqueue("rollouts.run_group", {"group_id": group.pk}, queue="rollout" if group.run_id else "eval", key=f"group:{group.pk}")
+        return "sent again"
+    if group.state != "running" or leases.is_held(f"group:{group.pk}"):
+        return "left alone"
+    group.infra_errors += 1
+    group.save(update_fields=["infra_errors"])
+    if group.run:
+        _note_infra(group, cause, [cause])
+    if group.attempts >= MAX_ATTEMPTS:
+        drop(group=group, cause=f"dropped after {group.attempts} attempts: {cause}")
+        return "dropped"
+    requeue(group=group, cause=cause, actor="reconciler")
+    return "dispatched again"
+
+
+@transaction.atomic
 def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "system") -> Group:
     """A running group whose attempt is over without verdicts goes back to the queue."""
-    change_state(group, "dispatched", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause, dispatched_at=timezone.now())
+    version = group.run.policy_version if group.run else group.dispatched_version
+    change_state(
+        group, "dispatched", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause, dispatched_at=timezone.now(),
+        dispatched_version=version,
+    )  # fmt: skip
     Rollout.objects.filter(group=group, state="running").update(state=RolloutState.DISPATCHED)
     enqueue("rollouts.run_group", {"group_id": group.pk}, queue="rollout" if group.run_id else "eval", delay=delay)
     hint(f"group:{group.pk}")

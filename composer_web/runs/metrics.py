@@ -73,7 +73,7 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
     for (name, step), value in finite.items():
         if name not in newest or step >= newest[name][0]:
             newest[name] = (step, value)
-    locked = Run.objects.select_for_update().only("latest").get(pk=run.pk)
+    locked = Run.objects.select_for_update(no_key=True).only("latest").get(pk=run.pk)
     locked.latest.update({name: value for name, (_, value) in newest.items()})
     locked.save(update_fields=["latest"])
     run.latest = locked.latest

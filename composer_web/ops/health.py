@@ -1,0 +1,104 @@
+"""Whether the parts of the product answer, for the health page, the API and supervisors."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from composer_web.env import env
+from composer_web.ops.models import Outbox, WorkerHeartbeat
+from composer_web.ops.presence import SILENT_SECONDS
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import InferenceError
+
+LOW_DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One part: does it answer, in words and numbers. `ok` False names the remedy in `message`."""
+
+    name: str
+    ok: bool
+    message: str
+    seconds: float = 0.0
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def checks() -> list[Check]:
+    """All parts, each asked with a short deadline. Postgres first: without it the rest cannot be asked."""
+    database = _timed("database", _database)
+    found = [database, _timed("broker", _broker), _timed("inference", _inference), _timed("disk", _disk)]
+    if database.ok:
+        found += [_timed("outbox", _outbox), _timed("workers", _workers)]
+    return found
+
+
+def _timed(name: str, check: Callable[[], tuple[bool, str, dict[str, Any]]]) -> Check:
+    began = time.perf_counter()
+    ok, message, detail = check()
+    return Check(name, ok, message, round(time.perf_counter() - began, 4), detail)
+
+
+def _database() -> tuple[bool, str, dict[str, Any]]:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('server_version')")
+            return True, f"Postgres {cursor.fetchone()[0]}", {}
+    except DatabaseError as error:
+        return False, f"Postgres does not answer: {str(error).strip()}; see its log or start it with `make up`", {}
+
+
+def _broker() -> tuple[bool, str, dict[str, Any]]:
+    from composer_web.ops.reconcile import queue_depth
+
+    try:
+        with redis.Redis.from_url(env().redis_url, socket_timeout=2.0, socket_connect_timeout=2.0) as client:
+            info: dict[str, Any] = client.info("server")  # type: ignore[assignment]
+    except redis.RedisError as error:
+        return False, f"the broker does not answer: {error}; messages wait in the outbox meanwhile", {}
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    return True, f"{name} {info.get('valkey_version') or info.get('redis_version')}", {"queues": queue_depth() or {}}
+
+
+def _inference() -> tuple[bool, str, dict[str, Any]]:
+    try:
+        with InferenceAdmin(env().inference_url, timeout=3.0) as admin:
+            health = admin.health()
+    except InferenceError as error:
+        return False, str(error), {}
+    return health.ok, f"{health.engine}, {health.tokens_per_second:.0f} tok/s", health.model_dump(mode="json")
+
+
+def _disk() -> tuple[bool, str, dict[str, Any]]:
+    usage = shutil.disk_usage(env().data)
+    ok = usage.free > LOW_DISK_BYTES
+    text = f"{usage.free / 2**30:.1f} GiB free"
+    return ok, text if ok else f"{text}: free some below {env().data} or checkpoints will fail", {"free": usage.free}
+
+
+def _outbox() -> tuple[bool, str, dict[str, Any]]:
+    waiting = Outbox.objects.filter(sent_at=None, due_at__lte=timezone.now())
+    oldest = waiting.order_by("due_at").values_list("due_at", flat=True).first()
+    age = (timezone.now() - oldest).total_seconds() if oldest else 0.0
+    ok = age < 30
+    return ok, f"{waiting.count()} waiting" + ("" if ok else f", the oldest for {age:.0f} s: is the control worker up?"), {}
+
+
+def _workers() -> tuple[bool, str, dict[str, Any]]:
+    now = timezone.now()
+    rows = [
+        {"name": w.name, "kind": w.kind, "silent": round((now - w.beat_at).total_seconds(), 1), "detail": w.detail}
+        for w in WorkerHeartbeat.objects.all()
+    ]
+    living = {row["kind"] for row in rows if row["silent"] < SILENT_SECONDS}
+    missing = {"trainer", "control", "rollout"} - living
+    text = f"{len(rows)} processes" if not missing else f"no living {', '.join(sorted(missing))}: start them with `make up`"
+    return not missing, text, {"workers": rows}

@@ -1,0 +1,38 @@
+"""Reads for the home and system pages: who is alive, who holds what. (What answers: `composer_web.ops.health`.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from composer_web.ops.models import Lease, WorkerHeartbeat
+from composer_web.ops.presence import SILENT_SECONDS
+
+
+@dataclass(frozen=True)
+class Worker:
+    name: str
+    kind: str
+    pid: int
+    started_at: datetime
+    beat_at: datetime
+    detail: dict[str, Any]
+    state: str
+    """alive, or dead when it did not beat for `SILENT_SECONDS`."""
+
+
+def workers() -> list[Worker]:
+    limit = timezone.now() - timedelta(seconds=SILENT_SECONDS)
+    return [
+        Worker(w.name, w.kind, w.pid, w.started_at, w.beat_at, w.detail, "alive" if w.beat_at > limit else "dead")
+        for w in WorkerHeartbeat.objects.all()
+    ]
+
+
+def leases() -> QuerySet[Lease]:
+    """Leases that someone holds, oldest heartbeat first."""
+    return Lease.objects.exclude(owner="").order_by("heartbeat_at")

@@ -1,0 +1,245 @@
+"""Running one group in this worker: claim, controls, deployment, episodes, accept. Idempotent by the claim."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.db import InterfaceError, OperationalError
+
+from composer_web.env import env
+from composer_web.ops import leases
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.database import survives_restart
+from composer_web.policies.selectors import resolve
+from composer_web.policies.services import real_path
+from composer_web.rollouts import services
+from composer_web.rollouts.loop import episode_loop, renderer
+from composer_web.rollouts.models import Group
+from composer_web.runs.layout import deployment_name, weights_folder
+from composer_web.runs.models import RUN_FINAL
+from composer_web.tasks.services import record_controls
+from sandbox.tasks.spec import TaskSpec
+from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import DeploymentSpec, InferenceError
+from trainer.rollouts.group import GroupResult, run_group
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+CONTROL_RUNS = 1
+"""Oracle and no-op runs just before a bundle's first use; `tasks.run_controls` does three of each."""
+
+SERVER_SECONDS = 90.0
+"""How long a worker waits for an inference server that is being restarted."""
+
+stopping = threading.Event()
+"""Set when this worker process is asked to stop: its groups go back to the queue at once."""
+
+
+class GroupFailed(Exception):
+    """The infrastructure under a group failed; says nothing about the policy. Counted, shown, tried again."""
+
+
+class GroupEnded(Exception):
+    """Nobody wants the group any more (its run or evaluation ended), or this worker stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that the episodes of a group need, read from the database once."""
+
+    task: TaskSpec
+    config: RLConfig
+    seed: int
+    deployment: DeploymentSpec
+
+
+def execute(group_id: int) -> str:
+    """Run a group to its end; returns what became of it, for the log."""
+    owner = f"{leases.identity('rollout')}/{threading.get_ident() % 10_000}"
+    claim = survives_restart(services.claim)(group_id=group_id, owner=owner, seconds=env().group_lease_seconds)
+    if claim is None:
+        return "nothing to do"
+    group, held = claim.group, claim.held
+    leases.keeper.keep(held)
+    try:
+        return _run_claimed(group, held)
+    except leases.LeaseLost as error:
+        return f"abandoned: {error}"
+    except GroupEnded as error:
+        if stopping.is_set():
+            survives_restart(services.give_back)(group=group, held=held)
+            return "given back: the worker stops"
+        survives_restart(services.drop_claimed)(group=group, held=held, cause=str(error))
+        return f"dropped: {error}"
+    except Exception as error:
+        # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
+        expected = isinstance(error, GroupFailed | InferenceError)
+        cause = str(error) if expected else f"{type(error).__name__}: {error}"
+        log.log(logging.WARNING if expected else logging.ERROR, "group %d failed: %s", group_id, cause, exc_info=not expected)
+        try:
+            again = survives_restart(services.fail)(group=group, held=held, cause=cause)
+        except leases.LeaseLost:
+            return f"abandoned after {cause}"
+        return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
+    finally:
+        leases.keeper.drop(held)
+
+
+def _run_claimed(group: Group, held: leases.Held) -> str:
+    plan = make_plan(group)
+    if group.task_version.controls_ok is None and not _controls_pass(group, plan, held):
+        raise GroupEnded("the task fails its controls and was rejected")
+    ensure_deployment(plan.deployment)
+    result = _wait(_episodes(group, plan), group=group, held=held, seconds=_deadline(plan.config))
+    prefix = f"groups/{group.pk}/{held.token}"
+    graded = []
+    for trajectory in result.trajectories:
+        key = f"{prefix}/{trajectory.sample}.json.zst"
+        artifacts().put_model(key, trajectory)
+        graded.append(services.Graded(trajectory, key))
+    if result.train_group is None:
+        cause = result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict"
+        again = survives_restart(services.fail)(group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors)
+        return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
+    train_key = ""
+    if group.run_id:
+        train_key = f"{prefix}/train.json.zst"
+        artifacts().put_model(train_key, result.train_group)
+    done = survives_restart(services.accept)(
+        group=group, held=held, graded=graded, train_key=train_key, oldest_version=result.train_group.oldest_version,
+        infra_errors=result.infra_errors,
+    )  # fmt: skip
+    for token in artifacts().children(f"groups/{group.pk}"):
+        if done and token != str(held.token):
+            artifacts().remove_tree(f"groups/{group.pk}/{token}")
+    return "accepted" if done else "was ended meanwhile"
+
+
+def make_plan(group: Group) -> Plan:
+    """What to run for a group of a run or of an evaluation."""
+    run, evaluation = group.run, group.evaluation
+    task = group.task_version.bundle
+    if run is not None:
+        stage = run.configuration.stage
+        assert isinstance(stage, RLConfig)
+        spec = DeploymentSpec(
+            name=deployment_name(run), policy_dir=str(real_path(run.policy_in.base_dir)), store=str(weights_folder(run)), follow=True
+        )
+        return Plan(task, stage, run.seed, spec)
+    assert evaluation is not None
+    conditions = evaluation.conditions
+    config = RLConfig().model_copy(
+        update={
+            "group_size": evaluation.samples,
+            "sampling": SamplingConfig.model_validate(conditions["sampling"]),
+            "harness": HarnessConfig.model_validate(conditions["harness"]),
+            "reward": RewardConfig.model_validate(conditions["reward"]),
+        }
+    )
+    if evaluation.run is not None:
+        spec = DeploymentSpec(
+            name=f"eval-{evaluation.pk}", policy_dir=str(real_path(evaluation.policy.base_dir)),
+            store=str(weights_folder(evaluation.run)), version=evaluation.version,
+        )  # fmt: skip
+    else:
+        weights = resolve(f"{evaluation.policy.name}@{evaluation.version}")
+        spec = DeploymentSpec(name=f"eval-{evaluation.pk}", policy_dir=str(weights.path))
+    return Plan(task, config, evaluation.seed, spec)
+
+
+_deployed: dict[str, float] = {}
+
+
+def ensure_deployment(spec: DeploymentSpec) -> None:
+    """The server serves `spec` (asked again every few seconds: a restarted server may have lost it). Raises GroupFailed."""
+    if time.monotonic() - _deployed.get(spec.name, -1e9) < 5.0:
+        return
+    end = time.monotonic() + SERVER_SECONDS
+    while True:
+        try:
+            with InferenceAdmin(env().inference_url) as admin:
+                admin.deploy(spec)
+        except InferenceError as error:
+            if time.monotonic() > end or stopping.wait(1.0):
+                raise GroupFailed(f"deployment {spec.name} is not available: {error}") from error
+        else:
+            _deployed[spec.name] = time.monotonic()
+            return
+
+
+async def _episodes(group: Group, plan: Plan) -> GroupResult:
+    loop = episode_loop()
+    return await run_group(
+        task=plan.task,
+        group_id=f"{group.pk}-{group.attempts}",
+        prompt_index=group.prompt_index,
+        config=plan.config,
+        client=await loop.client(),
+        renderer=renderer(Path(plan.deployment.policy_dir)),
+        backend=loop.backend,
+        environments=loop.environments,
+        deployment=plan.deployment.name,
+        seed=plan.seed,
+        dispatched_version=group.dispatched_version,
+        slots=loop.slots,
+    )
+
+
+def _controls_pass(group: Group, plan: Plan, held: leases.Held) -> bool:
+    from sandbox.grading.controls import run_controls
+
+    loop = episode_loop()
+    work = run_controls(backend=loop.backend, environments=loop.environments, task=plan.task, k=CONTROL_RUNS)
+    controls = _wait(work, group=group, held=held, seconds=600.0)
+    if any(str(verdict) == "infra_error" for verdict in (*controls.oracle, *controls.noop)):
+        raise GroupFailed(f"the controls of the task could not be graded: {controls.reason}")
+    survives_restart(record_controls)(version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok)
+    return controls.ok
+
+
+def _deadline(config: RLConfig) -> float:
+    """Seconds after which a group is given up: episodes that all wait in turn for a sandbox and are all run again."""
+    return 120.0 + 3.0 * config.sampling.episode_seconds * (1 + config.infra_retries)
+
+
+def _wait(work: Coroutine[Any, Any, T], *, group: Group, held: leases.Held, seconds: float) -> T:
+    """The outcome of `work` on the episode loop. Cancels it and raises LeaseLost, GroupEnded or GroupFailed when the
+    lease is lost, nobody wants the group any more, or `seconds` have passed."""
+    future = episode_loop().submit(work)
+    end = time.monotonic() + seconds
+    try:
+        while True:
+            done, _ = concurrent.futures.wait([future], timeout=1.0)
+            if done:
+                return future.result()
+            if held.lost.is_set():
+                raise leases.LeaseLost(f"{held.resource} is run by another worker")
+            if stopping.is_set():
+                raise GroupEnded("the worker stops")
+            if time.monotonic() > end:
+                raise GroupFailed(f"the group did not end within {seconds:.0f} s")
+            if _unwanted(group):
+                raise GroupEnded("cancelled: its run or evaluation has ended")
+    finally:
+        if not future.done():
+            future.cancel()
+
+
+def _unwanted(group: Group) -> bool:
+    try:
+        row = Group.objects.filter(pk=group.pk).values("state", "run__state", "evaluation__state").get()
+    except (OperationalError, InterfaceError) as error:
+        log.warning("cannot ask whether group %d is still wanted: %s", group.pk, str(error).strip())
+        return False
+    if row["state"] != "running":
+        return True
+    return row["run__state"] in RUN_FINAL if group.run_id else row["evaluation__state"] != "running"

@@ -1,0 +1,85 @@
+"""The asyncio loop of a rollout worker process: all episodes of all its groups run in it.
+
+Celery's threads only wait for their group; the sandbox backend, the HTTP connections and the bound on sandboxes
+are shared by the whole process and belong to this one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from composer_web.env import env
+
+if TYPE_CHECKING:
+    from sandbox.backends.base import Backend
+    from sandbox.tasks.environments import EnvironmentStore
+    from trainer.inference.contract import InferenceClient
+    from trainer.rollouts.episode import Renderer
+
+T = TypeVar("T")
+
+SANDBOXES_AT_ONCE = 32
+
+
+class EpisodeLoop:
+    """A running loop in a daemon thread, and what lives on it. Make it through `episode_loop`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="episodes", daemon=True).start()
+        self.slots = asyncio.Semaphore(SANDBOXES_AT_ONCE)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def backend(self) -> Backend:
+        from sandbox.backends import default_backend
+
+        return default_backend()
+
+    @property
+    def environments(self) -> EnvironmentStore:
+        return _environments()
+
+    async def client(self) -> InferenceClient:
+        """The process's HTTP client; must be asked for on the loop."""
+        from trainer.inference.client import HttpInferenceClient
+
+        if not hasattr(self, "_client"):
+            self._client = HttpInferenceClient(env().inference_url)
+        return self._client
+
+
+@lru_cache(maxsize=1)
+def episode_loop() -> EpisodeLoop:
+    """The loop of this process, started at the first call."""
+    return EpisodeLoop()
+
+
+@lru_cache(maxsize=1)
+def _environments() -> EnvironmentStore:
+    from sandbox.tasks.environments import EnvironmentStore
+
+    return EnvironmentStore(env().data / "environments")
+
+
+_renderers: dict[Path, Renderer] = {}
+_renderers_lock = threading.Lock()
+
+
+def renderer(folder: Path) -> Renderer:
+    """The chat renderer of a policy folder, loaded once a process. Raises PolicyUnreadable."""
+    with _renderers_lock:
+        if folder not in _renderers:
+            from trainer.policy import ChatRenderer, load_tokenizer
+
+            _renderers[folder] = ChatRenderer(load_tokenizer(folder))
+        return _renderers[folder]

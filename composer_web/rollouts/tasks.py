@@ -1,0 +1,60 @@
+"""Celery tasks of rollouts: thin, idempotent, called by name with keyword arguments."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import shared_task
+
+from composer_web.env import env
+from composer_web.rollouts import services
+from composer_web.runs.layout import deployment_name
+from composer_web.runs.models import RUN_FINAL, Run
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import InferenceError
+
+log = logging.getLogger(__name__)
+
+
+@shared_task(name="rollouts.run_group")
+def run_group(*, group_id: int, **_: Any) -> None:
+    """One group, all its episodes. A second delivery of an accepted group does nothing."""
+    from composer_web.rollouts.execution import execute
+
+    log.info("group %d: %s", group_id, execute(group_id))
+
+
+@shared_task(name="rollouts.drop_open")
+def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, **_: Any) -> None:
+    """Clean up after an ended run or evaluation: its open groups and its deployment."""
+    services.drop_open(run_id=run_id, evaluation_id=evaluation_id)
+    name = f"eval-{evaluation_id}"
+    if run_id is not None:
+        run = Run.objects.get(pk=run_id)
+        if run.state not in RUN_FINAL:
+            return
+        name = deployment_name(run)
+    remove_deployment(name)
+
+
+def remove_deployment(name: str) -> None:
+    """Best effort: a deployment that stays only holds memory until the server is restarted."""
+    try:
+        with InferenceAdmin(env().inference_url, timeout=10.0) as admin:
+            if any(d.name == name for d in admin.deployments()):
+                admin.remove(name)
+    except InferenceError as error:
+        log.info("deployment %s was not removed: %s", name, error)
+
+
+@shared_task(name="runs.pump")
+def pump(*, run_id: int, **_: Any) -> None:
+    services.pump(run_id=run_id)
+
+
+@shared_task(name="runs.pump_all")
+def pump_all(**_: Any) -> None:
+    """Makes up for every pump that was lost."""
+    for run_id in Run.objects.filter(state="running", kind="rl").values_list("pk", flat=True):
+        services.pump(run_id=run_id)

@@ -1,0 +1,146 @@
+"""A trajectory as the page shows it: bounded text, a line for each call, and a word about everything that is cut.
+
+Everything in a trajectory was written by a model or a repository: it is plain text here, and templates escape it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.safestring import SafeString, mark_safe
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer
+
+from sandbox.harness.types import ToolCall, ToolResult
+from trainer.rollouts.types import Trajectory, Turn
+
+MAX_TURNS = 400
+MAX_OUTPUT = 20_000
+MAX_TEXT = 20_000
+MAX_ARGUMENT = 8_000
+MAX_PATCH = 200_000
+MAX_CASES = 300
+
+
+@dataclass(frozen=True)
+class CallView:
+    name: str
+    brief: str
+    arguments: tuple[tuple[str, str], ...]
+    output: str
+    error: str
+    seconds: float | None
+    cut: str
+    has_result: bool
+
+
+@dataclass(frozen=True)
+class TurnView:
+    index: int
+    segment: int
+    text: str
+    calls: tuple[CallView, ...]
+    tokens: int
+    generate_seconds: float
+    tool_seconds: float
+
+    @property
+    def number(self) -> int:
+        return self.index + 1
+
+    @property
+    def failed(self) -> bool:
+        return any(call.error for call in self.calls)
+
+    @property
+    def brief(self) -> str:
+        return ", ".join(call.name for call in self.calls) or "message"
+
+
+@dataclass(frozen=True)
+class PatchView:
+    html: SafeString
+    summary: str
+
+
+def clip(text: str, limit: int) -> tuple[str, int]:
+    """Head and tail of a text that is too long for a page, and how many characters are missing."""
+    if len(text) <= limit:
+        return text, 0
+    head = limit * 2 // 3
+    missing = len(text) - limit
+    return f"{text[:head]}\n… {missing} characters are not shown here; the JSON download has them …\n{text[-(limit - head):]}", missing
+
+
+def turn_views(trajectory: Trajectory) -> list[TurnView]:
+    return [_turn(turn) for turn in trajectory.turns[:MAX_TURNS]]
+
+
+def notices(trajectory: Trajectory) -> list[str]:
+    """What the page does not show, said before the transcript."""
+    found = []
+    if len(trajectory.turns) > MAX_TURNS:
+        found.append(f"{len(trajectory.turns) - MAX_TURNS} of {len(trajectory.turns)} turns are not shown here; the JSON download has them all.")
+    cut = sum(result.cut_bytes > 0 for turn in trajectory.turns for result in turn.results)
+    if cut:
+        found.append(f"The harness cut the middle out of {cut} tool output{'s' if cut > 1 else ''} before the policy read {'them' if cut > 1 else 'it'}.")
+    return found
+
+
+def opening(trajectory: Trajectory) -> list[dict[str, str]]:
+    """System and user messages that opened the episode."""
+    shown = []
+    for message in trajectory.messages:
+        content = message.get("content", "")
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
+        shown.append({"role": str(message.get("role", "message")), "text": clip(text, MAX_TEXT)[0]})
+    return shown
+
+
+def _turn(turn: Turn) -> TurnView:
+    results = {result.call_id: result for result in turn.results}
+    return TurnView(
+        index=turn.index,
+        segment=turn.segment,
+        text=clip(turn.text, MAX_TEXT)[0],
+        calls=tuple(_call(call, results.get(call.id)) for call in turn.calls),
+        tokens=turn.token_end - turn.token_start,
+        generate_seconds=turn.generate_seconds,
+        tool_seconds=turn.tool_seconds,
+    )
+
+
+def _call(call: ToolCall, result: ToolResult | None) -> CallView:
+    arguments = tuple((name, clip(_text(value), MAX_ARGUMENT)[0]) for name, value in call.arguments.items())
+    cut = f"{result.cut_bytes} bytes cut by the harness" if result and result.cut_bytes else ""
+    return CallView(
+        name=call.name,
+        brief=" ".join(_text(value).replace("\n", "⏎") for value in call.arguments.values())[:200],
+        arguments=arguments,
+        output=clip(result.output, MAX_OUTPUT)[0] if result else "",
+        error=result.error.kind.value.replace("_", " ") if result and result.error else "",
+        seconds=result.seconds if result else None,
+        cut=cut,
+        has_result=result is not None,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def diff_view(patch: str) -> PatchView:
+    """A unified diff in colour. Pygments escapes the text."""
+    if not patch.strip():
+        return PatchView(mark_safe(""), "")  # noqa: S308 (a constant)
+    lines = patch.splitlines()
+    added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    files = sum(line.startswith("+++ ") for line in lines)
+    text, missing = clip(patch, MAX_PATCH)
+    html = highlight(text, DiffLexer(stripnl=False), HtmlFormatter(cssclass="code", nobackground=True, wrapcode=True))
+    summary = f"{files} file{'s' * (files != 1)}, +{added} −{removed}" + (f"; {missing} characters are cut" if missing else "")
+    return PatchView(mark_safe(html), summary)  # noqa: S308 (escaped by Pygments)

@@ -1,0 +1,88 @@
+"""Running the configured stage in this process, with the control plane as its source and sink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from composer_web.env import env
+from composer_web.runs.layout import checkpoints_folder, weights_folder
+from composer_web.runs.models import Run
+from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
+from trainer.config import MidtrainConfig, RLConfig, SFTConfig
+from trainer.stages.base import StageError, StageResult
+
+
+def run_stage(*, run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> bool:
+    """Run to the end or until asked to stop; True when it was stopped. Raises StageError."""
+    from trainer.policy import PolicyUnreadable
+    from trainer.weights import WeightError
+
+    try:
+        result = _run(run, control, sink, policy_dir)
+    except (PolicyUnreadable, WeightError) as error:
+        raise StageError(str(error)) from error
+    return result.outcome == "stopped"
+
+
+def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> StageResult:
+    from trainer.stages.checkpoint import CheckpointStore
+
+    stage = run.configuration.stage
+    checkpoints = CheckpointStore(checkpoints_folder(run), keep=stage.checkpoint.keep)
+    if isinstance(stage, MidtrainConfig):
+        from trainer.stages.midtrain import run_midtrain
+
+        sink.phase("training on source and drills")
+        return run_midtrain(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints)
+    if isinstance(stage, SFTConfig):
+        from trainer.stages.sft import run_sft
+
+        sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
+        episodes = _episodes(stage.episodes, run.seed)
+        sink.phase("training on expert episodes")
+        return run_sft(
+            policy_dir=policy_dir, config=stage, seed=run.seed, episodes=episodes, sink=sink, checkpoints=checkpoints
+        )
+    assert isinstance(stage, RLConfig)
+    from trainer.stages.rl import run_rl
+    from trainer.weights import WeightStore
+
+    sink.phase("reinforcement learning")
+    return run_rl(
+        policy_dir=policy_dir,
+        config=stage,
+        seed=run.seed,
+        source=DatabaseGroupSource(control),
+        sink=sink,
+        store=WeightStore(weights_folder(run), anchor_every=stage.checkpoint.anchor_every),
+        checkpoints=checkpoints,
+    )
+
+
+def _episodes(count: int, seed: int) -> list[object]:
+    """Expert episodes from the cache, recorded in real sandboxes first if need be. Raises StageError."""
+    import asyncio
+
+    from sandbox.backends import default_backend
+    from sandbox.backends.base import SandboxError
+    from sandbox.tasks.environments import EnvironmentStore
+    from trainer.stages.expert import Recording, expert_episodes
+
+    async def record() -> list[object]:
+        backend = default_backend()
+        try:
+            return list(
+                await expert_episodes(
+                    Recording(count, seed=seed),
+                    cache=env().data / "expert",
+                    backend=backend,
+                    environments=EnvironmentStore(env().data / "environments"),
+                )
+            )
+        finally:
+            await backend.close()
+
+    try:
+        return asyncio.run(record())
+    except (SandboxError, TimeoutError, ValueError) as error:
+        raise StageError(f"the expert episodes could not be recorded: {error or type(error).__name__}") from error

@@ -1,0 +1,179 @@
+"""Between a training stage and the control plane: accepted groups in, facts out, over the ORM.
+
+Implements `trainer.stages.base.GroupSource` and `StageSink`. Every call survives a restart of Postgres; writes are
+refused once the lease of the run is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from django.db import transaction
+
+from composer_web.evals import services as evals
+from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
+from composer_web.ops import leases
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.database import survives_restart
+from composer_web.policies.services import record_checkpoint
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import GROUP_OPEN, Group
+from composer_web.runs import metrics as run_metrics
+from composer_web.runs import services
+from composer_web.runs.layout import weights_folder
+from composer_web.runs.models import Run, RunState, TrainBatch
+from trainer.config import RLConfig
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import BatchTimeout, StageError
+
+POLL_SECONDS = 0.2
+
+
+class Interrupted(StageError):
+    """The run was paused or cancelled, this process stops, or the lease went to another trainer."""
+
+
+class RunControl:
+    """Whether the stage should go on. Asked between steps and while it waits."""
+
+    def __init__(self, run: Run, held: leases.Held, *, stopping: Callable[[], bool]) -> None:
+        self.run, self.held, self._stopping = run, held, stopping
+
+    def should_stop(self) -> bool:
+        return self.held.lost.is_set() or self._stopping() or self.state() != RunState.RUNNING
+
+    def state(self) -> str:
+        return survives_restart(lambda: Run.objects.values_list("state", flat=True).get(pk=self.run.pk))()
+
+    def fence(self) -> None:
+        """Inside a transaction. Raises LeaseLost."""
+        leases.require(self.held)
+
+
+class DatabaseGroupSource:
+    """Accepted groups of a run, assigned to steps in windowed first-in-first-out order."""
+
+    def __init__(self, control: RunControl) -> None:
+        self.control = control
+        stage = control.run.configuration.stage
+        assert isinstance(stage, RLConfig)
+        self.stage = stage
+
+    def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
+        """See GroupSource. Raises BatchTimeout, Interrupted, ArtifactError."""
+        end = time.monotonic() + timeout
+        asked = time.monotonic()
+        while True:
+            ids = survives_restart(self._assign)(step)
+            if ids is not None:
+                return self._load(ids)
+            if time.monotonic() > end:
+                raise BatchTimeout(
+                    f"step {step}: fewer than {self.stage.groups_per_step} groups were accepted within {timeout:g} s; "
+                    "look at the run's infra events and at the health page for rollout workers and inference"
+                )
+            time.sleep(POLL_SECONDS)
+            if time.monotonic() - asked > 1.0:
+                asked = time.monotonic()
+                if self.control.should_stop():
+                    raise Interrupted(f"stopped while waiting for the batch of step {step}")
+
+    @transaction.atomic
+    def _assign(self, step: int) -> list[int] | None:
+        """Group ids of the step, recorded now if they were not yet; None while there are too few."""
+        run = self.control.run
+        recorded = TrainBatch.objects.filter(run=run, step=step).values_list("group_ids", flat=True).first()
+        if recorded is not None:
+            return list(recorded)
+        # Oldest prompts first. A group that would become staler than allowed if it missed this step is waited for.
+        must = Group.objects.filter(
+            run=run, state__in=GROUP_OPEN, dispatched_version__lte=step - 1 - self.stage.max_staleness
+        )
+        accepted = list(
+            Group.objects.filter(run=run, state="accepted").order_by("prompt_index").values_list("pk", flat=True)[
+                : self.stage.groups_per_step
+            ]
+        )
+        if len(accepted) < self.stage.groups_per_step or must.exists():
+            return None
+        self.control.fence()
+        rollouts.consume(run=run, group_ids=accepted, step=step)
+        services.record_batch(run=run, step=step, group_ids=accepted)
+        return accepted
+
+    def _load(self, ids: list[int]) -> list[TrainGroup]:
+        read = survives_restart(lambda: dict(Group.objects.filter(pk__in=ids).values_list("pk", "train_key")))
+        keys = read()
+        return [artifacts().get_model(keys[pk], TrainGroup) for pk in ids]
+
+
+class DatabaseSink:
+    """Where a stage reports: rows, events and hints."""
+
+    def __init__(self, control: RunControl) -> None:
+        self.control = control
+        self.run = control.run
+        self._pins: set[int] = set()
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        survives_restart(run_metrics.record)(run=self.run, step=step, values=values)
+
+    def progress(self, done: int, total: int) -> None:
+        survives_restart(services.set_progress)(run=self.run, step=done, total=total)
+
+    def phase(self, text: str) -> None:
+        """What the stage does now, in words."""
+        survives_restart(services.set_progress)(run=self.run, phase=text)
+
+    def version_published(self, version: int, digest: str) -> None:
+        survives_restart(self._version_published)(version)
+
+    @transaction.atomic
+    def _version_published(self, version: int) -> None:
+        self.control.fence()
+        services.record_version(run=self.run, version=version)
+        if self.run.kind == "rl":
+            evaluation = evals.for_version(run=self.run, version=version)
+            if evaluation is not None and evaluation.state not in EVALUATION_FINAL:
+                self._pin(evaluation.pk, version)
+            self._unpin_finished()
+            rollouts.pump(run_id=self.run.pk)
+
+    def _pin(self, evaluation_id: int, version: int) -> None:
+        """Keep the version in the weight store until its evaluation has ended."""
+        from trainer.weights import WeightStore
+
+        WeightStore(weights_folder(self.run)).pin(f"evaluation-{evaluation_id}", version)
+        self._pins.add(evaluation_id)
+
+    def _unpin_finished(self) -> None:
+        from trainer.weights import WeightStore
+
+        ended = self.run.evaluations.filter(pk__in=self._pins, state__in=EVALUATION_FINAL).values_list("pk", flat=True)
+        for pk in ended:
+            WeightStore(weights_folder(self.run)).unpin(f"evaluation-{pk}")
+            self._pins.discard(pk)
+
+    def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
+        survives_restart(self._checkpoint_saved)(step, path, final)
+
+    @transaction.atomic
+    def _checkpoint_saved(self, step: int, path: Path, final: bool) -> None:
+        self.control.fence()
+        policy = services.output_policy(self.run)
+        checkpoint = record_checkpoint(policy=policy, version=step, path=path / "policy", final=final)
+        kind = "final checkpoint" if final else "checkpoint"
+        services.add_event(
+            run=self.run, kind="checkpoint", step=step, message=f"{kind} of step {step} saved",
+            data={"checkpoint": checkpoint.pk, "bytes": checkpoint.bytes},
+        )  # fmt: skip
+
+    def event(self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None) -> None:
+        kind = "note" if level == "info" else "alert"
+        survives_restart(services.add_event)(run=self.run, kind=kind, level=level, message=message, data=data)
+
+    def should_stop(self) -> bool:
+        return self.control.should_stop()
