@@ -32,14 +32,34 @@ def _read(path: str) -> str:
 class Group:
     """The control groups of one sandbox: a directory a controller (v1), or a single one (v2)."""
 
-    def __init__(self, folders: dict[str, str], events: str) -> None:
-        self._folders = folders
+    def __init__(self, folders: dict[str, str], cpu: bool) -> None:
+        self._folders, self._cpu = folders, cpu
+        for folder in set(folders.values()):
+            os.makedirs(folder, exist_ok=True)
+        events = f"{folders['unified']}/memory.events" if "unified" in folders else f"{folders['memory']}/memory.oom_control"
         self.events = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
         """Descriptor of the file that counts out-of-memory kills as a line `oom_kill N`."""
 
     def join(self) -> None:
         for folder in set(self._folders.values()):
             _write(f"{folder}/cgroup.procs", 0)
+
+    def limit(self, *, memory: int, processes: int, cpus: float) -> None:
+        """Set the limits. Raises OSError."""
+        quota = max(1000, int(cpus * PERIOD_US))
+        tasks = processes + SPARE_PROCESSES
+        if folder := self._folders.get("unified"):
+            _write(f"{folder}/memory.max", memory)
+            _optional(f"{folder}/memory.swap.max", 0)
+            _write(f"{folder}/pids.max", tasks)
+            if self._cpu:
+                _write(f"{folder}/cpu.max", f"{quota} {PERIOD_US}")
+            return
+        _write(f"{self._folders['memory']}/memory.limit_in_bytes", memory)
+        _optional(f"{self._folders['memory']}/memory.memsw.limit_in_bytes", memory)
+        _write(f"{self._folders['pids']}/pids.max", tasks)
+        if self._cpu:
+            _write(f"{self._folders['cpu']}/cpu.cfs_quota_us", quota)
 
     def remove(self) -> bool:
         """True once every directory is gone; the kernel refuses while a process is still ending."""
@@ -76,28 +96,9 @@ class Cgroups:
                 "run as root, or under `systemd-run --user --scope -p Delegate=yes`"
             )
 
-    def create(self, name: str, *, memory: int, processes: int, cpus: float) -> Group:
-        """Groups with these limits set. Raises OSError."""
-        folders = {}
-        for controller, parent in self._parents.items():
-            folders[controller] = f"{parent}/{name}"
-            os.makedirs(folders[controller], exist_ok=True)
-        quota = max(1000, int(cpus * PERIOD_US))
-        tasks = processes + SPARE_PROCESSES
-        if self.kind == "v2":
-            folder = folders["unified"]
-            _write(f"{folder}/memory.max", memory)
-            _optional(f"{folder}/memory.swap.max", 0)
-            _write(f"{folder}/pids.max", tasks)
-            if self.cpu:
-                _write(f"{folder}/cpu.max", f"{quota} {PERIOD_US}")
-            return Group(folders, f"{folder}/memory.events")
-        _write(f"{folders['memory']}/memory.limit_in_bytes", memory)
-        _optional(f"{folders['memory']}/memory.memsw.limit_in_bytes", memory)
-        _write(f"{folders['pids']}/pids.max", tasks)
-        if self.cpu:
-            _write(f"{folders['cpu']}/cpu.cfs_quota_us", quota)
-        return Group(folders, f"{folders['memory']}/memory.oom_control")
+    def create(self, name: str) -> Group:
+        """Empty groups without limits. Raises OSError."""
+        return Group({controller: f"{parent}/{name}" for controller, parent in self._parents.items()}, self.cpu)
 
     def close(self, deadline: float = 2.0) -> None:
         """Remove the parents; waits a moment for groups that are still emptying."""

@@ -1,8 +1,11 @@
 """From a fresh fork of the zygote to a running sandbox: namespaces, root, privileges, then pid 1 and supervisor.
 
+A sandbox is made in two halves. `standby` does what needs no request (control group, ids, namespaces, the fork of
+pid 1), so that the zygote can keep a pair waiting; pid 1 then receives the job and does the rest itself.
+
 The order matters: control group while still privileged; another kernel uid before the user namespace (uid 0
-would stay uid 0 for the host's files); mounts; network; fork pid 1; and for pid 1 the root, limits,
-capabilities, no_new_privs, the system-call filter, and no dumps, before it reads its first byte.
+would stay uid 0 for the host's files); network; fork; and in pid 1 the root, limits, capabilities, no_new_privs,
+the system-call filter, and no dumps, before it reads its first byte from the host.
 """
 
 from __future__ import annotations
@@ -11,56 +14,79 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import resource
 import signal
 import socket
 import struct
+from typing import NoReturn
 
 from sandbox.backends.namespaces import agent, identity, mounts, protocol, seccomp, syscalls
 from sandbox.backends.namespaces.supervisor import Supervisor
 
-NAMESPACES = (
-    syscalls.NEWNS | syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
-)
+NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
 SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner; in its own user namespace only
 OWN_PROCESSES = 4
 """Processes of ours that count against the sandbox's process limit."""
+MAX_JOB_BYTES = 1 << 17
 
 
-class Job:
-    """What one sandbox is made from; built by the zygote out of the host's request."""
+def standby(stage: str, uid: int, gid: int, group, watchdog: bool, jobs: socket.socket) -> None:
+    """Become the supervisor of a sandbox that waits for its job on `jobs`; returns when that sandbox is over.
 
-    def __init__(self, request: dict, stage: str, numbers: list[int], uid: int, gid: int, group, watchdog: bool) -> None:
-        self.request, self.stage, self.numbers = request, stage, numbers
-        self.uid, self.gid, self.group, self.watchdog = uid, gid, group, watchdog
-
-
-def launch(job: Job, channel: socket.socket, control: socket.socket) -> None:
-    """Become the supervisor of a new sandbox; never returns before it is over. Failures go out on `channel`."""
+    The job is one message: JSON with two descriptors, the agent's channel and the control channel. What goes wrong
+    from here on is told on the agent's channel.
+    """
+    failure = None
+    inner, pid_1_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getppid()
     try:
-        parent = os.getppid()
-        new, upper, lower = _enter(job)
+        _enter(uid, gid, group)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
         pid = os.fork()
     except Exception as error:
-        return report(channel, error)
+        failure, pid = error, 0
     if pid == 0:
-        try:
-            _become_agent(job, new, {channel.fileno()})
-        except BaseException as error:
-            report(channel, error)
-            os._exit(1)
-        agent.main(channel, job.request, watchdog=job.watchdog)
+        inner.close()
+        _pid_1(stage, watchdog, jobs, pid_1_end, failure)
+    pid_1_end.close()
+    jobs.close()
+    events = group.events if group else None
+    close_others({inner.fileno()} | ({events} if events is not None else set()))
+    data, descriptors, _, _ = socket.recv_fds(inner, 4096, 250)
+    if data:
+        job = json.loads(data)
+        control, upper, *lower = descriptors
+        inner.close()
+        syscalls.set_capabilities(SUPERVISOR_CAPABILITIES)
+        Supervisor(socket.socket(fileno=control), pid, upper, lower, job["snapshots"], events, job["life"]).run()
+    else:  # pid 1 never got a job, or failed at it
+        os.waitpid(pid, 0)
+
+
+def _pid_1(
+    stage: str, watchdog: bool, jobs: socket.socket, supervisor: socket.socket, failure: Exception | None
+) -> NoReturn:
+    with contextlib.suppress(syscalls.StepError):
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    data, descriptors, _, _ = socket.recv_fds(jobs, MAX_JOB_BYTES, 2)
+    if not data:
         os._exit(0)
-    channel.close()
-    events = job.group.events if job.group else None
-    close_others({control.fileno(), upper, *lower} | ({events} if events is not None else set()))
-    syscalls.set_capabilities(SUPERVISOR_CAPABILITIES)
-    snapshots = 1 if job.request["snapshot"] else 0
-    Supervisor(control, pid, upper, lower, snapshots, events, job.request["life"]).run()
+    channel = socket.socket(fileno=descriptors[0])
+    try:
+        if failure:
+            raise failure
+        request = json.loads(data)
+        _build(stage, request, supervisor, descriptors[1])
+        _confine(request["limits"], watchdog, channel)
+    except Exception as error:
+        report(channel, error)
+        os._exit(1)
+    agent.main(channel, request, watchdog=watchdog)
+    os._exit(0)
 
 
 def report(channel: socket.socket, error: BaseException) -> None:
@@ -71,22 +97,19 @@ def report(channel: socket.socket, error: BaseException) -> None:
         channel.sendall(protocol.encode(header))
 
 
-def _enter(job: Job) -> tuple[str, int, list[int]]:
-    if job.group:
-        job.group.join()
-    if os.geteuid() == 0 and job.uid != 0:
+def _enter(uid: int, gid: int, group) -> None:
+    if group:
+        group.join()
+    if os.geteuid() == 0 and uid != 0:
         os.setgroups([])
-        os.setresgid(job.gid, job.gid, job.gid)
-        os.setresuid(job.uid, job.uid, job.uid)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
     syscalls.unshare(syscalls.NEWUSER, "userns")
-    mounts.map_ids(identity.INNER_UID, identity.INNER_GID, job.uid, job.gid)
+    mounts.map_ids(identity.INNER_UID, identity.INNER_GID, uid, gid)
     syscalls.unshare(NAMESPACES, "namespaces")
-    limits = job.request["limits"]
-    built = mounts.assemble(job.stage, job.numbers, disk=limits["disk_bytes"], inodes=limits["inodes"])
     _loopback_up()
     name = identity.HOSTNAME.encode()
     syscalls.check(syscalls.libc.sethostname(name, len(name)), "namespaces", "sethostname")
-    return built
 
 
 def _loopback_up() -> None:
@@ -98,22 +121,31 @@ def _loopback_up() -> None:
                 raise
 
 
-def _become_agent(job: Job, new: str, keep: set[int]) -> None:
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+def _build(stage: str, request: dict, supervisor: socket.socket, control: int) -> None:
+    """Mount the sandbox's root, give the supervisor what it watches over, and move into the root."""
+    limits = request["limits"]
+    syscalls.unshare(syscalls.NEWNS, "namespaces")
+    new, upper, lower = mounts.assemble(stage, request["layers"], disk=limits["disk_bytes"], inodes=limits["inodes"])
+    job = {"life": request["life"], "snapshots": 1 if request["snapshot"] else 0}
+    socket.send_fds(supervisor, [json.dumps(job).encode()], [control, upper, *lower])
     proc_flags = syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC
     syscalls.mount("proc", f"{new}/proc", "proc", proc_flags, step="proc")
     os.chdir(new)
     syscalls.pivot_root_here()
-    close_others(keep)
+
+
+def _confine(limits: dict, watchdog: bool, channel: socket.socket) -> None:
+    """Give up everything that a program in the sandbox must not have, for good."""
+    close_others({channel.fileno()})
     for _ in range(3):
         os.open("/dev/null", os.O_RDWR)
-    os.set_inheritable(next(iter(keep)), False)
+    os.set_inheritable(channel.fileno(), False)
     os.setsid()
     _set_title("/sbin/init")
-    _limit(job.request["limits"])
+    _limit(limits)
     syscalls.drop_all_capabilities()
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(deny_unowned_memory=job.watchdog)
+    seccomp.install(deny_unowned_memory=watchdog)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
 

@@ -21,6 +21,7 @@ from sandbox.backends.namespaces.syscalls import ATTR_NODEV, ATTR_NOSUID, ATTR_R
 
 STAGES = ("/sys/kernel", "/mnt", "/media")
 LAYERS_KEPT = 48
+MAX_COPIED_BYTES = 1 << 20
 READONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 ETC = (
@@ -112,8 +113,7 @@ def build_base(interpreter: str, prefix: str) -> str:
         elif os.path.isdir(source):
             _bind(source, draft + source)
     for name in ETC:
-        if os.path.exists(f"/etc/{name}"):
-            _bind(os.path.realpath(f"/etc/{name}"), f"{draft}/etc/{name}")
+        _provide_etc(os.path.realpath(f"/etc/{name}"), f"{draft}/etc/{name}")
     for path, text in etc_files().items():
         with open(draft + path, "w") as file:
             file.write(text)
@@ -126,6 +126,16 @@ def build_base(interpreter: str, prefix: str) -> str:
     _provide_python(stage, draft, interpreter, prefix)
     syscalls.bind_readonly(draft, f"{stage}/root", ATTR_RDONLY | ATTR_NOSUID, step="mount")
     return stage
+
+
+def _provide_etc(source: str, target: str) -> None:
+    """Small files are copied, because every mount makes every start dearer."""
+    if os.path.isdir(source):
+        _bind(source, target)
+    elif os.path.isfile(source) and os.path.getsize(source) < MAX_COPIED_BYTES and os.access(source, os.R_OK):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(source, "rb") as reader, open(target, "wb") as writer:
+            writer.write(reader.read())
 
 
 def _bind(source: str, target: str) -> None:

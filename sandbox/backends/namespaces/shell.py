@@ -26,7 +26,8 @@ READ_BYTES = 1 << 18
 WATCH_SECONDS = 0.05
 OUT_OF_MEMORY_SCORE = "300"
 _OPEN = (
-    f"unset BASH_ENV BASH_EXECUTION_STRING; exec {STATE_FD}<&- {QUIET_FD}>&2 2>/dev/null\n"  # errors of ours are not output
+    # errors of ours are not output; aliases work as at a prompt
+    f"unset BASH_ENV BASH_EXECUTION_STRING; exec {STATE_FD}<&- {QUIET_FD}>&2 2>/dev/null; shopt -s expand_aliases\n"
 )
 _DUMP = (
     "builtin trap '{ builtin unset BASH_EXECUTION_STRING; builtin declare -p; builtin declare -f; builtin alias -p; "

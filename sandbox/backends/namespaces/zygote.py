@@ -24,6 +24,16 @@ from sandbox.backends.namespaces.cgroups import Cgroups, Group
 MAX_REQUEST_BYTES = 1 << 17
 SHUTDOWN_SECONDS = 3.0
 TRIAL_SECONDS = 15.0
+SPARES = 1
+REFILL_MS = 4
+"""How long nothing must happen before a spare pair is made: starts that wait come first."""
+
+
+class Pair:
+    """A supervisor and pid 1 that wait for their job."""
+
+    def __init__(self, pid: int, jobs: socket.socket, group: Group | None) -> None:
+        self.pid, self.jobs, self.group = pid, jobs, group
 
 
 class Zygote:
@@ -31,6 +41,7 @@ class Zygote:
         self._host = host
         self._running: dict[int, Group | None] = {}
         self._ending: list[Group] = []
+        self._spares: list[Pair] = []
         self._count = 0
         host_uid = os.geteuid()
         self._uid, self._gid = identity.sandbox_identity()
@@ -72,12 +83,17 @@ class Zygote:
         poll.register(self._host, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while True:
-            for fd, _ in poll.poll(100 if self._ending else None):
+            lacking = len(self._spares) < SPARES
+            ready = poll.poll(REFILL_MS if lacking else 100 if self._ending else None)
+            for fd, _ in ready:
                 if fd == self._wake.fileno():
                     self._drain()
                 elif not self._accept():
                     return
             self._reap()
+            if lacking and not ready:
+                with contextlib.suppress(OSError):  # then the next start meets the same trouble, and tells
+                    self._spares.append(self._fork_pair())
 
     def close(self) -> None:
         """End every sandbox and remove what was made for them."""
@@ -108,37 +124,47 @@ class Zygote:
         return True
 
     def _start(self, request: dict, channel: socket.socket, control: socket.socket) -> None:
-        """Fork a sandbox for `request`; what goes wrong is told on `channel`. Closes both sockets here."""
-        group = None
+        """Hand `request` to a waiting pair; what goes wrong is told on `channel`. Closes both sockets here."""
         try:
-            numbers = self._layers.numbers(request["layers"])
-            group = self._group(request["limits"])
-            job = launcher.Job(request, self._stage, numbers, self._uid, self._gid, group, self._cgroups.kind == "none")
-            pid = os.fork()
+            request["layers"] = self._layers.numbers(request["layers"])
+            pair = self._spares.pop() if self._spares else self._fork_pair()
+            try:
+                if pair.group:
+                    limits = request["limits"]
+                    memory = limits["memory_bytes"] + limits["disk_bytes"]  # the writable layer lives in memory too
+                    pair.group.limit(memory=memory, processes=limits["processes"], cpus=limits["cpus"])
+                socket.send_fds(pair.jobs, [json.dumps(request).encode()], [channel.fileno(), control.fileno()])
+            finally:
+                pair.jobs.close()
+            self._layers.trim()
         except (OSError, mounts.LayerError) as error:
             launcher.report(channel, error)
-            if group:
-                self._retire(group)
-            pid = None
+        finally:
+            channel.close()
+            control.close()
+
+    def _fork_pair(self) -> Pair:
+        group = None
+        if self._cgroups.kind != "none":
+            self._count += 1
+            group = self._cgroups.create(str(self._count))
+        jobs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                launcher.launch(job, channel, control)
+                self._host.close()
+                jobs.close()
+                for spare in self._spares:
+                    spare.jobs.close()
+                watchdog = self._cgroups.kind == "none"
+                launcher.standby(self._stage, self._uid, self._gid, group, watchdog, theirs)
             finally:
                 os._exit(0)
-        if pid is not None:
-            self._running[pid] = group
-        channel.close()
-        control.close()
-        self._layers.trim()
-
-    def _group(self, limits: dict) -> Group | None:
-        if self._cgroups.kind == "none":
-            return None
-        self._count += 1
-        memory = limits["memory_bytes"] + limits["disk_bytes"]  # the writable layer lives in memory too
-        return self._cgroups.create(str(self._count), memory=memory, processes=limits["processes"], cpus=limits["cpus"])
+        theirs.close()
+        self._running[pid] = group
+        return Pair(pid, jobs, group)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -146,6 +172,7 @@ class Zygote:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
+                self._spares = [pair for pair in self._spares if pair.pid != pid]
                 group = self._running.pop(pid, None)
                 if group:
                     self._retire(group)
