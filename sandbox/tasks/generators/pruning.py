@@ -10,9 +10,8 @@ def functions_of(test_ids: Collection[str]) -> dict[str, set[tuple[str, ...]]]:
     """Test file → (class names..., function name) of the test functions behind `test_ids`."""
     found: dict[str, set[tuple[str, ...]]] = {}
     for test_id in test_ids:
-        path, *names = test_id.split("::")
+        path, *names = test_id.split("[", 1)[0].split("::")
         if names:
-            names[-1] = names[-1].split("[", 1)[0]
             found.setdefault(path, set()).add(tuple(names))
     return found
 

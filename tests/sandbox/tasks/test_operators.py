@@ -1,0 +1,95 @@
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.tasks.generators import operators
+from sandbox.tasks.generators.operators import Mutation, Source, is_valid, mutations_of
+
+TABLES = [name for name in dir(operators) if name.endswith("_SWAPS")]
+
+CODE = '''
+def shelf(items, limit=10, *, strict=True):
+    """Docstring with 3 and < signs stays."""
+    total = 0
+    for item in items[1:limit]:
+        if item < 3 and item is not None:
+            total += item * 2  # a < comment
+            continue
+        elif not item:
+            break
+    while total >= limit:
+        total -= min(total, 5)
+    items.append(total)
+    if "é" in items:
+        raise ValueError("é < 3")
+    return (total
+            # > a comment between
+            > limit)
+'''.encode()
+
+
+def mutate(code=CODE):
+    source = Source(code)
+    (function,) = source.tree.body
+    return mutations_of(source, function)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_swap_tables_are_two_way(name):
+    table = getattr(operators, name)
+    assert {table[table[word]] for word in table} == set(table)
+    assert all(table[word] != word and table[table[word]] == word for word in table)
+
+
+def test_every_operator_finds_its_place():
+    found = {m.operator for m in mutate()}
+    assert found == {
+        "comparison", "boolean", "arithmetic", "dropped not", "constant", "off by one", "return value",
+        "negated condition", "removed statement", "slice bound", "wrong function", "exception type", "swapped arguments",
+    }  # fmt: skip
+
+
+def test_mutants_parse_differ_and_touch_one_place():
+    start = CODE.index(b'"""') + 3
+    docstring = range(start, CODE.index(b'"""', start))
+    for mutation in mutate():
+        after = mutation.apply(CODE)
+        assert is_valid(CODE, after), mutation
+        assert mutation.start not in docstring
+        assert len(after) - len(CODE) == len(mutation.text.encode()) - (mutation.end - mutation.start)
+
+
+def test_comments_between_operands_are_not_taken_for_operators():
+    texts = {m.apply(CODE) for m in mutate() if m.operator == "comparison"}
+    assert any(b"            >= limit)" in text for text in texts)
+    assert all(b"# > a comment between" in text for text in texts)
+
+
+def test_two_words_operators_with_odd_spacing():
+    source = b"def f(a, b):\n    return a  not   in b, a is  not b\n"
+    texts = {m.apply(source) for m in mutate(source) if m.operator == "comparison"}
+    assert texts == {
+        b"def f(a, b):\n    return a  in b, a is  not b\n",
+        b"def f(a, b):\n    return a  not   in b, a is b\n",
+    }
+
+
+@given(st.sampled_from(["<", "<=", ">", ">=", "==", "!=", "is", "is not", "in", "not in"]), st.integers(1, 3))
+def test_a_comparison_swapped_twice_is_the_original(token, spaces):
+    gap = " " * spaces
+    source = f"def f(a, b):\n    return a{gap}{token}{gap}b\n".encode()
+
+    def swap(code):
+        (mutation,) = [m for m in mutate(code) if m.operator == "comparison"]
+        return mutation.apply(code)
+
+    assert swap(swap(source)) == source
+
+
+def test_what_means_the_same_is_not_valid():
+    assert not is_valid(b"x = 1\n", b"x = 1  # comment\n")
+    assert not is_valid(b"x = 1\n", b"x = (\n")
+    assert is_valid(b"x = 1\n", b"x = 2\n")
+    assert ast.parse(Mutation("off by one", 4, 5, "2").apply(b"x = 1\n"))
