@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,34 +21,57 @@ START_SECONDS = 60.0
 class EmbeddedServer:
     """`with EmbeddedServer(data) as server:` runs it on a free loopback port until the block ends."""
 
-    def __init__(self, data: Path, *, threads: int = 1) -> None:
-        """`data` receives the server's memory of its deployments and `inference.log`."""
+    def __init__(self, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
+        """`data` receives the server's memory of its deployments and `inference.log`; `arguments` go to its command."""
         self.data = data
         self.threads = threads
-        self.url = ""
+        self.arguments = tuple(arguments)
+        self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns once it answers. After `kill` it comes back at the same address."""
         self.data.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "trainer.inference.embedded.server", "--port", str(port), "--data", str(self.data)]
+        command = [sys.executable, "-m", "trainer.inference.embedded.server"]
+        command += ["--port", str(self._port), "--data", str(self.data), *self.arguments]
         environment = os.environ | {"OMP_NUM_THREADS": str(self.threads)}
         with (self.data / "inference.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
             self._await_health()
         except BaseException:
-            self._stop()
+            self.stop()
             raise
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
+    def stop(self) -> None:
+        """Ends it in good order; by force after 15 s."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(15.0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends it as the kernel would: no warning, nothing saved."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     @property
     def pid(self) -> int:
@@ -67,11 +91,8 @@ class EmbeddedServer:
                 except InferenceError:
                     time.sleep(0.05)
 
-    def _stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(15.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,235 @@
+"""The inference contract over real HTTP. Everything here holds for any server of the contract.
+
+The embedded server runs it; the parts that need a server process to be killed are in `test_restart`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import torch
+from tests.trainer.inference import models
+from tests.trainer.inference.conftest import Site, wait_for
+
+from trainer.inference.client import HttpInferenceClient
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError
+
+PROMPT = [5, 17, 80, 3, 44, 44, 9]
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[HttpInferenceClient]:
+    async with HttpInferenceClient(site.server.url) as client:
+        yield client
+
+
+def ask(deployment: str, **fields: object) -> GenerateRequest:
+    wanted = {"deployment": deployment, "prompt_ids": PROMPT, "max_tokens": 16, "seed": 1, "timeout_seconds": 30.0}
+    return GenerateRequest.model_validate(wanted | fields)
+
+
+def check(site: Site, version: int, request: GenerateRequest, answer: GenerateResponse) -> None:
+    expected = models.logprobs(site.model(version), request.prompt_ids, answer.token_ids, request.temperature)
+    assert (expected - torch.tensor(answer.logprobs)).abs().max() < 1e-4
+
+
+async def test_logprobs_versions_and_determinism(site: Site, client: HttpInferenceClient) -> None:
+    status = site.deploy("plain")
+    assert status.state == "serving" and status.version == 0
+    request = ask("plain", temperature=0.8)
+    first, *rest = await asyncio.gather(
+        client.generate(request), *(client.generate(ask("plain", seed=s, prompt_ids=[s + 1] * 30)) for s in range(20))
+    )
+    assert len(rest) == 20 and all(len(a.token_ids) == 16 for a in rest)
+    check(site, 0, request, first)
+    assert [(s.version, s.start, s.end) for s in first.spans] == [(0, 0, 16)] and first.finish_reason == "length"
+    assert (await client.generate(request)).token_ids == first.token_ids
+    assert (await client.generate(ask("plain", temperature=0.8, seed=2))).token_ids != first.token_ids
+    assert (await client.generate(ask("plain", seed=None))).token_ids != (
+        await client.generate(ask("plain", seed=None))
+    ).token_ids
+
+
+async def test_stop_ids_end_generation_and_are_kept(site: Site, client: HttpInferenceClient) -> None:
+    site.deploy("stops")
+    free = await client.generate(ask("stops"))
+    stop = free.token_ids[5]
+    answer = await client.generate(ask("stops", stop_ids=[stop]))
+    assert answer.finish_reason == "stop"
+    assert answer.token_ids == free.token_ids[: free.token_ids.index(stop) + 1]
+
+
+async def test_a_session_reuses_its_prefix(site: Site, client: HttpInferenceClient) -> None:
+    site.deploy("sessions")
+    first = await client.generate(ask("sessions", session="episode-1"))
+    longer = ask("sessions", session="episode-1", prompt_ids=[*PROMPT, *first.token_ids, 7, 8, 9])
+    second = await client.generate(longer)
+    assert second.reused_tokens == len(PROMPT) + len(first.token_ids) - 1
+    check(site, 0, longer, second)
+    assert (await client.generate(longer.model_copy(update={"session": "other"}))).token_ids == second.token_ids
+
+
+async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("swap", versions=1)
+    site.deploy("swap", store, follow=True)
+    running = asyncio.create_task(client.generate(ask("swap", max_tokens=1200)))
+    await asyncio.to_thread(wait_for, lambda: site.status("swap").generated_tokens > 0, "tokens")
+    await asyncio.to_thread(store.publish, 1, site.model(1).state_dict())
+    answer = await running
+    assert [s.version for s in answer.spans] == [0, 1] and answer.spans[0].end == answer.spans[1].start > 0
+    assert answer.spans[1].end == len(answer.token_ids) == 1200
+    cut = answer.spans[0].end
+    expected = models.logprobs(site.model(0), PROMPT, answer.token_ids[:cut])
+    assert (expected - torch.tensor(answer.logprobs[:cut])).abs().max() < 1e-4
+    status = site.status("swap")
+    assert status.version == 1 and status.digest == store.manifest(1).digest
+    assert status.last_sync is not None and status.last_sync.kind == "delta"
+    request = ask("swap")
+    check(site, 1, request, await client.generate(request))
+
+
+async def test_pause_update_resume(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("paused", versions=2)
+    site.deploy("paused", store, version=0)
+    running = asyncio.create_task(client.generate(ask("paused", max_tokens=1000)))
+    await asyncio.to_thread(wait_for, lambda: site.status("paused").generated_tokens > 0, "tokens")
+    assert site.admin.pause("paused").state == "paused"
+    stood = site.status("paused").generated_tokens
+    timings = site.admin.update("paused", 1)
+    assert (timings.version, timings.kind) == (1, "delta") and timings.bytes == store.manifest(1).payload_bytes
+    assert site.status("paused").generated_tokens == stood and not running.done()
+    assert site.admin.resume("paused").state == "serving"
+    answer = await running
+    assert [(s.version, s.start, s.end) for s in answer.spans] == [(0, 0, stood), (1, stood, 1000)]
+    assert site.admin.update("paused").kind == "none"
+    assert site.admin.update("paused", 0).version == 0  # back to a named version
+
+
+async def test_a_pinned_version_stays_and_is_kept(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("pinned", versions=3)
+    assert site.deploy("pinned", store, version=1).version == 1
+    store.publish(3, site.model(3).state_dict(), anchor=True)
+    assert store.collect(keep=1) == [2]
+    request = ask("pinned")
+    check(site, 1, request, await client.generate(request))
+    site.admin.remove("pinned")
+    assert store.collect(keep=1) == [0, 1]
+
+
+async def test_deployments_side_by_side(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("side", versions=2)
+    site.deploy("left", store, version=0)
+    site.deploy("right", store, version=1)
+    requests = [ask(("left", "right")[n % 2], seed=n) for n in range(8)]
+    for number, answer in enumerate(await asyncio.gather(*map(client.generate, requests))):
+        check(site, number % 2, requests[number], answer)
+    assert site.deploy("left", store, version=0).version == 0  # idempotent
+    assert site.deploy("left", store, version=1).version == 1  # another spec replaces it
+    site.admin.remove("right")
+    with pytest.raises(InferenceError, match=r"unknown_deployment.*right"):
+        await client.generate(ask("right"))
+
+
+async def test_a_deployment_waits_for_the_first_version(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("empty", versions=0)
+    assert site.deploy("empty", store, follow=True).state == "loading"
+    running = asyncio.create_task(client.generate(ask("empty")))
+    await asyncio.to_thread(store.publish, 0, site.model(0).state_dict())
+    check(site, 0, ask("empty"), await running)
+
+
+def post(site: Site, path: str, body: object) -> httpx.Response:
+    return httpx.post(site.server.url + path, json=body, timeout=30, trust_env=False)
+
+
+def test_a_full_queue_is_refused_with_429(site: Site) -> None:
+    site.deploy("queue")
+    site.admin.pause("queue")
+
+    async def fill() -> list[httpx.Response]:
+        body = ask("queue").model_dump()
+        async with httpx.AsyncClient(base_url=site.server.url, timeout=30, trust_env=False) as http:
+            held = [asyncio.create_task(http.post("/generate", json=body)) for _ in range(4)]
+            await asyncio.to_thread(wait_for, lambda: site.status("queue").waiting == 4, "a full queue")
+            refused = await http.post("/generate", json=body)
+            site.admin.resume("queue")
+            return [refused, *await asyncio.gather(*held)]
+
+    refused, *held = asyncio.run(fill())
+    assert refused.status_code == 429 and refused.json()["error"]["code"] == "queue_full"
+    assert [r.status_code for r in held] == [200] * 4
+
+
+def test_deadlines_are_kept_while_generating_and_while_paused(site: Site) -> None:
+    site.deploy("late")
+    late = post(site, "/generate", ask("late", max_tokens=4000, timeout_seconds=0.2).model_dump())
+    assert late.status_code == 504 and "of 4000 tokens" in late.json()["error"]["message"]
+    site.admin.pause("late")
+    paused = post(site, "/generate", ask("late", timeout_seconds=0.2).model_dump())
+    assert paused.status_code == 503 and "resume it" in paused.json()["error"]["message"]
+    status = site.status("late")
+    assert (status.running, status.waiting) == (0, 0)
+
+
+async def test_a_caller_that_leaves_frees_its_slot(site: Site, client: HttpInferenceClient) -> None:
+    site.deploy("left-alone")
+    running = asyncio.create_task(client.generate(ask("left-alone", max_tokens=4000)))
+    await asyncio.to_thread(wait_for, lambda: site.status("left-alone").running == 1, "it runs")
+    running.cancel()
+    await asyncio.to_thread(wait_for, lambda: site.status("left-alone").running == 0, "it was given up")
+    assert site.status("left-alone").generated_tokens < 4000
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/generate", {"prompt_ids": [], "max_tokens": 1}, 400, "prompt_ids"),
+        ("/generate", {"prompt_ids": [1], "max_tokens": 0}, 400, "max_tokens"),
+        ("/generate", {"prompt_ids": [1], "max_tokens": 1, "top_p": 1}, 400, "top_p"),
+        ("/generate", {"prompt_ids": [models.VOCAB], "max_tokens": 1, "deployment": "input"}, 400, "token id"),
+        ("/generate", {"prompt_ids": [1] * 4096, "max_tokens": 1, "deployment": "input"}, 400, "context holds"),
+        ("/deployments", {"name": "No Spaces", "policy_dir": "x"}, 400, "name"),
+        ("/deployments", {"name": "x", "policy_dir": "/nowhere"}, 400, "config.json does not exist"),
+        ("/deployments/none/update", {}, 404, "no deployment 'none'"),
+        ("/deployments/input/update", {}, 409, "no weight store"),
+    ],
+)
+def test_bad_input_is_answered_in_words(site: Site, path: str, body: object, status: int, words: str) -> None:
+    site.deploy("input")
+    answer = post(site, path, body)
+    assert answer.status_code == status and words in answer.json()["error"]["message"], answer.text
+
+
+def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
+    store = site.store("damaged", versions=1)
+    site.deploy("damaged", store, follow=True)
+    site.admin.pause("damaged")
+    broken = store.folder.path(1)
+    store.publish(1, site.model(1).state_dict())
+    wait_for(lambda: site.status("damaged").version == 1, "version 1")
+    store.folder.request_anchor("the test")
+    manifest = store.publish(2, site.model(2).state_dict())
+    assert manifest.kind == "anchor" and broken.exists()
+    wait_for(lambda: site.status("damaged").version == 2, "version 2")
+    staged = store.publish(3, site.model(3).state_dict())
+    wait_for(lambda: site.status("damaged").version == 3, "version 3")
+    payload = store.folder.path(3) / staged.payload_name
+    payload.write_bytes(payload.read_bytes()[:-9])
+    site.admin.update("damaged", 2)
+    wait_for(lambda: "version 3" in site.status("damaged").error, "the refusal is shown")
+    assert site.status("damaged").version == 2 and store.folder.anchor_requested()
+    assert store.publish(4, site.model(4).state_dict()).kind == "anchor"
+    wait_for(lambda: site.status("damaged").version == 4, "the anchor")
+    assert site.status("damaged").error == ""
+
+
+def test_health_tells_load_and_deployments(site: Site) -> None:
+    site.deploy("health")
+    post(site, "/generate", ask("health", max_tokens=500).model_dump())
+    health = site.admin.health()
+    assert health.ok and health.engine == "embedded"
+    assert 0 < health.busy_share <= 1 and health.tokens_per_second > 10
+    assert "health" in {d.name for d in health.deployments}
