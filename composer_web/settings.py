@@ -119,6 +119,11 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "composer_web.ops.staticfiles.PlotlyFinder",
+]
 STATIC_ROOT = ENV.data / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 WHITENOISE_USE_FINDERS = True  # no collectstatic step between a checkout and a running product

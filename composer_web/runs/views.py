@@ -208,7 +208,7 @@ def _status(run: Run) -> dict[str, Any]:
             Figure("Speed", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
         ]
     else:
-        counts = rollouts.counts(run)
+        counts = rollouts.verdict_counts(run=run)
         figures = [
             Figure("Reward", ui.num(latest.get("reward/mean")), note=f"best of K {ui.num(latest.get('reward/best_of_k'))}"),
             Figure("Held-out pass@1", share("eval/pass1"), note=f"best of K {share('eval/best_of_k')}"),
@@ -227,11 +227,11 @@ def _events(run: Run) -> dict[str, Any]:
 
 
 def _groups(run: Run) -> dict[str, Any]:
-    return {"groups": rollouts.newest_groups(run, count=12)}
+    return {"groups": rollouts.groups().filter(run=run).prefetch_related("rollouts").order_by("-pk")[:12]}
 
 
 def _evals(run: Run) -> dict[str, Any]:
-    return {"evaluations": evals.evaluations().filter(run=run).order_by("version", "pk")}
+    return {"evaluations": evals.of_run(run)}
 
 
 PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {

@@ -1,7 +1,9 @@
 // One websocket a tab. The server sends hints {topic, seq}; elements marked data-live="<topic> …" receive
 // `oc:refresh` at most twice a second a topic and refetch what they show. Nothing is ever shown from a hint itself.
 const INTERVAL = 500; // ms between refreshes of one topic
+const PING = 20_000; // ms between pings
 const SILENCE = 45_000; // ms without any message after which the connection counts as dead
+const SLOW = 60_000; // ms (and jitter) between refetches without any hint: a lost hint costs freshness, never truth
 const HIDDEN = 30_000; // ms that a hidden tab keeps its connection
 
 const seen = new Map(); // topic → newest sequence number
@@ -70,33 +72,29 @@ function heard() {
 
 function receive(message) {
   heard();
-  if (message.type === "subscribed") {
-    for (const [topic, seq] of Object.entries(message.seq ?? {})) {
-      if (seen.has(topic) && seen.get(topic) !== seq) schedule(topic);
-      seen.set(topic, seq);
-    }
-    return;
-  }
-  if (!message.topic) return;
-  if (message.seq !== undefined && seen.has(message.topic) && message.seq <= seen.get(message.topic)) return;
-  if (message.seq !== undefined) seen.set(message.topic, message.seq);
+  // What changed between rendering the page and joining the topic was not announced to us: fetch once.
+  if (message.subscribed) schedule(message.subscribed);
+  if (!message.topic || message.seq <= (seen.get(message.topic) ?? -1)) return;
+  seen.set(message.topic, message.seq);
   schedule(message.topic);
 }
 
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
 function subscribe() {
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "subscribe", topics: [...topics()] }));
+  send({ subscribe: [...topics()] });
 }
 
 function connect(url) {
   if (socket || document.hidden) return;
   socket = new WebSocket(new URL(url, location.href.replace(/^http/, "ws")));
   socket.addEventListener("open", () => {
-    const again = lostAt !== null;
     attempts = 0;
     lostAt = null;
     heard();
     subscribe();
-    if (again) for (const topic of topics()) schedule(topic);
     show();
   });
   socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
@@ -115,6 +113,10 @@ export function startLive() {
   const url = document.documentElement.dataset.liveUrl;
   if (!url || !topics().size) return;
   connect(url);
+  setInterval(send, PING, { ping: 1 });
+  setInterval(() => {
+    if (!document.hidden) setTimeout(() => [...topics()].forEach(schedule), Math.random() * 5000);
+  }, SLOW);
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiding);
     if (document.hidden) hiding = setTimeout(() => socket?.close(), HIDDEN);

@@ -127,6 +127,16 @@ def get(mapping: Any, key: str) -> Any:
 
 
 @register.filter
+def flat(value: Any) -> str:
+    """A small value of any shape in one line: lists by commas, mappings as `key value`."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {flat(item)}" for key, item in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(flat(item) for item in value) or "–"
+    return num(value)
+
+
+@register.filter
 def pretty_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
 

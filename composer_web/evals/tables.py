@@ -1,0 +1,48 @@
+"""The evaluations table."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+from django.utils.html import format_html
+
+from composer_web.evals.models import Evaluation
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ops.templatetags import ui
+
+NUM = {"td": {"class": "num"}}
+
+
+class EvaluationTable(Table):
+    id = tables.Column(verbose_name="Evaluation", linkify=("evals:detail", {"pk": tables.A("pk")}), attrs=STRONG)
+    run = tables.Column(linkify=("runs:detail", {"pk": tables.A("run_id")}), default="–")
+    policy = tables.Column(linkify=("policies:detail", {"name": tables.A("policy__name")}))
+    version = NumberColumn()
+    suite = tables.Column(linkify=("tasks:suite", {"name": tables.A("suite__name")}))
+    phase = tables.Column()
+    state = StateColumn()
+    pass1 = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1", attrs=NUM)
+    best = tables.Column(empty_values=(), orderable=False, verbose_name="Best of K", attrs=NUM)
+    size = tables.Column(empty_values=(), orderable=False, verbose_name="Tasks × samples", attrs=NUM)
+    created_at = AgoColumn(verbose_name="Asked for")
+
+    empty_template = "evals/empty.html"
+
+    class Meta:
+        model = Evaluation
+        fields = ("id", "run", "policy", "version", "suite", "phase", "state", "pass1", "best", "size", "created_at")
+        order_by = ("-id",)
+
+    def render_id(self, value: int) -> str:
+        return f"#{value}"
+
+    def render_pass1(self, record: Evaluation) -> str:
+        low, high = record.results.get("pass1_low"), record.results.get("pass1_high")
+        spread = "" if low is None else f"{ui.percent(low, 0)}–{ui.percent(high, 0)}"
+        return format_html('{} <span class="faint">{}</span>', ui.percent(record.results.get("pass1")), spread)
+
+    def render_best(self, record: Evaluation) -> str:
+        best = ui.percent(record.results.get("best"))
+        return f"{best} of {record.samples}" if record.results.get("best") is not None else best
+
+    def render_size(self, record: Evaluation) -> str:
+        return f"{record.tasks} × {record.samples}"

@@ -1,0 +1,59 @@
+"""Pages of evaluations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+from django_tables2 import RequestConfig
+
+from composer_web.evals import selectors
+from composer_web.evals.filters import EvaluationFilter
+from composer_web.evals.models import Evaluation
+from composer_web.evals.tables import EvaluationTable
+from composer_web.ops.pages import Figure, page, show
+from composer_web.ops.templatetags import ui
+from composer_web.rollouts import selectors as rollouts
+
+PER_PAGE = 50
+
+
+@require_GET
+@page()
+def evaluation_list(request: HttpRequest) -> HttpResponse:
+    found = EvaluationFilter(request.GET, queryset=selectors.evaluations())
+    table = EvaluationTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"
+    return show(request, template, {"table": table, "filter": found, "live": "evals"})
+
+
+@require_GET
+@page()
+def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """Scores and the task × rollout grid; beside the other evaluations of the same run."""
+    evaluation = selectors.get_evaluation(pk)
+    siblings = selectors.of_run(evaluation.run) if evaluation.run else []
+    context: dict[str, Any] = {
+        "evaluation": evaluation, "siblings": siblings, "figures": _figures(evaluation),
+        "groups": rollouts.groups().filter(evaluation=evaluation).prefetch_related("rollouts").order_by("prompt_index"),
+    }  # fmt: skip
+    template = "evals/_body.html" if request.headers.get("HX-Request") else "evals/detail.html"
+    return show(request, template, context)
+
+
+def _figures(evaluation: Evaluation) -> list[Figure]:
+    results = evaluation.results
+    verdicts = results.get("verdicts", {})
+    interval = f"95 %: {ui.percent(results.get('pass1_low'))} to {ui.percent(results.get('pass1_high'))}" if results.get("pass1") is not None else ""
+    return [
+        Figure("pass@1", ui.percent(results.get("pass1")), note=interval),
+        Figure(f"Best of {evaluation.samples}", ui.percent(results.get("best"))),
+        Figure("Tasks done", f"{evaluation.groups_done} / {evaluation.groups_total}"),
+        Figure("Passed", ui.num(verdicts.get("passed"))),
+        Figure("Failed", ui.num(verdicts.get("failed"))),
+        Figure("Infra errors", ui.num(verdicts.get("infra_error")), note="left out of the score"),
+        Figure("Temperature", ui.num(evaluation.temperature)),
+        Figure("Took", ui.since(evaluation.started_at, evaluation.finished_at) if evaluation.started_at else "–"),
+    ]

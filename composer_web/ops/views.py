@@ -1,0 +1,81 @@
+"""Home and system pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from composer_web.evals import selectors as evals
+from composer_web.ops import health, overview
+from composer_web.ops.pages import page, show
+from composer_web.ops.reconcile import Busy
+from composer_web.ops.reconcile import reconcile as look
+from composer_web.policies import selectors as policies
+from composer_web.rollouts import selectors as rollouts
+from composer_web.runs import selectors as runs
+from composer_web.runs import sparks
+from composer_web.runs.models import RUN_LIVE
+from composer_web.tasks import selectors as tasks
+from trainer.inference.contract import ServerHealth
+
+
+@require_GET
+@page()
+def home(request: HttpRequest) -> HttpResponse:
+    """What runs now, what happened last, and what to do next."""
+    live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
+    recent = list(runs.runs().exclude(state__in=RUN_LIVE)[:6])
+    curves = sparks.recent([run.pk for run in live + recent], ["reward/mean", "loss/train"])
+    suites, known = list(tasks.suites()), policies.policies().exists()
+    workers = overview.workers()
+    alive = {worker.kind for worker in workers if worker.state == "alive"}
+    context: dict[str, Any] = {
+        "live_runs": [(run, curves.get(run.pk), runs.eta_seconds(run)) for run in live],
+        "recent_runs": [(run, curves.get(run.pk), None) for run in recent],
+        "rollouts": rollouts.rollouts().exclude(verdict="")[:10],
+        "evaluations": evals.evaluations()[:6],
+        "steps": _next_steps(has_policy=known, has_suite=bool(suites), has_run=bool(live or recent)),
+        "alive": sorted(alive),
+        "silent": [worker for worker in workers if worker.state == "dead"],
+    }  # fmt: skip
+    return show(request, "ops/_home.html" if request.headers.get("HX-Request") else "ops/home.html", context)
+
+
+def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dict[str, Any]]:
+    """The way from an empty installation to a trained policy; empty once it has been walked."""
+    steps = [
+        {"done": has_policy, "title": "A policy to start from", "how": "import a Hugging Face folder", "command": "manage.py importpolicy"},
+        {"done": has_suite, "title": "Suites of tasks", "how": "to train on and to measure on", "command": "manage.py build_suites"},
+        {"done": has_run, "title": "A run", "how": "configure one in the browser, or let the demo start it", "command": "make demo"},
+    ]
+    return [] if all(step["done"] for step in steps) else steps
+
+
+@require_GET
+@page()
+def system(request: HttpRequest) -> HttpResponse:
+    """Workers, leases, queues, inference, disk; each red light says what to do."""
+    checks = {check.name: check for check in health.checks()}
+    inference = checks["inference"]
+    context: dict[str, Any] = {
+        "checks": checks.values(),
+        "workers": overview.workers(),
+        "leases": overview.leases(),
+        "queues": checks["broker"].detail.get("queues", {}),
+        "inference": ServerHealth.model_validate(inference.detail) if inference.detail else None,
+        "inference_check": inference,
+    }
+    return show(request, "ops/_system.html" if request.headers.get("HX-Request") else "ops/system.html", context)
+
+
+@require_GET
+@page()
+def reconcile(request: HttpRequest) -> HttpResponse:
+    """What the reconciler would do now. It changes nothing."""
+    try:
+        context: dict[str, Any] = {"findings": look(dry_run=True)}
+    except Busy as busy:
+        context = {"problem": str(busy)}
+    return show(request, "ops/_reconcile.html", context)

@@ -1,0 +1,41 @@
+"""The policies table."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ops.templatetags import ui
+from composer_web.policies.models import Policy
+
+
+class PolicyTable(Table):
+    name = tables.Column(attrs=STRONG, linkify=("policies:detail", {"name": tables.A("name")}))
+    parameters = tables.Column(accessor="architecture__parameters", orderable=False, attrs={"td": {"class": "num"}})
+    parent = tables.Column(default="–")
+    made_by = tables.Column(empty_values=(), orderable=False, verbose_name="Made by")
+    newest_version = NumberColumn(verbose_name="Newest version")
+    checkpoint_count = NumberColumn(verbose_name="Checkpoints")
+    created_at = AgoColumn(verbose_name="Made")
+
+    empty_template = "policies/empty.html"
+
+    class Meta:
+        model = Policy
+        fields = ("name", "parameters", "parent", "made_by", "newest_version", "checkpoint_count", "created_at")
+        order_by = ("-created_at",)
+
+    def render_name(self, value: str, record: Policy) -> str:
+        return format_html("{} {}", value, ui.badge("toy", "toy") if record.toy else "")
+
+    def render_parameters(self, value: int) -> str:
+        return ui.compact(value)
+
+    def render_parent(self, record: Policy) -> str:
+        return f"{record.parent}@{record.parent_version}" if record.parent else "–"
+
+    def render_made_by(self, record: Policy) -> str:
+        run = getattr(record, "produced_by", None)
+        return format_html('<a href="{}">{}</a>', reverse("runs:detail", args=[run.pk]), run.name) if run else "import"

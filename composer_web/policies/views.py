@@ -1,0 +1,39 @@
+"""Pages of policies: lineages of weights."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+from django_tables2 import RequestConfig
+
+from composer_web.evals import selectors as evals
+from composer_web.ops.pages import page, show
+from composer_web.policies import selectors
+from composer_web.policies.tables import PolicyTable
+from composer_web.runs import selectors as runs
+
+PER_PAGE = 50
+
+
+@require_GET
+@page()
+def policy_list(request: HttpRequest) -> HttpResponse:
+    table = PolicyTable(selectors.policies())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    return show(request, "policies/list.html", {"table": table})
+
+
+@require_GET
+@page()
+def policy_detail(request: HttpRequest, name: str) -> HttpResponse:
+    policy = selectors.get_policy(name)
+    context = {
+        "policy": policy,
+        "lineage": selectors.lineage(policy),
+        "children": selectors.policies().filter(parent=policy),
+        "checkpoints": policy.checkpoints.order_by("-version", "kind")[:200],
+        "evaluations": evals.evaluations().filter(policy=policy).order_by("-version", "-pk")[:50],
+        "runs_from": runs.runs().filter(policy_in=policy)[:50],
+        "run": getattr(policy, "produced_by", None),
+    }
+    return show(request, "policies/detail.html", context)

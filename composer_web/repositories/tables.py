@@ -1,0 +1,31 @@
+"""The environments table."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ops.templatetags import ui
+from composer_web.repositories.models import Environment
+
+
+class EnvironmentTable(Table):
+    name = tables.Column(linkify=("repositories:detail", {"pk": tables.A("pk")}), attrs=STRONG)
+    source = tables.Column()
+    state = StateColumn()
+    tests = NumberColumn(accessor="detail__tests", orderable=False)
+    bytes = tables.Column(accessor="detail__bytes", orderable=False, verbose_name="Size", attrs={"td": {"class": "num"}})
+    digest = tables.Column(default="–")
+    updated_at = AgoColumn(verbose_name="Changed")
+
+    empty_template = "repositories/empty.html"
+
+    class Meta:
+        model = Environment
+        fields = ("name", "source", "state", "tests", "bytes", "digest", "updated_at")
+
+    def render_bytes(self, value: int) -> str:
+        return ui.size(value)
+
+    def render_digest(self, value: str) -> str:
+        return ui.short(value, 12)

@@ -1,0 +1,26 @@
+"""The filters of rollouts: one set for page, API, export and CLI."""
+
+from __future__ import annotations
+
+import django_filters as filters
+
+from composer_web.rollouts.models import Rollout
+from sandbox.harness.types import StopReason
+
+VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]
+STOPS = [(reason.value, reason.value.replace("_", " ")) for reason in StopReason]
+
+
+class RolloutFilter(filters.FilterSet):
+    run = filters.NumberFilter(field_name="group__run_id", label="Run")
+    evaluation = filters.NumberFilter(field_name="group__evaluation_id", label="Evaluation")
+    task = filters.CharFilter(field_name="group__task_version__task__slug", lookup_expr="icontains", label="Task")
+    verdict = filters.ChoiceFilter(choices=VERDICTS, label="Verdict", empty_label="any")
+    stop_reason = filters.ChoiceFilter(choices=STOPS, label="Stop reason", empty_label="any")
+    reward_min = filters.NumberFilter(field_name="reward", lookup_expr="gte", label="Reward ≥")
+    reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
+    version = filters.NumberFilter(field_name="oldest_version", label="Policy version")
+
+    class Meta:
+        model = Rollout
+        fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version"]

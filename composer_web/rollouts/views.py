@@ -1,0 +1,127 @@
+"""Pages of rollouts: table, trajectory, its raw tokens, and the download."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+from django_tables2 import RequestConfig
+
+from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.errors import NotFound
+from composer_web.ops.pages import Figure, page, show
+from composer_web.ops.templatetags import ui
+from composer_web.policies.services import real_path
+from composer_web.rollouts import selectors, tokens, transcript
+from composer_web.rollouts.filters import RolloutFilter
+from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.tables import RolloutTable
+from trainer.rollouts.types import Trajectory
+
+PER_PAGE = 50
+
+
+@require_GET
+@page()
+def rollout_list(request: HttpRequest) -> HttpResponse:
+    found = RolloutFilter(request.GET, queryset=selectors.rollouts())
+    table = RolloutTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
+    return show(request, template, {"table": table, "filter": found, "live": "rollouts"})
+
+
+@require_GET
+@page()
+def rollout_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    rollout = selectors.get_rollout(pk)
+    siblings = list(selectors.siblings(rollout))
+    place = next(i for i, sibling in enumerate(siblings) if sibling.pk == rollout.pk)
+    context: dict[str, Any] = {
+        "rollout": rollout, "siblings": siblings, "position": place + 1,
+        "previous": siblings[place - 1] if place else None,
+        "following": siblings[place + 1] if place + 1 < len(siblings) else None,
+        "trajectory": None, "problem": "",
+    }  # fmt: skip
+    try:
+        context |= _trajectory(rollout, selectors.trajectory(rollout))
+    except NotFound:
+        context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
+    except ArtifactError as error:
+        context["problem"] = str(error)
+    return show(request, "rollouts/detail.html", context)
+
+
+def _trajectory(rollout: Rollout, trajectory: Trajectory) -> dict[str, Any]:
+    cases = trajectory.report.cases
+    worst_first = sorted(cases, key=lambda case: case.status == "passed")
+    mean = rollout.group.mean_reward
+    return {
+        "trajectory": trajectory,
+        "figures": _figures(rollout, trajectory),
+        "opening": transcript.opening(trajectory),
+        "turns": transcript.turn_views(trajectory),
+        "notices": transcript.notices(trajectory),
+        "patch": transcript.diff_view(trajectory.patch),
+        "cases": worst_first[: transcript.MAX_CASES],
+        "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
+        "segments": [{"index": i, "length": len(s.tokens)} for i, s in enumerate(trajectory.segments)],
+        "reward_parts": [
+            {"name": p.name, "value": p.value, "weight": p.weight, "adds": p.value * p.weight, "detail": p.detail or ""}
+            for p in trajectory.reward_parts
+        ],
+        "group_mean": mean,
+        "advantage": rollout.reward - mean if rollout.reward is not None and mean is not None else None,
+    }
+
+
+def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
+    cases = trajectory.report.cases
+    passed = sum(case.status == "passed" for case in cases)
+    return [
+        Figure("Reward", ui.num(rollout.reward)),
+        Figure("Hidden tests", f"{passed} / {len(cases)}", note="passed"),
+        Figure("Turns", ui.num(rollout.turns), note=f"{rollout.tool_calls} tool calls"),
+        Figure("Tool errors", ui.num(rollout.tool_errors)),
+        Figure("Policy tokens", ui.num(rollout.policy_tokens), note=f"{ui.num(rollout.total_tokens)} in all"),
+        Figure("Policy version", ui.num(rollout.oldest_version) if rollout.oldest_version != -1 else "–"),
+        Figure("Took", ui.seconds(trajectory.seconds.get("total"))),
+    ]
+
+
+@require_GET
+@page()
+def rollout_tokens(request: HttpRequest, pk: int) -> HttpResponse:
+    """One page of a segment's tokens, fetched when a person asks for them."""
+    rollout = selectors.get_rollout(pk)
+    try:
+        segments = selectors.trajectory(rollout).segments
+        index = int(request.GET.get("segment", 0))
+        segment = segments[index] if 0 <= index < len(segments) else None
+    except (ArtifactError, ValueError) as error:
+        raise Http404(str(error)) from error
+    if segment is None:
+        raise Http404(f"rollout {pk} has {len(segments)} segments")
+    pages = Paginator(range(len(segment.tokens)), tokens.PER_PAGE)
+    current = pages.get_page(request.GET.get("page"))
+    group = rollout.group
+    policy = group.run.policy_in if group.run else group.evaluation.policy  # type: ignore[union-attr]
+    shown = tokens.views(segment, current.object_list, tokens.tokenizer(real_path(policy.base_dir)))
+    context = {"tokens": shown, "page": current, "segment": index, "rollout": rollout, "first": current.start_index() - 1, "last": current.end_index()}
+    return show(request, "rollouts/_tokens.html", context)
+
+
+@require_GET
+@page()
+def rollout_download(request: HttpRequest, pk: int) -> HttpResponse:
+    """The whole trajectory as JSON, nothing cut."""
+    rollout = selectors.get_rollout(pk)
+    try:
+        body = selectors.trajectory(rollout).model_dump_json(indent=1)
+    except ArtifactError as error:
+        raise Http404(str(error)) from error
+    answer = HttpResponse(body, content_type="application/json")
+    answer["Content-Disposition"] = f'attachment; filename="rollout-{pk}.json"'
+    return answer

@@ -1,0 +1,27 @@
+"""The filters of tasks: one set for page, API, export and CLI."""
+
+from __future__ import annotations
+
+import django_filters as filters
+
+from composer_web.tasks.models import Task
+
+CONTROLS = [("true", "passed"), ("false", "rejected"), ("none", "not run")]
+SOURCES = [("procedural", "procedural"), ("mutation", "mutation")]
+CATEGORIES = [(c, c) for c in ("debug", "feature", "refactor", "tests")]
+
+
+class TaskFilter(filters.FilterSet):
+    q = filters.CharFilter(field_name="slug", lookup_expr="icontains", label="Search")
+    source = filters.ChoiceFilter(choices=SOURCES, label="Source", empty_label="any")
+    category = filters.ChoiceFilter(choices=CATEGORIES, label="Category", empty_label="any")
+    suite = filters.CharFilter(field_name="versions__suites__name", label="Suite", distinct=True)
+    controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Controls", empty_label="any")
+
+    class Meta:
+        model = Task
+        fields = ["q", "source", "category", "suite", "controls"]
+
+    def by_controls(self, query, name, value):  # type: ignore[no-untyped-def]
+        wanted = {"true": True, "false": False, "none": None}[value]
+        return query.filter(controls_ok__isnull=True) if wanted is None else query.filter(controls_ok=wanted)

@@ -1,0 +1,103 @@
+"""Pages of tasks and suites."""
+
+from __future__ import annotations
+
+import difflib
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
+
+from composer_web.ops.pages import act, page, show
+from composer_web.rollouts import selectors as rollouts
+from composer_web.rollouts.tables import RolloutTable
+from composer_web.rollouts.transcript import clip, diff_view
+from composer_web.tasks import selectors, services
+from composer_web.tasks.filters import TaskFilter
+from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
+from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
+
+PER_PAGE = 50
+MAX_FILE = 20_000
+FILES_PER_PAGE = 20
+
+
+@require_GET
+@page()
+def task_list(request: HttpRequest) -> HttpResponse:
+    found = TaskFilter(request.GET, queryset=selectors.tasks())
+    table = TaskTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/list.html"
+    return show(request, template, {"table": table, "filter": found, "tab": "tasks"})
+
+
+@require_GET
+@page()
+def task_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    """Instruction, files, controls and rollouts; the gold patch and the hidden cases for operators only."""
+    task = selectors.get_task(slug)
+    version = selectors.task_versions().get(pk=task.newest_version_id)
+    spec = version.bundle
+    files = _files(spec)
+    pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
+    file_page = pages.get_page(request.GET.get("files"))
+    table = RolloutTable(rollouts.rollouts().filter(group__task_version__task=task), exclude=("task",))
+    RequestConfig(request, paginate={"per_page": 20}).configure(table)
+    secrets = request.user.may("operator")
+    context = {
+        "task": task, "version": version, "spec": spec, "table": table, "suites": version.suites.all(),
+        "files": [(name, *clip(text, MAX_FILE)) for name, text in file_page.object_list], "file_page": file_page,
+        "gold": diff_view(gold_diff(spec)) if secrets else None, "secrets": secrets, "case_count": _case_count(spec),
+        "from_environment": isinstance(spec.environment, BuiltEnvironment),
+    }  # fmt: skip
+    return show(request, "tasks/detail.html", context)
+
+
+@require_GET
+@page()
+def suite_list(request: HttpRequest) -> HttpResponse:
+    table = SuiteTable(selectors.suites())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
+    return show(request, template, {"table": table, "tab": "suites", "live": "suites"})
+
+
+@require_GET
+@page()
+def suite_detail(request: HttpRequest, name: str) -> HttpResponse:
+    suite = selectors.get_suite(name)
+    table = MemberTable(selectors.members(suite))
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suite.html"
+    return show(request, template, {"suite": suite, "table": table, "live": f"suite:{suite.pk}"})
+
+
+@require_POST
+@page("reviewer")
+def suite_controls(request: HttpRequest, name: str) -> HttpResponse:
+    suite = selectors.get_suite(name)
+    done = "The controls of every task without any are on their way to the build workers."
+    return act(request, lambda: services.request_suite_controls(suite=suite, actor=request.user), done=done, to="tasks:suite", name=name)
+
+
+def _files(spec: TaskSpec) -> dict[str, str]:
+    """The files that the bundle carries: a whole inline repository, or what is laid over a built environment."""
+    environment = spec.environment
+    return environment.overrides if isinstance(environment, BuiltEnvironment) else environment.files
+
+
+def _case_count(spec: TaskSpec) -> int:
+    verifier = spec.verifier
+    return len(verifier.cases) if verifier.kind == "calls" else len(verifier.fail_to_pass) + len(verifier.pass_to_pass)
+
+
+def gold_diff(spec: TaskSpec) -> str:
+    """The oracle's change as a unified diff against the bundle's files."""
+    before = _files(spec)
+    parts = []
+    for path, text in sorted(spec.gold.items()):
+        old = before.get(path, "").splitlines(keepends=True)
+        parts.extend(difflib.unified_diff(old, text.splitlines(keepends=True), f"a/{path}", f"b/{path}"))
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in parts)
