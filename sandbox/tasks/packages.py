@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import shutil
 import sys
@@ -34,7 +35,7 @@ BUILD_LIMITS = Limits(call_seconds=600.0, life_seconds=1200.0)
 FORMAT = 3
 """Changed whenever an environment built by this file would come out differently."""
 PROBE = (
-    "import sys, importlib.util as u; print(sys.executable); print('%d.%d' % sys.version_info[:2]);"
+    "import os, sys, importlib.util as u; print(os.path.realpath(sys.executable)); print('%d.%d' % sys.version_info[:2]);"
     "print(' '.join(n for n in sys.argv[1:] if u.find_spec(n)))"
 )
 T = TypeVar("T")
@@ -123,7 +124,10 @@ async def build_archive(
 
 
 async def _build(store: EnvironmentStore, pin: sdist.Pin, backend: Backend, cache: Path) -> BuiltPackage:
-    record = store.root / "packages" / f"{pin.name}-{pin.version}-{min(pin.sha256)[:12]}-{FORMAT}.json"
+    base = await _probe(store, backend)
+    made_of = repr((pin, base, sdist.TOOLCHAIN_LOCK.read_bytes(), FORMAT))
+    key = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+    record = store.root / "packages" / f"{pin.name}-{pin.version}-{key}.json"
     if record.is_file():
         built = BuiltPackage.model_validate_json(record.read_bytes())
         if store.has(built.environment.digest):
@@ -137,7 +141,7 @@ async def _build(store: EnvironmentStore, pin: sdist.Pin, backend: Backend, cach
     return built
 
 
-async def _probe(store: EnvironmentStore, backend: Backend, modules: Sequence[str]) -> Base:
+async def _probe(store: EnvironmentStore, backend: Backend, modules: Sequence[str] = ()) -> Base:
     """What Python a sandbox has before any environment is laid over it."""
     spec = store.spec(InlineEnvironment(files={"README": "probe\n"}))
     async with await backend.start(spec, limits=BUILD_LIMITS) as sandbox:

@@ -36,7 +36,7 @@ class Pin:
 
     name: str
     version: str
-    sha256: frozenset[str]
+    sha256: tuple[str, ...]
 
 
 def read_lock(path: Path = PACKAGES_LOCK) -> dict[str, Pin]:
@@ -46,7 +46,7 @@ def read_lock(path: Path = PACKAGES_LOCK) -> dict[str, Pin]:
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *rest = line.split()
         name, _, version = head.partition("==")
-        hashes = frozenset(word.removeprefix("--hash=sha256:") for word in rest if word.startswith("--hash=sha256:"))
+        hashes = tuple(word.removeprefix("--hash=sha256:") for word in rest if word.startswith("--hash=sha256:"))
         if not version or not hashes:
             raise PackageError(f"{path.name}: {line!r} pins no version or no hash", remedy="Write name==version --hash")
         pins[name] = Pin(name, version, hashes)
@@ -61,7 +61,7 @@ def fetch(pin: Pin, cache: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=cache, prefix="incoming-") as folder:
             wanted = Path(folder) / "wanted.txt"
             wanted.write_text(
-                f"{pin.name}=={pin.version} " + " ".join(f"--hash=sha256:{h}" for h in sorted(pin.sha256))
+                f"{pin.name}=={pin.version} " + " ".join(f"--hash=sha256:{h}" for h in pin.sha256)
             )
             # The build backend of this interpreter is used as it is: nothing that is not pinned is downloaded.
             _pip(

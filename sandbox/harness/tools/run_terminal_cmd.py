@@ -53,7 +53,7 @@ class RunTerminalCmd(Tool[RunTerminalCmdArguments]):
 
 
 def _visible(outcome: ExecResult, limit: int) -> tuple[str, int]:
-    """A command's output for the policy within `limit` bytes, and the bytes it does not see."""
+    """A command's output for the policy within about `limit` bytes, and the bytes that it does not see."""
     text = outcome.output.decode("utf-8", "replace").rstrip("\n")
-    text, cut = bound(text, limit)
-    return text, cut + max(0, outcome.total_bytes - len(outcome.output))
+    unseen = max(0, outcome.total_bytes - len(outcome.output))
+    return bound(text, limit, unseen=unseen)
