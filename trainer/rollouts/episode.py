@@ -42,7 +42,7 @@ class ParsedTurn(Protocol):
     def calls(self) -> tuple[ToolCall, ...]: ...
 
     @property
-    def error(self) -> ToolError | None: ...
+    def error(self) -> str | None: ...
 
 
 class Renderer(Protocol):
@@ -222,8 +222,8 @@ async def _turns(
         record.spend("tools", tool_seconds)
         limits.tools.used += tool_seconds
         if parsed.error and not cut:
-            output = f"error: {parsed.error.message}"
-            results = (ToolResult(call_id="", output=output, error=parsed.error),)
+            error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=parsed.error)
+            results = (ToolResult(call_id="", output=f"error: {parsed.error}", error=error),)
         record.turns.append(
             Turn(
                 index=len(record.turns),

@@ -1,0 +1,173 @@
+"""Episodes in real sandboxes, with scripted turns: exact token accounting, every way to end, every kind of failure."""
+
+import pytest
+
+from sandbox.grading.report import Verdict
+from sandbox.harness.types import StopReason, ToolErrorKind, ToolResult
+from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
+from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
+from trainer.inference.contract import InferenceError
+from trainer.rewards import base, reward_part
+from trainer.rollouts.episode import EpisodeSettings, opening_messages, run_episode
+
+
+def settings(*, sampling=None, harness=None, reward=None) -> EpisodeSettings:
+    return EpisodeSettings(
+        SamplingConfig(**({"max_turn_tokens": 600, "max_context_tokens": 2000} | (sampling or {}))),
+        HarnessConfig(**(harness or {})),
+        RewardConfig(**(reward or {})),
+    )
+
+
+async def play(services, task, client, **changes):
+    return await run_episode(
+        task=task, sample=0, session_id="s", seed=5, settings=settings(**changes), services=services(client)
+    )
+
+
+async def test_a_solved_task_passes_and_every_token_is_accounted_for(services, renderer, task):
+    script = solution(task)
+    client = ScriptedClient(renderer, script)
+    trajectory = await play(services, task, client)
+    assert trajectory.verdict is Verdict.PASSED
+    assert trajectory.stop_reason is StopReason.FINISHED
+    assert trajectory.reward == 1.0
+    assert trajectory.patch.startswith("diff --git") or trajectory.patch.startswith("---")
+
+    expected, mask = list(renderer.start(opening_messages(task))), []
+    mask = [0] * len(expected)
+    for index, (said, turn) in enumerate(zip(script, trajectory.turns, strict=True)):
+        tokens = renderer.turn(said)
+        assert (turn.token_start, turn.token_end) == (len(expected), len(expected) + len(tokens))
+        expected += tokens
+        mask += [1] * len(tokens)
+        if index < len(script) - 1:
+            shown = renderer.observe(turn.results)
+            expected += shown
+            mask += [0] * len(shown)
+    [segment] = trajectory.segments
+    assert segment.tokens == expected
+    assert segment.loss_mask == mask
+    assert segment.logprobs == [-0.25 * m for m in mask]
+    assert segment.versions == [3 if m else -1 for m in mask]
+    assert trajectory.policy_tokens == sum(mask)
+    # The engine was always given exactly what the episode records.
+    assert [r.prompt_ids for r in client.requests] == [expected[: t.token_start] for t in trajectory.turns]
+
+
+async def test_wrong_work_fails_and_says_why(services, renderer, task):
+    trajectory = await play(services, task, ScriptedClient(renderer, [[call("finish")]]))
+    assert (trajectory.verdict, trajectory.reward) == (Verdict.FAILED, 0.0)
+    assert "cases failed" in trajectory.report.cause
+    assert trajectory.patch == ""
+
+
+async def test_a_version_swap_within_a_turn_labels_each_token(services, renderer, task):
+    trajectory = await play(services, task, ScriptedClient(renderer, [[call("finish")]], versions=(4, 5)))
+    versions = [v for v in trajectory.segments[0].versions if v >= 0]
+    assert set(versions) == {4, 5}
+    assert versions == sorted(versions)
+    assert (trajectory.oldest_version, trajectory.newest_version) == (4, 5)
+
+
+async def test_a_final_message_without_a_call_ends_the_episode(services, renderer, task):
+    trajectory = await play(services, task, ScriptedClient(renderer, ["all done"]))
+    assert trajectory.stop_reason is StopReason.NO_TOOL_CALL
+
+
+async def test_a_malformed_call_ends_the_episode_and_is_graded(services, renderer, task):
+    script = [*solution(task)[:-1], '{"name": "finish", "argum']
+    trajectory = await play(services, task, ScriptedClient(renderer, script))
+    assert trajectory.stop_reason is StopReason.MALFORMED_CALL
+    assert trajectory.verdict is Verdict.PASSED
+    assert trajectory.reward == 0.0
+    assert trajectory.turns[-1].results[0].error.kind is ToolErrorKind.MALFORMED_CALL
+
+
+async def test_or_it_is_answered_with_an_error(services, renderer, task):
+    script = ['{"name": "finish", "argum', [call("finish")]]
+    client = ScriptedClient(renderer, script)
+    trajectory = await play(services, task, client, harness={"end_on_malformed_call": False})
+    assert trajectory.stop_reason is StopReason.FINISHED
+    first = trajectory.turns[0].results[0]
+    assert isinstance(first, ToolResult)
+    assert first.output.startswith("error: ")
+    shown = renderer.observe([first])
+    assert client.requests[1].prompt_ids[-len(shown) :] == shown
+
+
+async def test_tool_faults_are_shown_to_the_policy_and_do_not_end_it(services, renderer, task):
+    script = [[call("read_file", path="nowhere.py")], [call("no_such_tool")], [call("finish")]]
+    trajectory = await play(services, task, ScriptedClient(renderer, script))
+    kinds = [turn.results[0].error.kind for turn in trajectory.turns[:2]]
+    assert kinds == [ToolErrorKind.NOT_FOUND, ToolErrorKind.UNKNOWN_TOOL]
+    assert trajectory.stop_reason is StopReason.FINISHED
+
+
+async def test_a_policy_that_never_stops_runs_into_the_turn_limit(services, renderer, task):
+    script = [[call("list_dir")]] * 5
+    trajectory = await play(services, task, ScriptedClient(renderer, script), sampling={"max_turns": 3})
+    assert trajectory.stop_reason is StopReason.TURN_LIMIT
+    assert len(trajectory.turns) == 3
+    assert trajectory.reward == 0.0
+    # The observation after the last turn is not part of the transcript's policy tokens.
+    assert trajectory.segments[0].loss_mask[-1] == 0
+
+
+async def test_a_turn_that_is_cut_off_is_a_token_limit(services, renderer, task):
+    trajectory = await play(services, task, ScriptedClient(renderer, [[40] * 900]), sampling={"max_turn_tokens": 50})
+    assert trajectory.stop_reason is StopReason.TOKEN_LIMIT
+    assert trajectory.policy_tokens == 50
+    assert trajectory.verdict is Verdict.FAILED
+
+
+async def test_a_full_context_is_a_token_limit(services, renderer, task):
+    prompt = len(renderer.start(opening_messages(task)))
+    script = [[call("list_dir")]] * 50
+    limits = {"max_turns": 50, "max_context_tokens": prompt + 60}
+    trajectory = await play(services, task, ScriptedClient(renderer, script), sampling=limits)
+    assert trajectory.stop_reason is StopReason.TOKEN_LIMIT
+    assert max(turn.token_end for turn in trajectory.turns) <= prompt + 60
+
+
+async def test_slow_tools_are_a_time_limit(services, renderer, task):
+    script = [[call("run_terminal_cmd", command="sleep 0.3")]] * 3
+    trajectory = await play(services, task, ScriptedClient(renderer, script), sampling={"episode_seconds": 0.2})
+    assert trajectory.stop_reason is StopReason.TIME_LIMIT
+    assert len(trajectory.turns) == 1
+    assert trajectory.verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("fault", [InferenceError("the engine is gone"), None])
+async def test_a_failing_engine_is_missing_data(services, renderer, task, fault):
+    script = [[call("list_dir")], fault]
+    limits = {"episode_seconds": 1.0, "engine_seconds": 0.2}
+    trajectory = await play(services, task, ScriptedClient(renderer, script), sampling=limits)
+    assert trajectory.verdict is Verdict.INFRA_ERROR
+    assert trajectory.stop_reason is StopReason.INFRA_ERROR
+    assert trajectory.reward is None
+    assert trajectory.reward_parts == ()
+    assert trajectory.report.cause
+    assert len(trajectory.turns) == 1
+
+
+async def test_a_reward_part_that_raises_is_missing_data(services, renderer, task, monkeypatch):
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+
+    @reward_part("broken")
+    def broken(trajectory, config):
+        raise KeyError("x")
+
+    trajectory = await play(services, task, ScriptedClient(renderer, solution(task)))
+    assert (trajectory.verdict, trajectory.reward) == (Verdict.INFRA_ERROR, None)
+    assert "'broken' failed" in trajectory.report.cause
+
+
+async def test_sampling_is_reproducible_and_sessions_are_shared_by_turns(services, renderer, task):
+    clients = [ScriptedClient(renderer, solution(task)) for _ in range(2)]
+    for client in clients:
+        await play(services, task, client)
+    seeds = [[request.seed for request in client.requests] for client in clients]
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds[0])) == len(seeds[0])
+    assert {request.session for request in clients[0].requests} == {"s"}
