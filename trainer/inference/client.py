@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -86,29 +87,41 @@ class HttpInferenceClient:
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Raises InferenceError when the server refuses the request or the deadline passes."""
-        deadline = time.monotonic() + request.timeout_seconds
-        attempt = 0
-        while True:
-            left = deadline - time.monotonic()
-            attempt += 1
-            try:
-                body = request.model_copy(update={"timeout_seconds": max(left, 0.001)}).model_dump_json()
-                timeout = httpx.Timeout(left + 5.0, connect=max(0.001, min(left, 5.0)))
-                response = await self._lanes.post("/generate", body, timeout)
-            except httpx.TransportError as error:
-                problem = f"{type(error).__name__}: {error}"
-            else:
-                if response.is_success:
-                    return _parse(response)
-                problem = _problem(response)
-                if response.status_code not in RETRIED:
-                    raise InferenceError(problem)
-            pause = min(MAX_BACKOFF, 0.05 * 2 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
-            if time.monotonic() + pause >= deadline:
-                raise InferenceError(
-                    f"no answer within {request.timeout_seconds:.3g} s after {attempt} attempts; last: {problem}"
-                )
-            await asyncio.sleep(pause)
+
+        async def attempt(left: float, timeout: httpx.Timeout) -> httpx.Response:
+            body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
+            return await self._lanes.post("/generate", body, timeout)
+
+        response = await answered(request.timeout_seconds, attempt)
+        try:
+            return GenerateResponse.model_validate_json(response.content)
+        except ValidationError as error:
+            raise InferenceError(f"the server's answer is not of the contract: {error.errors()[0]['msg']}") from error
+
+
+async def answered(
+    seconds: float, attempt: Callable[[float, httpx.Timeout], Awaitable[httpx.Response]]
+) -> httpx.Response:
+    """A successful response of `attempt(seconds left, timeout)`, tried again until `seconds` have passed."""
+    deadline = time.monotonic() + seconds
+    attempts = 0
+    while True:
+        left = max(deadline - time.monotonic(), 0.001)
+        attempts += 1
+        try:
+            response = await attempt(left, httpx.Timeout(left + 5.0, connect=min(left, 5.0)))
+        except httpx.TransportError as error:
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            if response.is_success:
+                return response
+            problem = _problem(response)
+            if response.status_code not in RETRIED:
+                raise InferenceError(problem)
+        pause = min(MAX_BACKOFF, 0.05 * 2 ** min(attempts, 5)) * random.uniform(0.5, 1.0)
+        if time.monotonic() + pause >= deadline:
+            raise InferenceError(f"no answer within {seconds:.3g} s after {attempts} attempts; last: {problem}")
+        await asyncio.sleep(pause)
 
 
 class InferenceAdmin:
@@ -159,13 +172,6 @@ class InferenceAdmin:
         if not response.is_success:
             raise InferenceError(_problem(response))
         return response.json() if response.content else None
-
-
-def _parse(response: httpx.Response) -> GenerateResponse:
-    try:
-        return GenerateResponse.model_validate_json(response.content)
-    except ValidationError as error:
-        raise InferenceError(f"the server's answer is not of the contract: {error.errors()[0]['msg']}") from error
 
 
 def _problem(response: httpx.Response) -> str:

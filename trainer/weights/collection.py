@@ -18,10 +18,11 @@ def needed(folder: Folder, keep: int) -> set[int]:
         while version is not None and version not in wanted:
             wanted.add(version)
             try:
-                version = folder.manifest(version).base_version
+                base = folder.manifest(version).base_version
             except WeightError:
-                wanted.update(v for v in versions if v < version)
-                version = None
+                wanted.update([v for v in versions if v < version])
+                base = None
+            version = base
     return wanted
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.trainer.inference import models
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from tests.trainer.inference import models
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus
 from trainer.inference.embedded.process import EmbeddedServer

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import torch
+
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, wait_for
-
 from trainer.inference.client import HttpInferenceClient
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 import torch
-from tests.trainer.inference import models
 
+from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
 from trainer.inference.embedded.jobs import Job
@@ -89,7 +89,7 @@ def test_a_session_that_turns_back_reuses_only_the_common_prefix() -> None:
     first = list(range(40))
     engine.submit(0, first, session="s")
     engine.finish()
-    other = first[:25] + [90, 91, 92]
+    other = [*first[:25], 90, 91, 92]
     engine.submit(1, other, session="s")
     answer = engine.finish()[1]
     assert answer.reused_tokens == 25

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import CONTEXT, Site, long_model, wait_for
-
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import GenerateRequest, InferenceError
 from trainer.inference.embedded.process import EmbeddedServer

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import uvicorn
@@ -69,15 +70,15 @@ def build(*, memory: Path, limits: Limits, poll_seconds: float = 0.2) -> Starlet
             if not answer.done():
                 answer.set_result(result)
 
-        job = Job(
-            wanted,
-            time.monotonic() + wanted.timeout_seconds,
-            lambda result: loop.call_soon_threadsafe(settle, result),
-        )
+        def deliver(result: GenerateResponse | ServerError) -> None:
+            loop.call_soon_threadsafe(settle, result)
+
+        job = Job(wanted, time.monotonic() + wanted.timeout_seconds, deliver)
         engine.submit(deployment.runner, job)
         caller_left = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait({answer, caller_left}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {answer, caller_left}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             caller_left.cancel()
             job.cancelled = not answer.done()

@@ -54,7 +54,7 @@ class EngineThread:
         def run() -> None:
             try:
                 future.set_result(work())
-            except Exception as error:  # handed to whoever asked
+            except Exception as error:  # noqa: BLE001 - handed to whoever asked
                 future.set_exception(error)
 
         self._post(run)
