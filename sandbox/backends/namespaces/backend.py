@@ -129,7 +129,7 @@ class NamespacesBackend:
         agent_channel = await Channel.open(name, ours)
         control_channel = await Channel.open(name, control)
         try:
-            hello, _ = await agent_channel.expect(0, START_SECONDS)
+            hello = await agent_channel.hello(START_SECONDS)
             if hello.get("op") == "fail":
                 raise _start_error(hello)
         except BaseException:

@@ -21,6 +21,7 @@ class Channel(asyncio.Protocol):
         self.lost: str | None = None
         """Why no more answers will come, None while they may."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hello = self._expect(0)  # it may arrive before anybody asks for it
 
     @classmethod
     async def open(cls, name: str, end: socket.socket) -> Channel:
@@ -30,9 +31,10 @@ class Channel(asyncio.Protocol):
         await loop.create_connection(lambda: channel, sock=end)
         return channel
 
-    async def expect(self, number: int, deadline: float) -> tuple[dict, bytes]:
-        """Wait for the frame `number` that is sent without a request."""
-        return await self.wait(self._expect(number), deadline)
+    async def hello(self, deadline: float) -> dict:
+        """The first frame, which the peer sends unasked."""
+        header, _ = await self.wait(self._hello, deadline)
+        return header
 
     async def request(
         self, header: dict, blob: bytes = b"", *, deadline: float, descriptor: int | None = None

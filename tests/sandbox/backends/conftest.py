@@ -1,0 +1,57 @@
+"""A small environment, and one sandbox in it; every test here runs for each backend of `BACKENDS`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
+from sandbox.backends.namespaces.backend import NamespacesBackend
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"namespaces": NamespacesBackend}
+MIB = 1 << 20
+
+FILES = {
+    "repo/main.py": "import sys\n\n\ndef add(a, b):\n    return a + b\n",
+    "repo/README.md": "# Sample\n\nadd two numbers\n",
+    "repo/pkg/__init__.py": "",
+    "repo/pkg/core.py": "LIMIT = 10\n\n\ndef add_all(values):\n    return sum(values)\n",
+    "repo/pkg/data/table.txt": "one\ntwo\nthree\n",
+    ".profile": "# profile\n",
+}
+
+
+def write_tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture(scope="session", params=sorted(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    made = BACKENDS[request.param]()
+    found = made.probe()
+    if not found.usable:
+        pytest.skip(f"{request.param}: {'; '.join(found.reasons)}")
+    return made
+
+
+@pytest.fixture(scope="session")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tree(tmp_path_factory.mktemp("layer"), FILES)
+
+
+@pytest.fixture
+def env(layer: Path) -> EnvSpec:
+    return EnvSpec(layers=(layer,))
+
+
+@pytest.fixture
+async def sandbox(backend: Backend, env: EnvSpec) -> AsyncIterator[Sandbox]:
+    limits = Limits(memory_bytes=128 * MIB, disk_bytes=32 * MIB, inodes=3000, processes=64, call_seconds=20)
+    async with await backend.start(env, limits=limits) as made:
+        yield made
