@@ -85,8 +85,10 @@ def _start_services(layout: Layout) -> Supervisor:
 
 def _start_product(layout: Layout, supervisor: Supervisor) -> None:
     _migrate(layout)
-    supervisor.start_group(programs.PRODUCT)
+    # The pages first: on few cores the other programs' start-up would keep a person waiting for them.
+    supervisor.start_program(programs.PRODUCT, "web")
     _wait_for_web(layout, supervisor)
+    supervisor.start_group(programs.PRODUCT)
 
 
 def _migrate(layout: Layout) -> None:

@@ -54,7 +54,7 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
                 *("--port", str(addresses.port), "--no-access-log", "--timeout-graceful-shutdown", "5"),
             ],
         ),
-        _worker("worker-control", "control", "--pool", "prefork", "--concurrency", "1"),
+        _worker("worker-control", "control", "--pool", "threads", "--concurrency", "1"),
         _worker(
             "worker-rollout",
             "rollout,eval",
@@ -63,23 +63,8 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
             "--concurrency",
             os.environ.get("OPENCOMPOSER_EPISODES") or "4",
         ),
-        _worker("worker-build", "build", "--pool", "prefork", "--concurrency", "1"),
-        Program(
-            "beat",
-            [
-                python,
-                "-m",
-                "celery",
-                "-A",
-                "composer_web",
-                "beat",
-                "--loglevel",
-                "warning",
-                "--pidfile=",
-                "--schedule",
-                str(layout.run / "beat-schedule"),
-            ],
-        ),
+        _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1"),
+        Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
         Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
         Program(
             "inference",
@@ -110,8 +95,9 @@ def _worker(name: str, queues: str, *options: str) -> Program:
         "--without-mingle",
         *options,
     ]
-    # QUIT ends a worker now: its tasks are leases in Postgres, which somebody takes over, so none needs to be awaited.
-    return Program(name, command, stop="QUIT", patience=10)
+    # TERM lets a task in progress end; a rollout worker gives its groups back first (composer_web/celery.py). One that
+    # takes longer than this is killed: its lease expires and the reconciler sends the work again.
+    return Program(name, command, patience=25)
 
 
 def configuration(layout: Layout, programs: Sequence[Program]) -> str:

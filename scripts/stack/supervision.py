@@ -101,6 +101,11 @@ class Supervisor:
     def state(self, name: str) -> State:
         return next(state for state in self.states() if state.name == name)
 
+    def start_program(self, group: str, name: str) -> None:
+        """Ask for a start of one program, unless it runs. Does not wait."""
+        if not self.state(name).pid:
+            self._ask("startProcess", f"{group}:{name}", False)
+
     def start_group(self, group: str) -> None:
         """Ask for a start; programs that run already are left alone. Does not wait."""
         self._ask("startProcessGroup", group, False)
