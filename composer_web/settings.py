@@ -142,5 +142,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
-    "loggers": {"django.server": {"level": "WARNING"}, "httpx": {"level": "WARNING"}, "celery.worker.strategy": {"level": "WARNING"}},
+    "loggers": {
+        name: {"level": "WARNING"}
+        for name in ("django.server", "httpx", "celery.worker.strategy", "celery.app.trace", "celery.beat")
+    },
 }

@@ -1,13 +1,19 @@
-"""Root of all addresses: pages of the apps, the JSON API, and health."""
+"""Root of all addresses: the JSON API and the pages of the apps."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from django.urls import include, path
 
-PAGES = ("accounts", "runs", "rollouts", "tasks", "policies", "evals", "repositories", "ops", "live")
+from composer_web.api.root import api
 
 urlpatterns = [
-    path("", include(f"composer_web.{app}.urls")) for app in PAGES if find_spec(f"composer_web.{app}.urls")
+    path("api/v1/", api.urls),
+    path("", include("composer_web.accounts.urls")),
+    path("", include("composer_web.runs.urls")),
+    path("", include("composer_web.rollouts.urls")),
+    path("", include("composer_web.tasks.urls")),
+    path("", include("composer_web.policies.urls")),
+    path("", include("composer_web.evals.urls")),
+    path("", include("composer_web.repositories.urls")),
+    path("", include("composer_web.ops.urls")),
 ]

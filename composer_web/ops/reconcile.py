@@ -12,7 +12,9 @@ from datetime import timedelta
 
 import redis
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import BigIntegerField, Exists, OuterRef
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from composer_web.env import env
@@ -69,7 +71,11 @@ def _groups(dry_run: bool) -> Iterator[Finding]:
     depth = queue_depth()
     if depth is None:
         return
-    waiting = Outbox.objects.filter(sent_at=None, task="rollouts.run_group", kwargs__group_id=OuterRef("pk"))
+    waiting = (
+        Outbox.objects.filter(sent_at=None, task="rollouts.run_group")
+        .annotate(group=Cast(KeyTextTransform("group_id", "kwargs"), BigIntegerField()))
+        .filter(group=OuterRef("pk"))
+    )
     silent = Group.objects.filter(state="dispatched", dispatched_at__lt=timezone.now() - SILENT).exclude(Exists(waiting))
     for group in silent:
         if depth["rollout" if group.run_id else "eval"] == 0:

@@ -7,6 +7,8 @@ from typing import Any
 
 from celery import shared_task
 
+from composer_web.ops.outbox import enqueue
+
 log = logging.getLogger(__name__)
 
 
@@ -16,3 +18,13 @@ def build(*, environment_id: int, **_: Any) -> None:
     from composer_web.repositories.building import build_environment
 
     log.info("environment %d: %s", environment_id, build_environment(environment_id))
+
+
+@shared_task(name="repositories.build_packages")
+def build_packages(**_: Any) -> None:
+    """Ask for the environments of all locked packages, and then for the suites made from them."""
+    from composer_web.repositories.building import locked_packages, request_package
+
+    for name in sorted(locked_packages()):
+        request_package(name=name)
+    enqueue("tasks.build_package_suites", {}, queue="build", key="package-suites")

@@ -56,6 +56,11 @@ class TurnView:
         return any(call.error for call in self.calls)
 
     @property
+    def only_calls(self) -> bool:
+        """The text is nothing but the calls that are shown below it."""
+        return bool(self.calls) and self.text.lstrip().startswith("{")
+
+    @property
     def brief(self) -> str:
         return ", ".join(call.name for call in self.calls) or "message"
 

@@ -18,6 +18,8 @@ from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 BATCH = 500
+CONTROLS_CHUNK = 16
+"""Versions of one message to the build workers: they share a sandbox backend."""
 
 
 @transaction.atomic
@@ -110,9 +112,21 @@ def build_procedural(
     return suites[0], suites[1]
 
 
+PACKAGE_SUITES = {"packages": "train", "packages-held-out": "held-out"}
+"""Suites of mutation tasks on real packages, by name → purpose and split."""
+
+
+def build_packages_suite(*, name: str, purpose: str, specs: Sequence[TaskSpec], seed: int, validate: bool = True) -> Suite:
+    """One of PACKAGE_SUITES from mutation tasks. Raises UserError, Conflict."""
+    recipe = {"generator": "mutation", "seed": seed, "split": purpose, "count": len(specs)}
+    text = f"Bugs planted in functions of real packages, {purpose} split; hidden tests are the packages' own"
+    return build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, validate=validate)
+
+
 def request_controls(version_ids: Sequence[int]) -> None:
     """Ask the build workers to run the controls of these versions."""
-    enqueue_many([("tasks.run_controls", {"version_id": pk}, "build", f"controls:{pk}") for pk in version_ids])
+    chunks = [list(version_ids[i : i + CONTROLS_CHUNK]) for i in range(0, len(version_ids), CONTROLS_CHUNK)]
+    enqueue_many([("tasks.run_controls", {"version_ids": chunk}, "build", f"controls:{chunk[0]}") for chunk in chunks])
 
 
 @transaction.atomic

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from celery import shared_task
 
-from composer_web.env import env
 from composer_web.tasks import services
-from composer_web.tasks.models import TaskVersion
-
-RUNS = 3
-"""Times that the oracle must pass and the empty patch must fail."""
+from composer_web.tasks.models import Suite
 
 
 class ControlsNotGraded(Exception):
-    """The sandbox failed under the controls; they are tried again."""
+    """The sandbox failed under some controls; they are tried again."""
 
 
 @shared_task(name="tasks.run_controls", bind=True, max_retries=3, default_retry_delay=5)
-def run_controls(self: Any, *, version_id: int, **_: Any) -> None:
-    """Oracle and no-op controls of one version; done once."""
-    version = TaskVersion.objects.select_related("task").get(pk=version_id)
-    if version.controls_ok is not None:
-        return
-    controls = asyncio.run(_controls(version))
-    if any(str(verdict) == "infra_error" for verdict in (*controls.oracle, *controls.noop)):
-        raise self.retry(exc=ControlsNotGraded(f"{version}: {controls.reason}"))
-    services.record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
+def run_controls(self: Any, *, version_ids: list[int], **_: Any) -> None:
+    """Oracle and no-op controls of these versions; a version that has its controls is left alone."""
+    from composer_web.tasks.controls import run_pending
 
-
-async def _controls(version: TaskVersion) -> Any:
-    from sandbox.backends import default_backend
-    from sandbox.grading.controls import run_controls as grade_controls
-    from sandbox.tasks.environments import EnvironmentStore
-
-    backend = default_backend()
-    try:
-        return await grade_controls(
-            backend=backend, environments=EnvironmentStore(env().data / "environments"), task=version.bundle, k=RUNS
-        )
-    finally:
-        await backend.close()
+    if failed := run_pending(version_ids):
+        raise self.retry(exc=ControlsNotGraded("; ".join(failed)[:500]))
 
 
 @shared_task(name="tasks.validate_suite")
 def validate_suite(*, suite_id: int, **_: Any) -> None:
-    from composer_web.tasks.models import Suite
-
     services.request_suite_controls(suite=Suite.objects.get(pk=suite_id))
+
+
+@shared_task(name="tasks.build_package_suites")
+def build_package_suites(*, count: int = 4, seed: int = 0, **_: Any) -> None:
+    """Mutation tasks of all locked packages as the suites `packages` and `packages-held-out`."""
+    from composer_web.repositories.building import locked_packages, mutation_specs
+
+    for name, purpose in services.PACKAGE_SUITES.items():
+        specs = mutation_specs(packages=sorted(locked_packages()), count=count, seed=seed, split=purpose)
+        if specs:
+            services.build_packages_suite(name=name, purpose=purpose, specs=specs, seed=seed)

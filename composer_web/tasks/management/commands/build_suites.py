@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from composer_web.ops.errors import UserError
 from composer_web.repositories.building import locked_packages, mutation_specs
 from composer_web.tasks.models import Suite
-from composer_web.tasks.services import build_procedural, build_suite
+from composer_web.tasks.services import PACKAGE_SUITES, build_packages_suite, build_procedural
 from sandbox.backends.base import SandboxError
 from sandbox.tasks.errors import TaskError
 
@@ -40,13 +40,13 @@ class Command(BaseCommand):
         names = options["packages"] or sorted(locked_packages())
         if unknown := set(names) - locked_packages().keys():
             raise UserError("packages", f"not pinned in packages.lock: {', '.join(sorted(unknown))}")
-        for name, purpose, split in (("packages", "train", "train"), ("packages-held-out", "held-out", "held-out")):
-            specs = mutation_specs(packages=names, count=options["package_tasks"], seed=options["seed"], split=split)
+        for name, purpose in PACKAGE_SUITES.items():
+            specs = mutation_specs(packages=names, count=options["package_tasks"], seed=options["seed"], split=purpose)
             if specs:
-                text = f"Mutation tasks of {', '.join(names)}, {split} functions"
-                recipe = {"generator": "mutation", "packages": names, "seed": options["seed"], "split": split}
                 self._say(
-                    build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, validate=options["validate"])
+                    build_packages_suite(
+                        name=name, purpose=purpose, specs=specs, seed=options["seed"], validate=options["validate"]
+                    )
                 )
 
     def _say(self, suite: Suite) -> None:

@@ -1,0 +1,61 @@
+"""Who may call an operation: a token in `Authorization: Bearer`, or the session of a logged-in page (with CSRF)."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+from ninja.security.apikey import APIKeyCookie
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import SCOPES, allows, authenticate_token
+
+
+class Forbidden(Exception):
+    """Known, but not allowed. The message names the missing scope."""
+
+
+class Token(HttpBearer):
+    """Bearer token with the operation's scope."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, token: str) -> User | None:
+        found = authenticate_token(token)
+        if found is None:
+            return None
+        if not allows(found, self.scope):
+            raise Forbidden(f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}")
+        return found.user
+
+
+class Session(APIKeyCookie):
+    """Session cookie of a person whose role includes the operation's scope; CSRF is checked."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(csrf=True)
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> User | None:
+        user = request.user
+        if not isinstance(user, User):
+            return None
+        role = SCOPES[self.scope]
+        if not user.may(role):
+            raise Forbidden(f"this needs the role {role}; yours is {user.role}")
+        return user
+
+
+def needs(scope: str) -> list[Token | Session]:
+    """`auth=` of an operation: token first, then session."""
+    return [Token(scope), Session(scope)]
+
+
+def caller(request: HttpRequest) -> User:
+    """The authenticated user of an API request."""
+    user: User = request.auth  # type: ignore[attr-defined]
+    return user

@@ -1,0 +1,39 @@
+"""Keyset pages and filters shared by all lists."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django_filters import FilterSet
+
+from composer_web.ops.errors import UserError
+
+MAX_PAGE = 200
+M = TypeVar("M", bound=Model)
+
+OWN = {"limit", "before", "after"}
+
+
+def page(query: QuerySet[M], *, limit: int, before: int | None) -> dict[str, Any]:
+    """Rows by descending id, below `before`; one more is asked for to know whether another page follows."""
+    if before is not None:
+        query = query.filter(pk__lt=before)
+    rows = list(query.order_by("-pk")[: limit + 1])
+    return {"items": rows[:limit], "next": rows[limit - 1].pk if len(rows) > limit else None}
+
+
+def filtered(filters: type[FilterSet], request: HttpRequest, query: QuerySet[M]) -> QuerySet[M]:
+    """The page's own FilterSet over the query string. Raises UserError for a wrong value or an unknown name."""
+    unknown = sorted(set(request.GET) - OWN - set(filters.base_filters))
+    if unknown:
+        known = ", ".join(sorted(filters.base_filters))
+        raise UserError(unknown[0], f"there is no filter {unknown[0]!r}; there are: {known}")
+    found = filters(request.GET, queryset=query)
+    if not found.is_valid():
+        fields = {name: " ".join(str(e) for e in errors) for name, errors in found.errors.items()}
+        first = next(iter(fields))
+        raise UserError(first, f"{first}: {fields[first]}", fields=fields)
+    result: QuerySet[M] = found.qs
+    return result

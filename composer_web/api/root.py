@@ -1,0 +1,36 @@
+"""The JSON API, version 1: one router an app, described by OpenAPI at /api/v1/openapi.json."""
+
+from __future__ import annotations
+
+from ninja import NinjaAPI
+
+from composer_web.accounts.api import router as accounts
+from composer_web.api import errors
+from composer_web.api.auth import needs
+from composer_web.evals.api import router as evals
+from composer_web.ops.api import router as ops
+from composer_web.policies.api import router as policies
+from composer_web.repositories.api import router as environments
+from composer_web.rollouts.api import groups, rollouts
+from composer_web.runs.api import router as runs
+from composer_web.tasks.api import suites, tasks
+
+api = NinjaAPI(
+    title="OpenComposer",
+    version="1",
+    description="Everything that the pages show and do. Errors are {\"error\": {code, message, field, fields}}.",
+    urls_namespace="api-1",
+    auth=needs("read"),
+    docs_url=None,
+)
+errors.install(api)
+api.add_router("/runs", runs, tags=["runs"])
+api.add_router("/rollouts", rollouts, tags=["rollouts"])
+api.add_router("/groups", groups, tags=["rollouts"])
+api.add_router("/tasks", tasks, tags=["tasks"])
+api.add_router("/suites", suites, tags=["tasks"])
+api.add_router("/policies", policies, tags=["policies"])
+api.add_router("/evaluations", evals, tags=["evaluations"])
+api.add_router("/environments", environments, tags=["environments"])
+api.add_router("/tokens", accounts, tags=["tokens"])
+api.add_router("/health", ops, tags=["health"])

@@ -1,0 +1,46 @@
+"""Evaluations over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Query, Router, Status
+
+from composer_web.api.auth import caller, needs
+from composer_web.api.paging import MAX_PAGE, filtered, page
+from composer_web.api.schemas import ErrorOut, Page
+from composer_web.evals import selectors, services
+from composer_web.evals.filters import EvaluationFilter
+from composer_web.evals.schemas import EvaluationIn, EvaluationOut
+from composer_web.tasks.selectors import get_suite
+
+router = Router()
+
+
+@router.get("", response=Page[EvaluationOut], summary="List evaluations")
+def list_evaluations(
+    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
+    run: int | None = None, policy: str = "", suite: str = "", phase: str = "", state: str = "",
+) -> Any:  # fmt: skip
+    return page(filtered(EvaluationFilter, request, selectors.evaluations()), limit=limit, before=before)
+
+
+@router.post("", response={201: EvaluationOut, 404: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Evaluate a policy version")
+def create_evaluation(request: HttpRequest, payload: EvaluationIn) -> Any:
+    evaluation = services.evaluate(
+        reference=payload.policy, suite=get_suite(payload.suite), tasks=payload.tasks, samples=payload.samples,
+        temperature=payload.temperature, seed=payload.seed, actor=caller(request),
+    )  # fmt: skip
+    return Status(201, selectors.get_evaluation(evaluation.pk))
+
+
+@router.get("/{evaluation_id}", response={200: EvaluationOut, 404: ErrorOut}, summary="One evaluation")
+def get_evaluation(request: HttpRequest, evaluation_id: int) -> Any:
+    return selectors.get_evaluation(evaluation_id)
+
+
+@router.post("/{evaluation_id}/cancel", response={200: EvaluationOut, 404: ErrorOut, 409: ErrorOut}, auth=needs("operate"), summary="Cancel")
+def cancel(request: HttpRequest, evaluation_id: int) -> Any:
+    services.cancel(evaluation=selectors.get_evaluation(evaluation_id), actor=caller(request))
+    return selectors.get_evaluation(evaluation_id)

@@ -1,0 +1,95 @@
+"""Groups and rollouts as the API gives them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+
+class RolloutOut(Schema):
+    id: int
+    group_id: int
+    run_id: int | None
+    evaluation_id: int | None
+    task: str
+    sample: int
+    state: str
+    verdict: str = Field(description="passed, failed, infra_error; empty while it is open")
+    stop_reason: str
+    reward: float | None
+    reward_parts: list[dict[str, Any]]
+    cause: str
+    turns: int
+    tool_calls: int
+    tool_errors: int
+    policy_tokens: int
+    total_tokens: int
+    oldest_version: int | None
+    newest_version: int | None
+    seconds: dict[str, float]
+    created_at: datetime
+    finished_at: datetime | None
+
+    @staticmethod
+    def resolve_run_id(rollout: Any) -> int | None:
+        return rollout.group.run_id
+
+    @staticmethod
+    def resolve_evaluation_id(rollout: Any) -> int | None:
+        return rollout.group.evaluation_id
+
+    @staticmethod
+    def resolve_task(rollout: Any) -> str:
+        return rollout.group.task_version.task.slug
+
+
+class TrajectoryPage(Schema):
+    """A trajectory's head and some of its turns. Token arrays come only with `tokens=true`, for these turns' segments."""
+
+    rollout_id: int
+    task_id: str
+    bundle_hash: str
+    messages: list[dict[str, Any]]
+    stop_reason: str
+    report: dict[str, Any]
+    reward: float | None
+    reward_parts: list[dict[str, Any]]
+    seconds: dict[str, float]
+    patch: str
+    patch_skipped: list[str]
+    turns_total: int
+    turns: list[dict[str, Any]]
+    next: int | None = Field(description="`offset` of the following turns; null at the end")
+    segments: list[dict[str, Any]]
+
+
+class GroupOut(Schema):
+    id: int
+    run_id: int | None
+    evaluation_id: int | None
+    task: str
+    prompt_index: int
+    size: int
+    state: str
+    dispatched_version: int
+    oldest_version: int | None
+    attempts: int
+    infra_errors: int
+    cause: str
+    mean_reward: float | None
+    best_reward: float | None
+    consumed_step: int | None
+    passed: int
+    created_at: datetime
+    accepted_at: datetime | None
+
+    @staticmethod
+    def resolve_task(group: Any) -> str:
+        return group.task_version.task.slug
+
+
+class GroupDetail(GroupOut):
+    rollouts: list[RolloutOut]

@@ -1,0 +1,103 @@
+"""Runs as the API gives them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+
+class RunOut(Schema):
+    """A run as in the runs table."""
+
+    id: int
+    name: str
+    kind: str
+    state: str
+    step: int
+    steps_total: int
+    policy_version: int
+    phase: str
+    seed: int
+    policy_in: str
+    policy_in_version: int
+    policy_out: str | None
+    parent_id: int | None
+    failure: str
+    recoveries: int
+    latest: dict[str, float]
+    created_by: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @staticmethod
+    def resolve_policy_in(run: Any) -> str:
+        return run.policy_in.name
+
+    @staticmethod
+    def resolve_policy_out(run: Any) -> str | None:
+        return run.policy_out.name if run.policy_out else None
+
+    @staticmethod
+    def resolve_created_by(run: Any) -> str | None:
+        return run.created_by.username if run.created_by else None
+
+
+class TransitionOut(Schema):
+    from_state: str
+    to_state: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+class RunDetail(RunOut):
+    config: dict[str, Any]
+    code_version: str
+    eta_seconds: float | None
+    rollouts: dict[str, int] = Field(description="dispatched = passed + failed + infra_error + open")
+    groups: dict[str, int]
+    transitions: list[TransitionOut]
+
+
+class EventOut(Schema):
+    id: int
+    at: datetime
+    kind: str
+    level: str
+    step: int | None
+    message: str
+    data: dict[str, Any]
+
+
+class BucketOut(Schema):
+    first: int
+    last: int
+    low: float
+    high: float
+    value: float
+    count: int
+
+
+class MetricsOut(Schema):
+    state: str
+    step: int
+    updated_at: datetime | None
+    names: list[str]
+    series: dict[str, list[BucketOut]]
+
+
+class Checked(Schema):
+    ok: bool
+    warnings: list[str]
+    config: dict[str, Any] = Field(description="The whole configuration with defaults filled in")
+
+
+class PresetOut(Schema):
+    key: str
+    title: str
+    description: str
+    config: dict[str, Any]

@@ -1,0 +1,91 @@
+"""Tasks and suites as the API gives them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from ninja import Schema
+from pydantic import Field
+
+from sandbox.tasks.spec import TaskSpec
+
+
+class TaskOut(Schema):
+    id: int
+    slug: str
+    source: str
+    category: str
+    family: str
+    newest_number: int | None
+    controls_ok: bool | None = Field(description="null: the controls have not run yet")
+    created_at: datetime
+
+
+class VersionOut(Schema):
+    id: int
+    number: int
+    bundle_hash: str
+    controls_ok: bool | None
+    controls: dict[str, Any] | None
+    created_at: datetime
+
+
+class TaskDetail(TaskOut):
+    versions: list[VersionOut]
+    instruction: str
+    spec: dict[str, Any] | None = Field(default=None, description="The whole bundle, hidden tests and oracle included: reviewers only")
+
+
+class SuiteOut(Schema):
+    id: int
+    name: str
+    purpose: str
+    description: str
+    recipe: dict[str, Any]
+    task_count: int
+    valid_count: int
+    rejected_count: int
+    created_at: datetime
+
+
+class MemberOut(Schema):
+    position: int
+    task: str
+    version: int
+    bundle_hash: str
+    controls_ok: bool | None
+
+    @staticmethod
+    def resolve_task(member: Any) -> str:
+        return member.task_version.task.slug
+
+    @staticmethod
+    def resolve_version(member: Any) -> int:
+        return member.task_version.number
+
+    @staticmethod
+    def resolve_bundle_hash(member: Any) -> str:
+        return member.task_version.bundle_hash
+
+    @staticmethod
+    def resolve_controls_ok(member: Any) -> bool | None:
+        return member.task_version.controls_ok
+
+
+class MembersOut(Schema):
+    items: list[MemberOut]
+    next: int | None = Field(default=None, description="`after` of the next page")
+
+
+class SuiteIn(Schema):
+    """A suite from whole bundles; their controls are run on the build workers."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
+    purpose: Literal["train", "held-out", "benchmark"] = "benchmark"
+    description: str = Field(default="", max_length=2000)
+    tasks: list[TaskSpec] = Field(min_length=1, max_length=500)
+
+
+class Requested(Schema):
+    requested: int
