@@ -37,7 +37,8 @@ _DUMP = (
 _CLOSE = f"exec 2>&{QUIET_FD} {QUIET_FD}>&-\n"
 _NOT_CARRIED = re.compile(
     rb"^declare -\S+ (?:BASH\w*|EUID|UID|PPID|SHELLOPTS|FUNCNAME|GROUPS|DIRSTACK|RESULT_FD|PIPESTATUS|RANDOM|SRANDOM|"
-    rb"LINENO|EPOCHSECONDS|EPOCHREALTIME|SECONDS|COMP_WORDBREAKS|_)(?:=.*)?\n",
+    rb"LINENO|EPOCHSECONDS|EPOCHREALTIME|SECONDS|COMP_WORDBREAKS|_)(?:=.*)?\n"
+    rb"|^shopt -\w (?:extdebug|login_shell|restricted_shell)\n",
     re.MULTILINE,
 )
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
@@ -93,6 +94,8 @@ class Shell:
         self._state = b""
         self._calls: dict[int, Call] = {}
         """By the pid of the call's bash."""
+        self._exited: list[tuple[Call, int]] = []
+        """Calls whose bash was collected and which are to be answered, with its wait status."""
         self._drains: list[int] = []
         self._sessions: set[int] = set()
         """Sessions opened by calls, ended ones too while something in them lives."""
@@ -143,6 +146,11 @@ class Shell:
 
     def reap(self) -> None:
         """Collect what has ended; calls whose bash is among them are answered."""
+        self._collect()
+        while self._exited:
+            self._finish(*self._exited.pop(0))
+
+    def _collect(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -152,7 +160,7 @@ class Shell:
                 return
             call = self._calls.pop(pid, None)
             if call:
-                self._finish(call, status)
+                self._exited.append((call, status))
             elif self.helpers:
                 self.helpers.reaped(pid)
 
@@ -333,14 +341,14 @@ class Shell:
             spared = processes.trees((self._sessions - {call.pid}) | first, rows)
             return (spared | self._helper_pids()) - processes.trees({call.pid}, rows)
 
-        processes.end(spared, self.reap)
+        processes.end(spared, self._collect)
         self.reap()
 
     def _end_unowned(self) -> None:
         def spared(rows: dict[int, processes.Process]) -> set[int]:
             return processes.trees(set(self._calls), rows) | self._helper_pids()
 
-        processes.end(spared, self.reap)
+        processes.end(spared, self._collect)
         self.reap()
 
     def _watch_memory(self) -> None:
