@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow lint format types lock bench base-policy clean
+.PHONY: help install system demo up services down status test test-slow lint format lock bench base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -48,6 +48,11 @@ def problems(lock: str) -> list[str]:
 
 
 def main() -> int:
+    """`--check` only looks; other arguments go to uv (`--upgrade`)."""
+    if sys.argv[1:] == ["--check"]:
+        found = problems(LOCK.read_text())
+        print("\n".join(found) or f"{LOCK.name} is current")
+        return bool(found)
     uv = Path(sys.executable).parent / "uv"
     with tempfile.TemporaryDirectory() as folder:
         wanted, output = Path(folder, "wanted.in"), Path(folder, "lock")

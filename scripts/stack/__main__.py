@@ -9,7 +9,7 @@ import time
 from . import environment, foreground
 from .errors import StackError
 from .layout import Layout
-from .lifecycle import bring_down, bring_up, say
+from .lifecycle import bring_down, bring_up, first_person, say
 from .supervision import Supervisor
 
 
@@ -53,6 +53,7 @@ def _up(layout: Layout, *, only_services: bool, detach: bool) -> int:
                 f"ready after {time.monotonic() - began:.1f} s; addresses: {layout.run / 'env'}; `make down` stops them"
             )
         else:
+            first_person(layout)
             _greet(layout, began)
         if detach or not started_here:
             say("it keeps running; `make down` stops it")

@@ -18,7 +18,7 @@ from .supervision import FAILED_STATES, Supervisor
 
 SERVICE_SECONDS = 60.0
 WEB_SECONDS = 120.0
-MIGRATE_SECONDS = 300.0
+COMMAND_SECONDS = 300.0
 
 
 def say(text: str) -> None:
@@ -84,31 +84,39 @@ def _start_services(layout: Layout) -> Supervisor:
 
 
 def _start_product(layout: Layout, supervisor: Supervisor) -> None:
-    _migrate(layout)
+    _manage(layout, "migrate", "--noinput")
     # The pages first: on few cores the other programs' start-up would keep a person waiting for them.
     supervisor.start_program(programs.PRODUCT, "web")
     _wait_for_web(layout, supervisor)
     supervisor.start_group(programs.PRODUCT)
 
 
-def _migrate(layout: Layout) -> None:
-    log = layout.logs / "migrate.log"
-    with log.open("w") as output:
-        try:
-            done = subprocess.run(
-                [sys.executable, "manage.py", "migrate", "--noinput"],
-                cwd=REPOSITORY,
-                env=environment.by_hand(layout),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=MIGRATE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise NotAnswering("`manage.py migrate`", MIGRATE_SECONDS, log) from error
+def first_person(layout: Layout) -> None:
+    """A database without people gets an administrator, whose password is shown this once."""
+    if not postgres.has_rows(layout.postgres_socket, "accounts_user"):
+        say(_manage(layout, "seed").strip())
+
+
+def _manage(layout: Layout, *command: str) -> str:
+    """Run one short management command and return what it printed; raises StackError with it when it fails."""
+    name = f"`manage.py {command[0]}`"
+    try:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *command],
+            cwd=REPOSITORY,
+            env=environment.by_hand(layout),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StackError(f"{name} did not end within {COMMAND_SECONDS:g} s") from error
     if done.returncode:
-        raise StackError(f"the database could not be migrated ({log}):\n{log.read_text()[-2000:]}")
+        raise StackError(f"{name} failed:\n{done.stdout[-3000:]}")
+    return done.stdout
 
 
 def _wait_for_web(layout: Layout, supervisor: Supervisor) -> None:

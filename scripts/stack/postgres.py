@@ -179,6 +179,16 @@ def ensure_database(sockets: Path, name: str = "opencomposer") -> None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
 
+def has_rows(sockets: Path, table: str) -> bool:
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(database_url(sockets)) as connection:
+        return (
+            connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(table))).fetchone() is not None
+        )
+
+
 def main() -> None:
     layout = Layout.from_environment()
     clear_stale_locks(layout.postgres, layout.postgres_socket)

@@ -1,0 +1,94 @@
+"""docker-compose.yml and Dockerfile: valid by the Compose specification, and in step with the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from composer_web.celery import QUEUES
+from composer_web.env import Env
+from scripts.stack.layout import REPOSITORY
+
+COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SCHEMA = json.loads(files("check_jsonschema.builtin_schemas").joinpath("vendor/compose-spec.json").read_text())
+
+
+def test_the_file_follows_the_compose_specification() -> None:
+    jsonschema.validate(COMPOSE, SCHEMA)
+
+
+@pytest.mark.parametrize("change", [{"depend_on": ["x"]}, {"ports": {"a": 1}}, {"restart": 5}])
+def test_the_specification_refuses_what_is_misspelt(change: dict[str, Any]) -> None:
+    broken = {**COMPOSE, "services": {**SERVICES, "web": {**SERVICES["web"], **change}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, SCHEMA)
+
+
+def test_dependencies_and_volumes_exist() -> None:
+    for name, service in SERVICES.items():
+        assert set(service.get("depends_on", {})) <= set(SERVICES), name
+        for volume in service.get("volumes", []):
+            assert volume.split(":")[0] in COMPOSE["volumes"], name
+
+
+def test_a_service_never_waits_for_one_of_a_profile_that_may_be_off() -> None:
+    for name, service in SERVICES.items():
+        for other in service.get("depends_on", {}):
+            assert set(SERVICES[other].get("profiles", [])) <= set(service.get("profiles", [])), name
+
+
+def test_each_queue_has_exactly_one_kind_of_worker() -> None:
+    served = [
+        queue
+        for service in SERVICES.values()
+        if "worker" in (command := service.get("command", []))
+        for queue in command[command.index("--queues") + 1].split(",")
+    ]
+    assert sorted(served) == sorted(set(QUEUES) - {"train"})  # the trainer takes runs by lease, not from a queue
+
+
+def test_every_setting_is_one_that_the_product_reads() -> None:
+    known = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields}
+    for name, service in SERVICES.items():
+        assert {key for key in service.get("environment", {}) if key.startswith("OPENCOMPOSER")} <= known, name
+    dockerfile = (REPOSITORY / "Dockerfile").read_text()
+    assert set(re.findall(r"OPENCOMPOSER_\w+", dockerfile)) <= known
+
+
+def test_only_the_pages_are_published_and_only_on_loopback() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert set(published) == {"web"}
+    assert all(port.startswith("127.0.0.1:") for port in published["web"])
+
+
+def test_no_password_has_a_default() -> None:
+    text = (REPOSITORY / "docker-compose.yml").read_text()
+    for name in ("POSTGRES_PASSWORD", "VALKEY_PASSWORD", "OPENCOMPOSER_SECRET_KEY"):
+        assert set(re.findall(rf"\$\{{{name}(.*?)\}}", text)) == {":?set it in .env"}
+
+
+def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
+    by_profile: dict[str, set[str]] = {}
+    for name, service in SERVICES.items():
+        for profile in service.get("profiles", []):
+            by_profile.setdefault(profile, set()).add(name)
+    assert by_profile == {"cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "vllm"}}
+
+
+def test_the_image_is_built_from_files_that_exist_and_runs_as_a_user() -> None:
+    lines = [line for line in (REPOSITORY / "Dockerfile").read_text().splitlines() if line and line[0].isupper()]
+    instructions = [line.split() for line in lines]
+    for instruction in instructions:
+        if instruction[0] == "COPY":
+            assert all((REPOSITORY / source).exists() for source in instruction[1:-1]), instruction
+    users = [instruction[1] for instruction in instructions if instruction[0] == "USER"]
+    assert users[-1] not in ("root", "0")
+    copied = {source for instruction in instructions if instruction[0] == "COPY" for source in instruction[1:-1]}
+    assert {"sandbox", "trainer", "composer_web", "requirements.lock"} <= copied
