@@ -58,8 +58,9 @@ def process_cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def own_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+def own_cpu(who: int = resource.RUSAGE_SELF) -> float:
+    """User and system seconds of this process, or of the children that it has waited for."""
+    usage = resource.getrusage(who)
     return usage.ru_utime + usage.ru_stime
 
 
@@ -80,6 +81,7 @@ async def one_seed(seed: int, config: RLConfig, scratch: Path, environments: Env
     store = WeightStore(scratch / f"weights-{seed}", dtype="float32")
     curve: list[dict[str, float]] = []
     backend = default_backend()
+    children_before = own_cpu(resource.RUSAGE_CHILDREN)
     with EmbeddedServer(scratch / f"engine-{seed}") as server, InferenceAdmin(server.url) as admin:
         spec = DeploymentSpec(name=DEPLOYMENT, policy_dir=str(POLICY.resolve()), store=str(store.root), follow=True)
         await asyncio.to_thread(admin.deploy, spec)
@@ -89,9 +91,9 @@ async def one_seed(seed: int, config: RLConfig, scratch: Path, environments: Env
 
         async def on_step(step: SyncStep) -> None:
             values = {name: round(step.metrics.get(name, 0.0), 4) for name in CURVES}
-            times = {n: round(v, 2) for n, v in step.metrics.items() if n.startswith(("time/", "cpu/"))}
+            times = {n: round(v, 2) for n, v in step.metrics.items() if n.startswith("time/")}
             curve.append({"step": step.step, **values, **times})
-            say({"seed": seed, "step": step.step, **values, **times, "engine_cpu": round(process_cpu(server.pid), 1)})
+            say({"seed": seed, "step": step.step, **values, **times, "cpu": {"loop": round(own_cpu(), 1), "engine": round(process_cpu(server.pid), 1)}})
 
         async with HttpInferenceClient(server.url) as client:
             services = RolloutServices(
@@ -125,6 +127,8 @@ async def one_seed(seed: int, config: RLConfig, scratch: Path, environments: Env
                     policies.save(run.policy, Path(os.environ["KEEP_POLICY"]) / f"seed-{seed}")
             finally:
                 await backend.close()
+    # Engine and sandbox supervisors are the only children, and both have ended.
+    cpu["sandboxes"] = own_cpu(resource.RUSAGE_CHILDREN) - children_before - cpu["engine"]
     return {
         "seed": seed,
         "before": shown(before),

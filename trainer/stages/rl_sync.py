@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -144,7 +143,7 @@ async def _one_group(run: SyncRun, prompt: int, task: TaskSpec) -> TrainGroup | 
 
 async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
     """Sample, learn, publish."""
-    began, cpu_began = time.perf_counter(), _cpu_seconds()
+    began = time.perf_counter()
     groups = await collect(run, tasks)
     sampled = time.perf_counter()
     values = batch_metrics(groups, trained_version=run.version)
@@ -158,7 +157,6 @@ async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
         "time/train": trained - sampled,
         "time/publish": ended - trained,
         "time/step": ended - began,
-        "cpu/loop": _cpu_seconds() - cpu_began,
         "idle/trainer": (sampled - began) / (ended - began),
     }
     return SyncStep(run.version, tuple(groups), values)
@@ -191,12 +189,6 @@ def procedural_prompts(seed: int) -> Callable[[int], TaskSpec]:
 def procedural_held_out(count: int) -> list[TaskSpec]:
     """The first `count` held-out tasks, the same for every seed."""
     return [generate(index, "held-out") for index in range(count)]
-
-
-def _cpu_seconds() -> float:
-    """User and system seconds of this process and of the children it has waited for."""
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in usage)
 
 
 async def main(arguments: argparse.Namespace) -> None:
