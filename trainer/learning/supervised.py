@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
@@ -28,7 +29,7 @@ class Example(NamedTuple):
 
 
 def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: int = 256) -> Iterator[list[Example]]:
-    """Batches of about `batch_tokens` tokens, each of similar lengths, in seeded random order. Endless if its input is."""
+    """Batches of about `batch_tokens` tokens, each of similar lengths, in seeded order. Endless if its input is."""
     order = random.Random(f"batches:{seed}")
     while True:
         drawn = [example for _, example in zip(range(pool), examples, strict=False)]
@@ -47,7 +48,7 @@ def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: 
 class SupervisedLearner:
     """Owns the trained model and its optimizer. Computes in bfloat16 where it pays, keeps float32 weights."""
 
-    def __init__(self, model: nn.Module, *, optimizer: OptimizerConfig, total_steps: int) -> None:
+    def __init__(self, model: PreTrainedModel, *, optimizer: OptimizerConfig, total_steps: int) -> None:
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
@@ -56,7 +57,7 @@ class SupervisedLearner:
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
         loss, accuracy = weighted_loss(self.model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
@@ -72,7 +73,7 @@ class SupervisedLearner:
         }
 
 
-def weighted_loss(model: nn.Module, batch: Sequence[Example]) -> tuple[Tensor, float]:
+def weighted_loss(model: PreTrainedModel, batch: Sequence[Example]) -> tuple[Tensor, float]:
     """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice."""
     width = max(len(example.ids) for example in batch)
     tokens_BT = torch.tensor([example.ids + [PAD] * (width - len(example.ids)) for example in batch])

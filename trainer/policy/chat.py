@@ -122,7 +122,7 @@ class ChatRenderer:
         self.stop_ids: list[int] = sorted(stop)
 
     def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
-        """The opening prompt: messages and tool schemas as the template shows them, ending with the generation prompt."""
+        """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt."""
         return self._encode(self._render(messages, tools))
 
     def observe(self, results: Sequence[ToolResult]) -> list[int]:
@@ -132,12 +132,14 @@ class ChatRenderer:
         _, found, rest = shown.partition(PROBE_ANSWER)
         _, ended, bridge = rest.partition(self._turn_end)
         if not found or not ended:
-            raise ChatTemplateError("the chat template drops the assistant turn before a tool result; use one that keeps it")
+            raise ChatTemplateError(
+                "the chat template drops the assistant turn before a tool result; use one that keeps it"
+            )
         return self._encode(bridge)
 
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
         """A scripted turn as the policy would have sampled it, turn-end token included (for expert episodes)."""
-        return [*self._encode(text + self.syntax.write(calls), scripted=True), self.turn_end_id]
+        return [*self._plain(text + self.syntax.write(calls)), self.turn_end_id]
 
     def parse(self, token_ids: Sequence[int]) -> ParsedTurn:
         """Read a sampled turn. Never raises: what does not parse is the policy's error."""
@@ -159,8 +161,13 @@ class ChatRenderer:
     def _probe() -> list[dict[str, Any]]:
         return [{"role": "user", "content": PROBE_USER}, {"role": "assistant", "content": PROBE_ANSWER}]
 
-    def _render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, prompt: bool = True) -> str:
-        safe = [{**m, "content": self._mask(m["content"])} if isinstance(m.get("content"), str) else dict(m) for m in messages]
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, prompt: bool = True
+    ) -> str:
+        safe = [
+            {**m, "content": self._mask(m["content"])} if isinstance(m.get("content"), str) else dict(m)
+            for m in messages
+        ]
         text = self.tokenizer.apply_chat_template(
             safe, tools=[dict(tool) for tool in tools] or None, tokenize=False, add_generation_prompt=prompt
         )
@@ -169,9 +176,13 @@ class ChatRenderer:
     def _find_turn_end(self) -> str:
         """The control token that the template writes after an assistant turn."""
         shown = self._render(self._probe(), prompt=False)
-        match = self._control.search(shown, shown.find(PROBE_ANSWER) + len(PROBE_ANSWER)) if PROBE_ANSWER in shown else None
+        match = (
+            self._control.search(shown, shown.find(PROBE_ANSWER) + len(PROBE_ANSWER)) if PROBE_ANSWER in shown else None
+        )
         if match is None:
-            raise ChatTemplateError("the chat template ends an assistant turn with no special token; add one (for example <|im_end|>)")
+            raise ChatTemplateError(
+                "the chat template ends an assistant turn with no special token; add one (for example <|im_end|>)"
+            )
         return match.group()
 
     def _token_id(self, text: str) -> int:
@@ -182,17 +193,23 @@ class ChatRenderer:
         plain = content.replace(opening, "").replace(closing, "")
         return self._control.sub(lambda match: opening + match.group().encode().hex() + closing, plain)
 
-    def _encode(self, text: str, *, scripted: bool = False) -> list[int]:
-        """Token ids; masked control text comes back as ordinary characters. `scripted` text is not a rendering."""
-        if scripted:
-            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _encode(self, text: str) -> list[int]:
+        """Token ids of a rendering; masked control text comes back as ordinary characters.
+
+        A control token's text cut after its first character matches no control token.
+        """
         opening, closing = ESCAPES
         ids: list[int] = []
         for position, part in enumerate(re.split(f"{opening}([0-9a-f]*){closing}", text)):
-            if part:
-                plain = bytes.fromhex(part).decode() if position % 2 else part
-                ids += self.tokenizer(plain, add_special_tokens=False, split_special_tokens=bool(position % 2))["input_ids"]
+            if position % 2:
+                literal = bytes.fromhex(part).decode()
+                ids += self._plain(literal[0]) + self._plain(literal[1:])
+            elif part:
+                ids += self._plain(part)
         return ids
+
+    def _plain(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 __all__ = ["CallSyntax", "ChatRenderer", "ChatTemplateError", "Message", "ParsedTurn", "call_json", "read_calls"]

@@ -1,17 +1,17 @@
 """Initial weights that can copy from the first step: a two-token induction circuit inside a stock Qwen3.
 
-Everything that a coding policy does at this size rests on exact copying (names, paths, whole lines), and gradient descent
-alone finds the circuit for it late: a random start had copied 1 % of random tokens after 730 k training tokens,
-this start 98 % after 220 k (docs/policy.md). The class, the layout and all other weights stay stock; training
-is free to change every number here.
+Everything that a coding policy does at this size rests on exact copying (names, paths, whole lines), and gradient
+descent alone finds the circuit for it late: a random start copied 1 % of random tokens after 730 k training tokens,
+this start 98 % after 220 k (docs/policy.md). The class, the layout and all other weights stay stock; training is
+free to change every number here.
 
     layer 0, heads 0 and 1   attend to the token one and two places back, and write it into two subspaces
     layer 1, head 0          query: this token and the one before; key: the tokens one and two places back;
                              so it attends to what followed the last occurrence of the same two tokens
     layer 1, head 1          the same for one token
 
-Positions enter through the fast rotary channels, content is matched in the slow ones, which hardly turn within a context.
-Embeddings share one constant channel; it gives queries a fixed direction and shifts all logits alike.
+Positions enter through the fast rotary channels, content is matched in the slow ones, which hardly turn within a
+context. Embeddings share one constant channel; it gives queries a fixed direction and shifts all logits alike.
 
 Shape suffixes: V vocabulary, C width, D channels of a head, P rotary pairs of a head, S matching channels.
 """
@@ -23,6 +23,7 @@ import math
 import torch
 from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 EMBEDDING_SCALE = 0.02
 CONSTANT_CHANNEL = 0.05
@@ -38,20 +39,21 @@ SLOW_TURN = 0.006
 
 @torch.no_grad()
 def prepare_copying(model: Qwen3ForCausalLM, *, seed: int) -> None:
-    """Overwrite the initial weights in place. Needs two layers, two query heads on one key-value head, tied embeddings."""
+    """Overwrite the initial weights in place. Needs two layers, two query heads on one key-value head."""
     config = model.config
     if config.num_attention_heads != 2 or config.num_key_value_heads != 1 or config.num_hidden_layers < 2:
         raise ValueError("the copying circuit needs at least two layers of two query heads on one key-value head")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        embedding_VC = model.get_input_embeddings().weight
+        embedding_VC = model.model.embed_tokens.weight
         nn.init.normal_(embedding_VC, std=EMBEDDING_SCALE)
         embedding_VC[:, 0] = CONSTANT_CHANNEL
         for layer in model.model.layers:
             nn.init.zeros_(layer.self_attn.o_proj.weight)
             nn.init.zeros_(layer.mlp.down_proj.weight)
         head = config.head_dim
-        turn_P = float(config.rope_parameters["rope_theta"]) ** (-torch.arange(head // 2) / (head // 2))
+        base = float(dict(config.rope_parameters or {})["rope_theta"])
+        turn_P = base ** (-torch.arange(head // 2) / (head // 2))
         read_DC, back_CD, back2_CD = _look_back(model.model.layers[0].self_attn, head, turn_P)
         _induction(model.model.layers[1].self_attn, head, turn_P, read_DC, back_CD, back2_CD)
 
@@ -70,7 +72,7 @@ def _turned(vector_D: Tensor, turn_P: Tensor, tokens: float) -> Tensor:
     return torch.cat([first * cos - second * sin, first * sin + second * cos])
 
 
-def _look_back(attention: nn.Module, head: int, turn_P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _look_back(attention: Qwen3Attention, head: int, turn_P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Layer 0: constant queries turned back by one and two tokens. Returns what it reads and where it writes."""
     width = attention.o_proj.weight.shape[0]
     fixed_D = torch.zeros(head)
@@ -94,7 +96,7 @@ def _look_back(attention: nn.Module, head: int, turn_P: Tensor) -> tuple[Tensor,
 
 
 def _induction(
-    attention: nn.Module, head: int, turn_P: Tensor, read_DC: Tensor, back_CD: Tensor, back2_CD: Tensor
+    attention: Qwen3Attention, head: int, turn_P: Tensor, read_DC: Tensor, back_CD: Tensor, back2_CD: Tensor
 ) -> None:
     """Layer 1: match one or two tokens in the slow channels, copy the token that followed."""
     slow = [pair for pair in range(head // 2) if turn_P[pair] < SLOW_TURN]

@@ -10,13 +10,14 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-
 from transformers.utils.logging import disable_progress_bar
 
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
@@ -44,9 +45,11 @@ def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
     try:
         renderer = ChatRenderer(tokenizer)
     except ChatTemplateError as error:
-        raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable chat template.") from error
+        raise PolicyUnreadable(
+            folder, "chat_template", str(error), "Give the folder a usable chat template."
+        ) from error
     model = load_model(folder, dtype=dtype)
-    rows = model.get_input_embeddings().weight.shape[0]
+    rows = int(model.config.vocab_size)
     if rows < len(tokenizer):
         raise PolicyUnreadable(
             folder, CONFIG, f"vocab_size {rows} is smaller than the tokenizer's {len(tokenizer)}",
@@ -62,7 +65,9 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # the tokenizers library raises bare Exception for a corrupt file
-        raise PolicyUnreadable(folder, TOKENIZER, _first_line(error), "Restore the tokenizer files of this policy.") from error
+        raise PolicyUnreadable(
+            folder, TOKENIZER, _first_line(error), "Restore the tokenizer files of this policy."
+        ) from error
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return tokenizer
 
@@ -78,12 +83,16 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTraine
     for file in _weight_files(folder):
         _check_safetensors(folder, file)
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = cast(Any, AutoModelForCausalLM).from_pretrained(
             folder, config=config, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Make config.json and the weights agree.") from error
-    wrong = [*sorted(report["missing_keys"]), *sorted(report["unexpected_keys"]), *sorted(map(str, report.get("mismatched_keys", ())))]
+    wrong = [
+        *sorted(report["missing_keys"]),
+        *sorted(report["unexpected_keys"]),
+        *sorted(map(str, report.get("mismatched_keys", ()))),
+    ]
     if wrong:
         raise PolicyUnreadable(
             folder, CONFIG, f"config and weights disagree at {wrong[0]} (and {len(wrong) - 1} more)",
@@ -93,8 +102,13 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTraine
     return model.eval()
 
 
-def save(policy: Policy, folder: Path, *, dtype: torch.dtype | None = None) -> Path:
-    """Write a policy folder atomically, replacing what was there. `dtype` sets the precision on disk."""
+def save(
+    policy: Policy, folder: Path, *, dtype: torch.dtype | None = None, extra: Mapping[str, str] | None = None
+) -> Path:
+    """Write a policy folder atomically, replacing what was there.
+
+    `dtype` sets the precision on disk; `extra` adds text files (name → text), such as the recipe.
+    """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -104,6 +118,8 @@ def save(policy: Policy, folder: Path, *, dtype: torch.dtype | None = None) -> P
         if dtype is not None:
             _record_dtype(staged / CONFIG, dtype)
         policy.tokenizer.save_pretrained(staged)
+        for name, text in (extra or {}).items():
+            (staged / name).write_text(text, encoding="utf-8")
         staged.chmod(0o755)
         for file in staged.iterdir():
             file.chmod(0o644)

@@ -1,8 +1,8 @@
 """The toy policy's tokenizer: a small byte-level BPE in which tool-call JSON costs one token per literal piece.
 
-Two choices make exact copying learnable for a tiny model. Operators, single digits and indentation are isolated, so that a line has the same
-tokens in a file listing and inside an edit. And merges are learned from made-up names and library source
-only, so that every identifier, seen or unseen, is spelled from several pieces.
+Two choices make exact copying learnable for a tiny model. Operators, single digits and indentation are isolated,
+so that a line has the same tokens in a file listing and inside an edit. And merges are learned from made-up names
+and library source only, so that every identifier, seen or unseen, is spelled from several pieces.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ CHAT_TEMPLATE = """\
 {%- elif message.role == 'assistant' -%}
 {{- '<|assistant|>' + (message.content or '') -}}
 {%- for call in message.tool_calls or [] -%}
-{{- ('' if loop.first else '\\n') + '{"name": "' + call.function.name + '", "arguments": ' + (call.function.arguments | tojson) + '}' -}}
+{{- ('' if loop.first else '\\n') + '{"name": "' + call.function.name + '", "arguments": ' -}}
+{{- (call.function.arguments | tojson) + '}' -}}
 {%- endfor -%}
 {{- '<|end|>' -}}
 {%- endif -%}
@@ -89,9 +90,12 @@ def _corpus(seed: int) -> Iterator[str]:
         lines = invented.head + invented.body()
         yield "\n".join(f"{number}|{line}" for number, line in enumerate(lines, 1))
         call = f"`{invented.name}([{rng.randint(0, 9)}, {rng.randint(0, 9)}], {rng.randint(0, 9)})`"
-        yield rng.choice(ISSUES).format(call=call, got=f"[{rng.randint(0, 99)}, {rng.randint(-9, 9)}]", expected=rng.randint(0, 99))
+        yield rng.choice(ISSUES).format(
+            call=call, got=f"[{rng.randint(0, 99)}, {rng.randint(-9, 9)}]", expected=rng.randint(0, 99)
+        )
         path = f"{syllable_word(rng, 'train')}.py"
-        yield f"{path}:1:def {invented.name}(\nedited {path}:4\n1 failed: got {rng.randint(0, 99)}\nexit code 1\n1 passed\nexit code 0"
+        yield f"{path}:1:def {invented.name}(\nedited {path}:4\n1 passed\nexit code 0"
+        yield f"1 failed: got {rng.randint(0, 99)}\nexit code 1"
         yield f"error: old_string not found in {path}\nerror: no such file: {path}\nno matches\n{path}"
     yield from library_source(600_000, seed)
 
@@ -115,9 +119,9 @@ def build_tokenizer(seed: int = 0) -> PreTrainedTokenizerFast:
     core.add_tokens([AddedToken(piece, normalized=False) for piece in CALL_PIECES])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
-        bos_token="<|bos|>",
-        eos_token="<|end|>",
-        pad_token="<|pad|>",
+        bos_token="<|bos|>",  # noqa: S106
+        eos_token="<|end|>",  # noqa: S106
+        pad_token="<|pad|>",  # noqa: S106
         additional_special_tokens=["<|user|>", "<|assistant|>", "<|tool|>"],
         clean_up_tokenization_spaces=False,
         model_max_length=1024,

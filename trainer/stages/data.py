@@ -13,8 +13,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerBase
 
+from sandbox.harness.profile import get_profile
+from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
-from sandbox.tasks.generators.procedural import write_function
+from sandbox.tasks.generators.procedural import problem, write_function
 from sandbox.tasks.generators.vocabulary import sample_words
 from trainer.learning.supervised import Example
 from trainer.policy.chat import ChatRenderer
@@ -22,6 +24,10 @@ from trainer.policy.tokenizer import library_source
 
 SOURCE_TOKENS = 240
 SOURCE_BYTES = 1_500_000
+COMMIT_SEEDS = (10_000_000, 1_000_000_000)
+"""Tasks that commits are made of: far from the seeds of suites, experts and evaluations."""
+LISTING_WEIGHT = 0.1
+"""Loss weight of a faulty listing: enough to read it, too little to learn to write faults."""
 
 
 # -- mid-training -------------------------------------------------------------------------------------
@@ -55,15 +61,27 @@ def module_listing(rng: random.Random) -> str:
     return "\n".join(shown)
 
 
+def commit(rng: random.Random) -> tuple[str, str]:
+    """A faulty module of the training split as a listing, and the one-line change that makes it agree with its docs."""
+    task = problem(rng.randrange(*COMMIT_SEEDS), "train")
+    lines = task.function.head + task.function.body(task.current)
+    fix = next(e for e in task.edits(task.current, task.fault) if e.option == task.function.choices[task.fault])
+    listing = "\n".join(f"{number}|{line}" for number, line in enumerate(lines, 1))
+    return f"{listing}\n", f"-{fix.old}\n+{fix.new}\n"
+
+
 def midtrain_examples(
     tokenizer: PreTrainedTokenizerBase, *, seed: int, drill_share: float, source_share: float
 ) -> Iterator[Example]:
-    """Drills, standard-library source and correct modules in the given shares; modules take the rest."""
+    """Drills and standard-library source in the given shares; commits and correct modules halve the rest."""
     rng = random.Random(f"midtrain:{seed}")
     added = set(tokenizer.get_added_vocab().values())
     plain = [index for index in range(len(tokenizer)) if index not in added]
-    library = [tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in library_source(SOURCE_BYTES, seed)]
-    library = [ids for ids in library if len(ids) > SOURCE_TOKENS]
+    library = [
+        ids
+        for text in library_source(SOURCE_BYTES, seed)
+        if len(ids := tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) > SOURCE_TOKENS
+    ]
     start = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
     while True:
         kind = rng.random()
@@ -74,6 +92,11 @@ def midtrain_examples(
             text = rng.choice(library)
             at = rng.randrange(len(text) - SOURCE_TOKENS + 1)
             ids = start + text[at : at + SOURCE_TOKENS]
+        elif kind < (1.0 + drill_share + source_share) / 2:
+            before, change = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in commit(rng))
+            ids = start + before + change
+            yield Example(ids, [LISTING_WEIGHT] * (len(ids) - len(change)) + [1.0] * len(change))
+            continue
         else:
             ids = start + tokenizer(module_listing(rng), add_special_tokens=False)["input_ids"]
         yield Example(ids, [1.0] * len(ids))
@@ -94,6 +117,8 @@ class ExpertEpisode(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     task_id: str
     bundle_hash: str
+    profile: str
+    """Harness profile whose tools the expert used."""
     messages: tuple[dict[str, str], ...]
     turns: tuple[EpisodeTurn, ...]
 
@@ -106,7 +131,8 @@ def read_episodes(path: Path) -> list[ExpertEpisode]:
             try:
                 episodes.append(ExpertEpisode.model_validate_json(line))
             except ValueError as error:
-                raise ValueError(f"{path.name}, line {number}: not an expert episode; delete the file to record anew") from error
+                found = f"{path.name}, line {number}: not an expert episode"
+                raise ValueError(f"{found}; delete the file to record anew") from error
     return episodes
 
 
@@ -122,7 +148,7 @@ def write_episodes(path: Path, episodes: Iterable[ExpertEpisode]) -> None:
 
 def tokenize_episode(renderer: ChatRenderer, episode: ExpertEpisode, *, observation_weight: float) -> Example:
     """The token stream that a policy with this template would have seen and sampled in that episode."""
-    ids = renderer.start(list(episode.messages))
+    ids = renderer.start(list(episode.messages), schemas_of(get_profile(episode.profile)))
     weights = [observation_weight] * len(ids)
     for position, turn in enumerate(episode.turns):
         said = renderer.turn(turn.calls)

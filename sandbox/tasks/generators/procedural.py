@@ -1,9 +1,9 @@
 """The procedural family: small repositories with one planted bug that a small policy can learn to find.
 
-A function's docstring is its specification; one operator, constant or comparison of its body disagrees with it. Every task is
-a pure function of (seed, split). Training and held-out tasks share no identifier (`vocabulary.py`) and no
-semantic combination (skeleton + every phrase of the docstring): a fifth of the combinations, chosen by hash, is never trained on.
-Code holds no double quotes, so that edits need no escapes inside JSON.
+A function's docstring is its specification; one operator, constant or comparison of its body disagrees with it.
+Every task is a pure function of (seed, split). Training and held-out tasks share no identifier (`vocabulary.py`)
+and no semantic combination (skeleton + every phrase of the docstring): a fifth of the combinations, chosen by
+hash, is never trained on. Code holds no double quotes, so that edits need no escapes inside JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.tasks.generators.vocabulary import COMMON, Split, in_held_out_pool, sample_verb, sample_words
+from sandbox.tasks.generators.vocabulary import Split, in_held_out_pool, sample_verb, sample_words
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 
 SPLITS: tuple[Split, ...] = ("train", "held-out")
@@ -164,7 +164,15 @@ SKELETONS: tuple[Skeleton, ...] = (
             "            {acc} {g1} {x}",
             "    return {acc} {a1} {k1}",
         ),
-        {"g": AGGREGATES, "s": STARTS, "t": BOUNDS, "d": DIVISIBILITY, "j": CONSTANTS[:4], "a": ARITHMETIC, "k": CONSTANTS},
+        {
+            "g": AGGREGATES,
+            "s": STARTS,
+            "t": BOUNDS,
+            "d": DIVISIBILITY,
+            "j": CONSTANTS[:4],
+            "a": ARITHMETIC,
+            "k": CONSTANTS,
+        },
         ("j", "a", "k"),
         lambda rng: (rng.randint(2, 30),),
     ),
@@ -287,7 +295,7 @@ def source(lines: list[str]) -> str:
 def evaluate(code: str, name: str, inputs: list[Arguments]) -> list[str | None]:
     """`repr` of each call, None where it raises. Only for code that this file wrote: it runs in this process."""
     scope: dict[str, Any] = {}
-    exec(compile(code, "procedural", "exec"), scope)  # our own generated code, bounded loops only
+    exec(compile(code, "procedural", "exec"), scope)  # noqa: S102  (our own generated code, bounded loops)
     results: list[str | None] = []
     for arguments in inputs:
         try:
@@ -391,6 +399,3 @@ def problem_of(task: TaskSpec) -> Problem:
             if found.spec == task:
                 return found
     raise ValueError(f"task {task.id!r} was not made by this version of the procedural generator")
-
-
-__all__ = ["COMMON", "TEST_COMMAND", "Edit", "Function", "Problem", "generate", "problem", "problem_of", "write_function"]

@@ -1,0 +1,195 @@
+"""The shipped base policy from scratch: `make base-policy`.
+
+    random weights that can copy → mid-training → expert episodes in real sandboxes → SFT → policies/base
+
+The stages are those of the product. The tokenizer is kept from the folder that is being replaced, since every
+checkpoint is bound to it (`--new-tokenizer` trains it again). Beside the weights stands `recipe.json`: both stage
+configurations, seed, expert, losses and seconds. On the same machine and thread count the result is bit-identical.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from sandbox.backends import default_backend
+from sandbox.tasks.environments import EnvironmentStore
+from trainer import policy as policies
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
+from trainer.policy.build import build_tiny_model
+from trainer.policy.tokenizer import build_tokenizer
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.data import ExpertEpisode
+from trainer.stages.expert import Recording, expert_episodes
+from trainer.stages.midtrain import run_midtrain
+from trainer.stages.sft import run_sft
+
+BASE = Path(__file__).resolve().parents[2] / "policies" / "base"
+RECIPE = "recipe.json"
+CHECKPOINTS = CheckpointConfig(every_steps=250, keep=1)
+
+MIDTRAIN = MidtrainConfig(
+    init="scratch",
+    steps=1500,
+    batch_tokens=2048,
+    drill_share=0.25,
+    source_share=0.05,
+    optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
+    checkpoint=CHECKPOINTS,
+)
+SFT = SFTConfig(
+    steps=800,
+    batch_tokens=2048,
+    episodes=6000,
+    observation_weight=0.1,
+    optimizer=OptimizerConfig(name="muon", learning_rate=3e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
+    checkpoint=CHECKPOINTS,
+)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+class Recorder:
+    """A stage sink that prints a line now and then and remembers the last numbers."""
+
+    def __init__(self, stage: str, *, every: int = 50) -> None:
+        self.stage = stage
+        self.every = every
+        self.curve: list[dict[str, float]] = []
+        self.tokens = 0
+        self.started = time.perf_counter()
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.tokens += int(values["tokens/trained"])
+        if step % self.every == 0:
+            kept = ("loss/train", "loss/accuracy", "loss/heldout")
+            point = {name.removeprefix("loss/"): round(values[name], 4) for name in kept if name in values}
+            self.curve.append({"step": step, **point})
+            say(json.dumps({"stage": self.stage, **self.curve[-1], "tokens": self.tokens}))
+
+    def progress(self, done: int, total: int) -> None:
+        """The printed lines are progress enough."""
+
+    def version_published(self, version: int, digest: str) -> None:
+        """Supervised stages publish no versions."""
+
+    def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
+        """The caller takes the last one from the result."""
+
+    def event(
+        self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
+        say(f"{self.stage}: {level}: {message}")
+
+    def should_stop(self) -> bool:
+        return False
+
+    def facts(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "seconds": round(time.perf_counter() - self.started, 1), "curve": self.curve}
+
+
+def build(
+    *,
+    out: Path,
+    start: Path,
+    work: Path,
+    seed: int,
+    midtrain: MidtrainConfig,
+    sft: SFTConfig,
+    episodes: Sequence[ExpertEpisode],
+    expert: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Run both stages from the tokenizer in `start`, write the policy folder `out`, and return its recipe."""
+    middle = Recorder("midtrain")
+    first = run_midtrain(
+        policy_dir=start,
+        config=midtrain,
+        seed=seed,
+        sink=middle,
+        checkpoints=CheckpointStore(work / "midtrain", keep=CHECKPOINTS.keep),
+    )
+    middle_facts = middle.facts()
+    assert first.checkpoint is not None
+    last = Recorder("sft")
+    second = run_sft(
+        policy_dir=first.checkpoint / "policy", config=sft, seed=seed, episodes=episodes, sink=last,
+        checkpoints=CheckpointStore(work / "sft", keep=CHECKPOINTS.keep),
+    )  # fmt: skip
+    assert second.checkpoint is not None
+    recipe = {
+        "what": "toy policy of the procedural task family; its skill does not transfer to real repositories",
+        "command": "make base-policy",
+        "seed": seed,
+        "threads": torch.get_num_threads(),
+        "midtrain": {"config": midtrain.model_dump(mode="json"), **middle_facts},
+        "expert": dict(expert),
+        "sft": {"config": sft.model_dump(mode="json"), **last.facts()},
+    }
+    trained = policies.load(second.checkpoint / "policy")
+    policies.save(trained, out, extra={RECIPE: json.dumps(recipe, indent=1) + "\n"})
+    return recipe
+
+
+async def _episodes(recording: Recording, data: Path) -> list[ExpertEpisode]:
+    backend = default_backend()
+    try:
+        store = EnvironmentStore(data / "environments")
+        return await expert_episodes(
+            recording, cache=data / "artifacts" / "expert", backend=backend, environments=store
+        )
+    finally:
+        await backend.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=BASE, help="policy folder to write")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--midtrain-steps", type=int, default=MIDTRAIN.steps)
+    parser.add_argument("--sft-steps", type=int, default=SFT.steps)
+    parser.add_argument("--episodes", type=int, default=SFT.episodes)
+    parser.add_argument(
+        "--new-tokenizer", action="store_true", help="train the tokenizer again: old checkpoints become unusable"
+    )
+    arguments = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+    recording = Recording(count=arguments.episodes, seed=arguments.seed)
+    began = time.perf_counter()
+    episodes = asyncio.run(_episodes(recording, arguments.data))
+    expert = {**recording.facts(), "seconds": round(time.perf_counter() - began, 1)}
+    say(json.dumps({"stage": "expert", **expert}))
+    with tempfile.TemporaryDirectory(prefix="base-policy-") as scratch:
+        work = Path(scratch)
+        tokenizer = build_tokenizer() if arguments.new_tokenizer else policies.load_tokenizer(BASE)
+        model = build_tiny_model(tokenizer, arguments.seed)
+        start = policies.save(policies.Policy(model, tokenizer, policies.ChatRenderer(tokenizer), work), work / "start")
+        build(
+            out=arguments.out,
+            start=start,
+            work=work,
+            seed=arguments.seed,
+            midtrain=MIDTRAIN.model_copy(update={"steps": arguments.midtrain_steps}),
+            sft=SFT.model_copy(update={"steps": arguments.sft_steps, "episodes": arguments.episodes}),
+            episodes=episodes,
+            expert=expert,
+        )
+    say(f"wrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
