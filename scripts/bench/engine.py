@@ -97,7 +97,7 @@ class Engine:
 def peer(model: PreTrainedModel, rows: int) -> Speed:
     ids = torch.tensor(prompts(rows))
     clock = Clock()
-    out = model.generate(
+    out = model.generate(  # type: ignore[operator]
         ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=NEW,
@@ -186,7 +186,9 @@ def main() -> None:
     engine = Engine(model)
     result: dict[str, float] = {}
     for rows in (1, 16, 64):
-        ours, theirs, jobs = [], [], []
+        ours: list[Speed] = []
+        theirs: list[Speed] = []
+        jobs: list[Job] = []
         for _ in range(arguments.rounds):
             speed, jobs = engine.run(rows)
             ours.append(speed)

@@ -7,6 +7,7 @@ is one copy. Memory is committed by the kernel only where it is written.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
@@ -15,7 +16,8 @@ class KVCache:
         self.slots = slots
         self.layers = layers
         self.length = length
-        self.data = torch.zeros(slots, layers, length, 2, kv_heads, head_dim)
+        # numpy asks the kernel for zero pages; torch.zeros would write, and so commit, all of them.
+        self.data = torch.from_numpy(np.zeros((slots, layers, length, 2, kv_heads, head_dim), np.float32))
         self._records = self.data.view(slots * layers * length, 2 * kv_heads * head_dim)
 
     def records(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
