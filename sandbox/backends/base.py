@@ -166,19 +166,24 @@ class Sandbox(Protocol):
         """Remove one regular file. Raises PathError."""
         ...
 
-    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
-        """Entries of a directory as (name, kind, size in bytes), sorted by name. Raises PathError."""
-        ...
-
-    async def search(self, pattern: str, path: str, *, glob: str | None, max_matches: int) -> list[tuple[str, int, str]]:
+    async def search(
+        self, pattern: str, path: str, *, glob: str | None, max_matches: int
+    ) -> list[tuple[str, int, str]]:
         """Lines matching a regular expression below `path` as (path relative to WORKDIR, line number, text).
 
         Bounded in time and matches; binary and very large files are skipped. Raises PathError, ValueError (pattern).
         """
         ...
 
+    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
+        """Entries of a directory as (name, kind, size in bytes), sorted by name. Raises PathError."""
+        ...
+
     async def diff(self) -> Patch:
-        """What changed below WORKDIR since start, read from outside the sandbox without running anything in it."""
+        """What differs below WORKDIR from the environment's layers (snapshots count as changes).
+
+        Read from outside the sandbox; nothing in it runs for this.
+        """
         ...
 
     async def snapshot(self, into: Path) -> Snapshot: ...
@@ -198,7 +203,12 @@ class Backend(Protocol):
     def probe(self) -> Capabilities: ...
 
     async def start(
-        self, env: EnvSpec, *, limits: Limits = Limits(), net: NetPolicy = NetPolicy.NONE, snapshot: Snapshot | None = None
+        self,
+        env: EnvSpec,
+        *,
+        limits: Limits = Limits(),
+        net: NetPolicy = NetPolicy.NONE,
+        snapshot: Snapshot | None = None,
     ) -> Sandbox:
         """A ready sandbox. Raises SandboxUnavailable (will not work here) or SandboxLost (may be tried again)."""
         ...

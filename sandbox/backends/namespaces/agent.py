@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 
 from sandbox.backends.namespaces import files, identity, protocol
 from sandbox.backends.namespaces.grep import Searches
+from sandbox.backends.namespaces.loop import Loop
 from sandbox.backends.namespaces.shell import Shell
 
 HOME = f"/home/{identity.USER}"
@@ -30,75 +29,6 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TERM": "xterm-256color",
 }
-
-
-class Loop:
-    """Readiness callbacks and replies; what `Shell` and `Searches` are given to work with."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[], None]] = {}
-        self._unsent = bytearray()
-        channel.setblocking(False)
-
-    def watch(self, fd: int, handler: Callable[[], None], *, write: bool = False) -> None:
-        self._handlers[fd] = handler
-        self._poll.register(fd, select.POLLOUT if write else select.POLLIN)
-
-    def unwatch(self, fd: int) -> None:
-        if self._handlers.pop(fd, None):
-            self._poll.unregister(fd)
-
-    def forget(self, fd: int) -> None:
-        """Stop watching and close."""
-        self.unwatch(fd)
-        os.close(fd)
-
-    def feed(self, fd: int, data: bytes) -> None:
-        """Write `data` to a pipe as its reader takes it, then close it."""
-        os.set_blocking(fd, False)
-        left = memoryview(data)
-
-        def push() -> None:
-            nonlocal left
-            try:
-                while left:
-                    left = left[os.write(fd, left) :]
-            except BlockingIOError:
-                return
-            except OSError:  # the reader is gone
-                left = memoryview(b"")
-            self.forget(fd)
-
-        push()
-        if left:
-            self.watch(fd, push, write=True)
-
-    def reply(self, number: int, header: dict, blob: bytes = b"") -> None:
-        self._unsent += protocol.encode(header | {"id": number}, blob)
-        self.flush()
-
-    def flush(self) -> None:
-        try:
-            while self._unsent:
-                del self._unsent[: self._channel.send(self._unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            os._exit(0)  # the host is gone, and with pid 1 goes the sandbox
-        events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-        self._poll.modify(self._channel, events)
-
-    def attach(self, handler: Callable[[], None]) -> None:
-        self._handlers[self._channel.fileno()] = handler
-        self._poll.register(self._channel, select.POLLIN)
-
-    def turn(self, timeout: float | None) -> None:
-        for fd, _ in self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
-            handler = self._handlers.get(fd)
-            if handler:
-                handler()
 
 
 class Agent:
@@ -115,9 +45,8 @@ class Agent:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         memory = limits["memory_bytes"] if watchdog else None
         environment = ENVIRONMENT | dict(request["env"])
-        self._shell = Shell(self._loop, environment, WORKDIR, limits["output_bytes"], memory)
         self._searches = Searches(self._loop, WORKDIR)
-        self._shell.helpers = self._searches
+        self._shell = Shell(self._loop, self._searches, environment, WORKDIR, limits["output_bytes"], memory)
         self._files = files.Files(WORKDIR)
 
     def run(self) -> None:

@@ -11,7 +11,16 @@ import socket
 import threading
 from typing import Literal
 
-from sandbox.backends.base import Capabilities, EnvSpec, Limits, NetPolicy, SandboxError, SandboxLost, SandboxUnavailable, Snapshot
+from sandbox.backends.base import (
+    Capabilities,
+    EnvSpec,
+    Limits,
+    NetPolicy,
+    SandboxError,
+    SandboxLost,
+    SandboxUnavailable,
+    Snapshot,
+)
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.client import ZygoteClient, ZygoteGone
 from sandbox.backends.namespaces.remedies import explain
@@ -125,7 +134,9 @@ class NamespacesBackend:
             raise SandboxUnavailable(f"cannot enforce the required limits {sorted(missing)}: {reasons}")
         return zygote
 
-    async def _connect(self, name: str, limits: Limits, ours: socket.socket, control: socket.socket) -> NamespacesSandbox:
+    async def _connect(
+        self, name: str, limits: Limits, ours: socket.socket, control: socket.socket
+    ) -> NamespacesSandbox:
         agent_channel = await Channel.open(name, ours)
         control_channel = await Channel.open(name, control)
         try:
@@ -150,7 +161,11 @@ class NamespacesBackend:
 def _start_error(hello: dict) -> SandboxError:
     step, number, text = str(hello.get("step")), hello.get("errno"), str(hello.get("text"))
     message = explain(step, number if isinstance(number, int) else None, text)
-    return SandboxUnavailable(message) if step in ("LayerError", "userns", "proc", "overlay", "seccomp") else SandboxLost(message)
+    return (
+        SandboxUnavailable(message)
+        if step in ("LayerError", "userns", "proc", "overlay", "seccomp")
+        else SandboxLost(message)
+    )
 
 
 def _capabilities(found: dict) -> Capabilities:

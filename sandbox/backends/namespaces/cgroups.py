@@ -25,7 +25,11 @@ def _write(path: str, value: object) -> None:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
+    return _read_bytes(path).decode()
+
+
+def _read_bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
         return file.read()
 
 
@@ -36,7 +40,9 @@ class Group:
         self._folders, self._cpu = folders, cpu
         for folder in set(folders.values()):
             os.makedirs(folder, exist_ok=True)
-        events = f"{folders['unified']}/memory.events" if "unified" in folders else f"{folders['memory']}/memory.oom_control"
+        events = (
+            f"{folders['unified']}/memory.events" if "unified" in folders else f"{folders['memory']}/memory.oom_control"
+        )
         self.events = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
         """Descriptor of the file that counts out-of-memory kills as a line `oom_kill N`."""
 
@@ -90,7 +96,9 @@ class Cgroups:
         self._name = f"{PARENT}{os.getpid()}"
         mounts = _mounts(mountinfo_text or _read("/proc/self/mountinfo"))
         own = dict(_own_groups(cgroup_text or _read("/proc/self/cgroup")))
-        if not (self._try_v2(mounts, own) or self._try_v1(mounts, own)):
+        if self._try_v2(mounts, own) or self._try_v1(mounts, own):
+            self.reasons = []  # why a better place was not to be had concerns nobody
+        else:
             self.reasons.append(
                 "no control group is ours to divide: memory is held by a watchdog and cpu shares are not enforced; "
                 "run as root, or under `systemd-run --user --scope -p Delegate=yes`"
@@ -108,7 +116,7 @@ class Cgroups:
                 time.sleep(0.01)
 
     def _try_v1(self, mounts: dict[str, tuple[str, str]], own: dict[str, str]) -> bool:
-        parents = {}
+        parents: dict[str, str] = {}
         for controller in ("memory", "pids", "cpu"):
             if controller not in mounts:
                 continue
@@ -124,7 +132,10 @@ class Cgroups:
                 os.rmdir(parent)
             return False
         self.kind, self.cpu, self._parents = "v1", "cpu" in parents, parents
-        return True
+        if not self._joinable():
+            self.reasons.append("cgroup v1: processes cannot be moved into groups of ours")
+            self._give_up()
+        return self.kind == "v1"
 
     def _try_v2(self, mounts: dict[str, tuple[str, str]], own: dict[str, str]) -> bool:
         if "unified" not in mounts:
@@ -140,20 +151,39 @@ class Cgroups:
             try:
                 _sweep(folder)
                 controllers = _enable(folder)
+                if not {"memory", "pids"} <= controllers:
+                    self.reasons.append(f"cgroup v2: {folder} hands down only {sorted(controllers)}")
+                    continue
                 parent = f"{folder}/{self._name}"
                 os.makedirs(parent, exist_ok=True)
-                self._parents = {"unified": parent}
-                controllers &= _enable(parent)
+                _enable(parent)
             except OSError as error:
                 self.reasons.append(f"cgroup v2: {folder} is not delegated to us ({error.strerror})")
                 continue
-            if {"memory", "pids"} <= controllers:
-                self.kind, self.cpu = "v2", "cpu" in controllers
+            self.kind, self.cpu, self._parents = "v2", "cpu" in controllers, {"unified": parent}
+            if self._joinable():
                 return True
-            os.rmdir(parent)
-            self.reasons.append(f"cgroup v2: {folder} hands down only {sorted(controllers)}")
-        self._parents = {}
+            self.reasons.append(f"cgroup v2: processes cannot be moved from {here} to {parent}")
+            self._give_up()
         return False
+
+    def _joinable(self) -> bool:
+        """Whether a process of ours may enter a group made here (v2 wants rights over the common ancestor too)."""
+        group = self.create("trial")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                group.join()
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        joined = os.waitpid(pid, 0)[1] == 0
+        group.forget()
+        return joined and group.remove()
+
+    def _give_up(self) -> None:
+        self.close(0.0)
+        self.kind, self.cpu, self._parents = "none", False, {}
 
 
 def _enable(folder: str) -> set[str]:
@@ -211,8 +241,15 @@ def _inside(place: tuple[str, str], path: str) -> str:
 def _sweep(folder: str) -> None:
     for entry in os.listdir(folder):
         number = entry.removeprefix(PARENT)
-        if entry.startswith(PARENT) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+        if entry.startswith(PARENT) and number.isdigit() and not _zygote_lives(number):
             _rmdir_tree(f"{folder}/{entry}")
+
+
+def _zygote_lives(number: str) -> bool:
+    try:
+        return b"namespaces.zygote" in _read_bytes(f"/proc/{number}/cmdline")  # empty for one that nobody collected
+    except OSError:
+        return False
 
 
 def _rmdir_tree(folder: str) -> bool:

@@ -78,7 +78,9 @@ class ZygoteClient:
                 return json.loads(data)
         self._process.kill()
         self._process.wait()
-        raise SandboxUnavailable(f"the sandbox launcher did not start (see its error output; interpreter {sys.executable})")
+        raise SandboxUnavailable(
+            f"the sandbox launcher did not start (see its error output; interpreter {sys.executable})"
+        )
 
     def _drop(self) -> None:
         """In a forked child: the zygote must see the end of its socket when the parent dies, not when we do."""

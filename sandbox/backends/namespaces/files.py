@@ -105,7 +105,7 @@ class Files:
         os.unlink(path)
 
     def _list(self, path: str, shown: str) -> list[tuple[str, str, int]]:
-        entries = []
+        entries: list[tuple[str, str, int]] = []
         with os.scandir(path) as found:
             for entry in found:
                 if len(entries) >= MAX_ENTRIES:

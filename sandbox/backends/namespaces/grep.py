@@ -12,6 +12,8 @@ import stat
 import time
 from collections.abc import Iterator
 
+from sandbox.backends.namespaces.loop import Loop
+
 MAX_SECONDS = 8.0
 MAX_CPU_SECONDS = 4
 MAX_FILE_BYTES = 2 << 20
@@ -32,7 +34,7 @@ class Search:
 class Searches:
     """The searches that run now, and those that wait for their turn."""
 
-    def __init__(self, loop, workdir: str) -> None:
+    def __init__(self, loop: Loop, workdir: str) -> None:
         self._loop, self._workdir = loop, workdir
         self._by_number: dict[int, Search] = {}
         self._waiting: list[tuple[int, dict]] = []

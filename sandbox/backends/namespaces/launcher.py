@@ -23,6 +23,7 @@ import struct
 from typing import NoReturn
 
 from sandbox.backends.namespaces import agent, identity, mounts, protocol, seccomp, syscalls
+from sandbox.backends.namespaces.cgroups import Group
 from sandbox.backends.namespaces.supervisor import Supervisor
 
 NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
@@ -32,7 +33,7 @@ OWN_PROCESSES = 4
 MAX_JOB_BYTES = 1 << 17
 
 
-def standby(stage: str, uid: int, gid: int, group, watchdog: bool, jobs: socket.socket) -> None:
+def standby(stage: str, uid: int, gid: int, group: Group | None, watchdog: bool, jobs: socket.socket) -> None:
     """Become the supervisor of a sandbox that waits for its job on `jobs`; returns when that sandbox is over.
 
     The job is one message: JSON with two descriptors, the agent's channel and the control channel. What goes wrong
@@ -47,7 +48,7 @@ def standby(stage: str, uid: int, gid: int, group, watchdog: bool, jobs: socket.
         if os.getppid() != parent:
             return
         pid = os.fork()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - told on the channel as soon as there is one
         failure, pid = error, 0
     if pid == 0:
         inner.close()
@@ -82,7 +83,7 @@ def _pid_1(
         request = json.loads(data)
         _build(stage, request, supervisor, descriptors[1])
         _confine(request["limits"], watchdog, channel)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
         report(channel, error)
         os._exit(1)
     agent.main(channel, request, watchdog=watchdog)
@@ -97,7 +98,7 @@ def report(channel: socket.socket, error: BaseException) -> None:
         channel.sendall(protocol.encode(header))
 
 
-def _enter(uid: int, gid: int, group) -> None:
+def _enter(uid: int, gid: int, group: Group | None) -> None:
     if group:
         group.join()
     if os.geteuid() == 0 and uid != 0:

@@ -177,7 +177,9 @@ class Difference:
         self._bytes += len(content or b"") + len(before or b"")
         if len(self.changes) >= MAX_CHANGES or self._bytes > MAX_TOTAL_BYTES:
             self._full = True
-            return self._skip(path, f"more than {MAX_CHANGES} files or {MAX_TOTAL_BYTES} bytes changed; the rest is left out")
+            return self._skip(
+                path, f"more than {MAX_CHANGES} files or {MAX_TOTAL_BYTES} bytes changed; the rest is left out"
+            )
         self.changes.append((path, content, executable, before))
 
     def _skip(self, path: str, reason: str) -> None:
@@ -243,7 +245,9 @@ def _copy(source: int, target: int, name: str) -> None:
         found = os.fstat(reader)
         if not stat.S_ISREG(found.st_mode):
             return
-        writer = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target)
+        writer = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
+        )
         try:
             left = found.st_size
             while left > 0 and (sent := os.sendfile(writer, reader, None, min(left, 1 << 24))):

@@ -11,6 +11,7 @@ nobody keeps environments in; nothing of it is visible on the host or survives i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -25,7 +26,15 @@ MAX_COPIED_BYTES = 1 << 20
 READONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 ETC = (
-    *("alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
+    *(
+        "alternatives",
+        "ssl/certs",
+        "ssl/openssl.cnf",
+        "ca-certificates.conf",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+    ),
     *("localtime", "timezone", "mime.types", "magic", "terminfo", "inputrc", "bash.bashrc", "profile", "shells"),
     *("debian_version", "os-release", "issue", "services", "protocols", "ethertypes", "rpc", "host.conf", "gai.conf"),
 )
@@ -36,7 +45,7 @@ LINKS = {
     "/dev/stderr": "/proc/self/fd/2",
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
-    "/var/tmp": "../tmp",
+    "/var/tmp": "../tmp",  # noqa: S108 - paths of the sandbox, here and below
     "/var/run": "../run",
 }
 FOLDERS = ("proc", "sys", "tmp", "run", "dev/pts", "dev/shm", "etc", "root", "home/dev", "opt", "srv", "mnt", "media")
@@ -99,7 +108,9 @@ def put(path: str, text: str) -> None:
 
 def build_base(interpreter: str, prefix: str) -> str:
     """Mount the staging tmpfs and the base root in it; returns the stage. Raises StepError."""
-    stage = next((path for path in STAGES if os.path.isdir(path)), "/tmp")
+    stage = next((path for path in STAGES if os.path.isdir(path)), None)
+    if stage is None:
+        raise syscalls.StepError("mount", errno.ENOENT, f"find a directory to mount on (none of {STAGES} exists)")
     syscalls.mount("tmpfs", stage, "tmpfs", NOSUID, "mode=755,size=16m", step="mount")
     draft = f"{stage}/draft"
     for folder in ("draft", "root", "l", "l/empty", "w"):
@@ -258,7 +269,7 @@ def assemble(stage: str, layers: list[int], *, disk: int, inodes: int) -> tuple[
         os.mkdir(f"{work}/{folder}")
     for folder in ("tmp", "shm"):
         os.mkdir(f"{work}/{folder}")
-        os.chmod(f"{work}/{folder}", 0o1777)
+        os.chmod(f"{work}/{folder}", 0o1777)  # noqa: S103
     new = f"{work}/new"
     syscalls.mount(f"{stage}/root", new, None, BIND | REC, step="mount")
     os.chdir(stage)  # option strings stay short and show nothing of the host
@@ -267,11 +278,11 @@ def assemble(stage: str, layers: list[int], *, disk: int, inodes: int) -> tuple[
     kinds = (f"{overlay},userxattr,volatile", f"{overlay},userxattr", overlay)
     home = f"{new}/home/{identity.USER}"
     syscalls.mount_first("overlay", home, "overlay", NOSUID | NODEV, kinds, step="overlay")
-    syscalls.mount(f"{work}/tmp", f"{new}/tmp", None, BIND, step="mount")
-    syscalls.mount(f"{work}/shm", f"{new}/dev/shm", None, BIND, step="mount")
+    for source, target in (("tmp", "tmp"), ("shm", "dev/shm")):
+        syscalls.mount(f"{work}/{source}", f"{new}/{target}", None, BIND, step="mount")
     flags = NOSUID | NOEXEC
     with contextlib.suppress(syscalls.StepError):  # terminals are a convenience
         syscalls.mount("devpts", f"{new}/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620", step="mount")
-    folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    upper = os.open(f"{work}/upper", folder)
-    return new, upper, [os.open(f"l/{number}", folder) for number in layers]
+    directory = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    upper = os.open(f"{work}/upper", directory)
+    return new, upper, [os.open(f"l/{number}", directory) for number in layers]

@@ -33,7 +33,9 @@ def _advice(step: str, number: int | None) -> str:
     if step in ("userns", "namespaces"):
         return _about_user_namespaces(number)
     if step == "overlay":
-        return "Overlay mounts in user namespaces need Linux 5.11 or later with the `overlay` module (`modprobe overlay`)"
+        return (
+            "Overlay mounts in user namespaces need Linux 5.11 or later with the `overlay` module (`modprobe overlay`)"
+        )
     if step == "mount" and refused:
         return (
             "This process may not mount: inside a container, start it with "

@@ -9,7 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sandbox.backends.base import EndReason, ExecResult, FileChange, Limits, Patch, PathError, SandboxError, SandboxLost, Snapshot
+from sandbox.backends.base import (
+    EndReason,
+    ExecResult,
+    FileChange,
+    Limits,
+    Patch,
+    PathError,
+    SandboxError,
+    SandboxLost,
+    Snapshot,
+)
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.identity import sandbox_identity
 
@@ -81,20 +91,22 @@ class NamespacesSandbox:
     async def delete(self, path: str) -> None:
         await self._file({"op": "delete", "path": path})
 
-    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
-        header, _ = await self._file({"op": "list", "path": path})
-        try:
-            return [(_text(name), _kind(kind), _count(size)) for name, kind, size in header["entries"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._broken(f"bad listing: {error}") from None
-
-    async def search(self, pattern: str, path: str, *, glob: str | None, max_matches: int) -> list[tuple[str, int, str]]:
+    async def search(
+        self, pattern: str, path: str, *, glob: str | None, max_matches: int
+    ) -> list[tuple[str, int, str]]:
         request = {"op": "search", "pattern": pattern, "path": path, "glob": glob, "max_matches": max_matches}
         _, blob = await self._file(request, deadline=SEARCH_SECONDS)
         try:
             return [(_text(file), _count(line), _text(text)) for file, line, text in json.loads(blob)][:max_matches]
         except (TypeError, ValueError, RecursionError) as error:
             raise self._broken(f"bad matches: {error}") from None
+
+    async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
+        header, _ = await self._file({"op": "list", "path": path})
+        try:
+            return [(_text(name), _kind(kind), _count(size)) for name, kind, size in header["entries"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._broken(f"bad listing: {error}") from None
 
     async def diff(self) -> Patch:
         header, blob = await self._supervisor({"op": "diff", "folder": REPO})
@@ -174,7 +186,9 @@ class NamespacesSandbox:
         seen, self._memory_kills = self._memory_kills, _count(header["count"])
         return self._memory_kills > seen
 
-    async def _file(self, header: dict, blob: bytes = b"", *, deadline: float = FILE_SECONDS) -> tuple[dict[str, Any], bytes]:
+    async def _file(
+        self, header: dict, blob: bytes = b"", *, deadline: float = FILE_SECONDS
+    ) -> tuple[dict[str, Any], bytes]:
         try:
             header["path"].encode()
         except UnicodeEncodeError:

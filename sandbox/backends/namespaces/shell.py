@@ -12,12 +12,14 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import signal
 import time
 
-from sandbox.backends.namespaces import processes
-from sandbox.backends.namespaces.protocol import DUMP_FD, MAX_RESULT_BYTES, QUIET_FD, RESULT_FD, STATE_FD
+from sandbox.backends.namespaces import processes, state
+from sandbox.backends.namespaces.capture import Capture
+from sandbox.backends.namespaces.grep import Searches
+from sandbox.backends.namespaces.loop import Loop
+from sandbox.backends.namespaces.protocol import DUMP_FD, MAX_RESULT_BYTES, RESULT_FD, STATE_FD
 
 MAX_STATE_BYTES = 4 << 20
 MAX_DRAINS = 64
@@ -25,49 +27,7 @@ LOWEST_OWN_FD = 70
 READ_BYTES = 1 << 18
 WATCH_SECONDS = 0.05
 OUT_OF_MEMORY_SCORE = "300"
-_OPEN = (
-    # errors of ours are not output; aliases work as at a prompt
-    f"unset BASH_ENV BASH_EXECUTION_STRING; exec {STATE_FD}<&- {QUIET_FD}>&2 2>/dev/null; shopt -s expand_aliases\n"
-)
-_DUMP = (
-    "builtin trap '{ builtin unset BASH_EXECUTION_STRING; builtin declare -p; builtin declare -f; builtin alias -p; "
-    'builtin shopt -p; builtin printf "builtin cd -- %q\\n" "$PWD"; builtin set +o; '
-    f"}} >&{DUMP_FD} 2>/dev/null' EXIT\n"
-)
-_CLOSE = f"exec 2>&{QUIET_FD} {QUIET_FD}>&-\n"
-_NOT_CARRIED = re.compile(
-    rb"^declare -\S+ (?:BASH\w*|EUID|UID|PPID|SHELLOPTS|FUNCNAME|GROUPS|DIRSTACK|RESULT_FD|PIPESTATUS|RANDOM|SRANDOM|"
-    rb"LINENO|EPOCHSECONDS|EPOCHREALTIME|SECONDS|COMP_WORDBREAKS|_)(?:=.*)?\n"
-    rb"|^shopt -\w (?:extdebug|login_shell|restricted_shell)\n",
-    re.MULTILINE,
-)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
-
-
-class Capture:
-    """Head and tail of a stream, and how much there was in all."""
-
-    def __init__(self, limit: int) -> None:
-        self._half = limit // 2
-        self._head, self._tail = bytearray(), bytearray()
-        self.total = 0
-
-    def add(self, data: bytes) -> None:
-        self.total += len(data)
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        if data:
-            self._tail += data[-self._half :] if self._half else b""
-            if len(self._tail) > 2 * self._half:
-                del self._tail[: -self._half]
-
-    def text(self) -> bytes:
-        tail = bytes(self._tail[-self._half :]) if self._half else b""
-        cut = self.total - len(self._head) - len(tail)
-        marker = b"\n[... %d bytes cut ...]\n" % cut if cut else b""
-        return bytes(self._head) + marker + tail
 
 
 class Call:
@@ -88,8 +48,16 @@ class Call:
 
 
 class Shell:
-    def __init__(self, loop, environment: dict[str, str], workdir: str, output_bytes: int, memory: int | None) -> None:
-        self._loop, self._environment, self._workdir = loop, environment, workdir
+    def __init__(
+        self,
+        loop: Loop,
+        searches: Searches,
+        environment: dict[str, str],
+        workdir: str,
+        output_bytes: int,
+        memory: int | None,
+    ) -> None:
+        self._loop, self._searches, self._environment, self._workdir = loop, searches, environment, workdir
         self._output_bytes, self._memory = output_bytes, memory
         self._state = b""
         self._calls: dict[int, Call] = {}
@@ -100,7 +68,6 @@ class Shell:
         self._sessions: set[int] = set()
         """Sessions opened by calls, ended ones too while something in them lives."""
         self._look_at_memory = 0.0
-        self.helpers = None
 
     def exchange_state(self, blob: bytes) -> bytes:
         """Replace the carried state unless `blob` is empty; the state."""
@@ -126,7 +93,14 @@ class Shell:
             failure = error.strerror or str(error)
         if call is None:
             text = f"bash: {failure}\n".encode()
-            answer = {"exit": 126, "ended": "exit", "total": len(text), "seconds": 0.0, "background": 0, "output": len(text)}
+            answer = {
+                "exit": 126,
+                "ended": "exit",
+                "total": len(text),
+                "seconds": 0.0,
+                "background": 0,
+                "output": len(text),
+            }
             self._loop.reply(number, answer, text)
 
     def cancel(self, number: int) -> None:
@@ -161,16 +135,15 @@ class Shell:
             call = self._calls.pop(pid, None)
             if call:
                 self._exited.append((call, status))
-            elif self.helpers:
-                self.helpers.reaped(pid)
+            else:
+                self._searches.reaped(pid)
 
     def _spawn(self, number: int, header: dict, stdin: bytes) -> Call:
         keep = header["keep_state"]
-        script = (_DUMP if keep else "").encode() + self._state  # the state's options come last: `set -e` may be one
         environment = self._environment | header["env"]
         before = {pid: processes.born(pid) for pid in processes.pids()}
         opened: list[int] = []
-        actions = []
+        actions: list[tuple[int, int, int]] = []
 
         def pipe() -> tuple[int, int]:
             pair = os.pipe()
@@ -197,10 +170,10 @@ class Shell:
                 null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
                 opened.append(null)
                 give(null, 0)
-            if script:
+            if keep or self._state:
                 reader, writer = pipe()
                 give(reader, STATE_FD)
-                feeds.append((writer, _OPEN.encode() + script + _CLOSE.encode()))
+                feeds.append((writer, state.opening(self._state, keep=keep)))
                 environment["BASH_ENV"] = f"/dev/fd/{STATE_FD}"
             if keep:
                 call.dump_fd, writer = pipe()
@@ -274,13 +247,16 @@ class Shell:
         for _ in range(MAX_DRAINS):
             if call.output < 0 or not self._read_output(call):
                 break
-        for name, sink, limit in (("dump_fd", call.dump, MAX_STATE_BYTES), ("result_fd", call.result, MAX_RESULT_BYTES)):
+        for name, sink, limit in (
+            ("dump_fd", call.dump, MAX_STATE_BYTES),
+            ("result_fd", call.result, MAX_RESULT_BYTES),
+        ):
             while getattr(call, name) >= 0 and self._read_side(call, name, sink, limit):
                 pass
             if getattr(call, name) >= 0:
                 self._loop.forget(getattr(call, name))
         if call.dump and len(call.dump) <= MAX_STATE_BYTES:
-            self._state = self._carried(call)
+            self._state = state.carried(bytes(call.dump), call.private)
         background = self._background()
         if call.output >= 0:
             self._keep_draining(call.output) if background else self._loop.forget(call.output)
@@ -299,14 +275,6 @@ class Shell:
         }
         self._loop.reply(call.number, answer, output + result)
 
-    def _carried(self, call: Call) -> bytes:
-        """The dump without what bash sets itself and without variables that were given to this call alone."""
-        state = _NOT_CARRIED.sub(b"", bytes(call.dump))
-        if call.private:
-            names = b"|".join(re.escape(name.encode()) for name in call.private)
-            state = re.sub(rb"^declare -\S+ (?:%s)(?:=.*)?\n" % names, b"", state, flags=re.MULTILINE)
-        return state
-
     def _keep_draining(self, fd: int) -> None:
         """Background jobs go on writing somewhere; the oldest lose their reader when there are too many."""
 
@@ -323,30 +291,27 @@ class Shell:
 
     def _background(self) -> int:
         """Processes that run outside any call."""
-        alive = set(processes.pids()) - self._helper_pids()
+        alive = set(processes.pids()) - self._searches.running()
         if not alive:
             self._sessions &= set(self._calls)
             return 0
         rows = processes.table()
         self._sessions &= set(self._calls) | {row.session for row in rows.values()}
-        busy = processes.trees(set(self._calls), rows) | self._helper_pids()
+        busy = processes.trees(set(self._calls), rows) | self._searches.running()
         return sum(1 for pid, row in rows.items() if row.alive and pid not in busy)
-
-    def _helper_pids(self) -> set[int]:
-        return self.helpers.running() if self.helpers else set()
 
     def _end_call(self, call: Call) -> None:
         def spared(rows: dict[int, processes.Process]) -> set[int]:
             first = {pid for pid, row in rows.items() if call.before.get(pid) == row.born}
             spared = processes.trees((self._sessions - {call.pid}) | first, rows)
-            return (spared | self._helper_pids()) - processes.trees({call.pid}, rows)
+            return (spared | self._searches.running()) - processes.trees({call.pid}, rows)
 
         processes.end(spared, self._collect)
         self.reap()
 
     def _end_unowned(self) -> None:
         def spared(rows: dict[int, processes.Process]) -> set[int]:
-            return processes.trees(set(self._calls), rows) | self._helper_pids()
+            return processes.trees(set(self._calls), rows) | self._searches.running()
 
         processes.end(spared, self._collect)
         self.reap()

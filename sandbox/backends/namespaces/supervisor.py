@@ -19,7 +19,14 @@ from sandbox.backends.namespaces import layers, protocol
 
 class Supervisor:
     def __init__(
-        self, control: socket.socket, agent: int, upper: int, lower: list[int], snapshots: int, events: int | None, life: float
+        self,
+        control: socket.socket,
+        agent: int,
+        upper: int,
+        lower: list[int],
+        snapshots: int,
+        events: int | None,
+        life: float,
     ) -> None:
         self._control, self._agent, self._events = control, agent, events
         self._upper, self._lower, self._snapshots = upper, lower, snapshots

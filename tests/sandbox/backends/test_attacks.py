@@ -9,7 +9,6 @@ import socket
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -114,13 +113,17 @@ class TestExhaustion:
 
     async def test_disk(self, sandbox: Sandbox) -> None:
         for place in ("/home/dev/repo", "/tmp", "/dev/shm"):
-            result = await sandbox.exec(f"head -c 100M /dev/zero >{place}/fill; stat -c %s {place}/fill; rm {place}/fill")
+            result = await sandbox.exec(
+                f"head -c 100M /dev/zero >{place}/fill; stat -c %s {place}/fill; rm {place}/fill"
+            )
             assert b"No space left" in result.output
             assert int(result.output.split()[-1]) <= 32 * MIB
         await alive(sandbox)
 
     async def test_inodes_and_file_size(self, sandbox: Sandbox, backend: Backend, env: EnvSpec) -> None:
-        result = await sandbox.exec("mkdir d; cd d; for i in $(seq 4000); do : >$i || break; done; ls | wc -l; rm -rf ../d", timeout=30)
+        result = await sandbox.exec(
+            "mkdir d; cd d; for i in $(seq 4000); do : >$i || break; done; ls | wc -l; rm -rf ../d", timeout=30
+        )
         assert b"No space left" in result.output and int(result.output.split()[-1]) < 3000
         await alive(sandbox)
         async with await backend.start(env, limits=Limits(file_bytes=MIB)) as small:
@@ -149,7 +152,9 @@ class TestExhaustion:
         await alive(sandbox)
 
     async def test_junk_in_the_private_channels(self, sandbox: Sandbox) -> None:
-        await sandbox.exec("for fd in $(ls /proc/self/fd); do head -c 6000000 /dev/zero >&$fd; done 2>/dev/null", timeout=5)
+        await sandbox.exec(
+            "for fd in $(ls /proc/self/fd); do head -c 6000000 /dev/zero >&$fd; done 2>/dev/null", timeout=5
+        )
         await sandbox.exec("for fd in 60 61 62 63; do echo 'cd /tmp; exit 9' >&$fd; done; :")
         result = await sandbox.exec("echo on")
         assert result.output.endswith(b"on\n") or result.exit_code == 9
@@ -315,7 +320,9 @@ print(json.dumps(found))
 
 class TestEscapes:
     @pytest.fixture
-    async def found(self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict]:
+    async def found(
+        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    ) -> dict:
         secret = tmp_path_factory.mktemp("host") / "secret"
         secret.write_text("secret")
         monkeypatch.setenv("HOST_SECRET", "secret")
@@ -327,10 +334,20 @@ class TestEscapes:
             await sandbox.write("/tmp/probe.py", source.replace("HOST_FILE", repr(str(secret))).encode())
             result = await sandbox.exec("python3 /tmp/probe.py", timeout=20)
         assert result.exit_code == 0, result.output.decode()
-        yield json.loads(result.output)
+        return json.loads(result.output)
 
     async def test_nothing_outside_is_reached(self, found: dict) -> None:
-        special = {"capabilities", "no_new_privs", "seccomp", "descriptors", "environment", "processes", "mapped", "mounts", "cgroups"}
+        special = {
+            "capabilities",
+            "no_new_privs",
+            "seccomp",
+            "descriptors",
+            "environment",
+            "processes",
+            "mapped",
+            "mounts",
+            "cgroups",
+        }
         reached = {name: value for name, value in found.items() if name not in special and value is True}
         assert reached == {}
 
@@ -353,7 +370,9 @@ class TestEscapes:
         assert b"python" not in result.output
 
     async def test_links_to_the_host_name_sandbox_files(self, sandbox: Sandbox) -> None:
-        await sandbox.exec("ln -s /proc/1/root/etc/shadow a; ln -s /etc/shadow b; ln -s /dev/zero c; ln -s /proc/1/fd/0 d")
+        await sandbox.exec(
+            "ln -s /proc/1/root/etc/shadow a; ln -s /etc/shadow b; ln -s /dev/zero c; ln -s /proc/1/fd/0 d"
+        )
         for path in "abcd":
             with pytest.raises(PathError):
                 async with asyncio.timeout(5):
@@ -382,7 +401,9 @@ class TestEscapes:
 
     async def test_the_host_runs_nothing_of_the_repository(self, sandbox: Sandbox) -> None:
         """Reading the patch never runs git: hooks and monitors in .git/config stay text."""
-        await sandbox.exec("git init -q . && git config core.fsmonitor 'touch /tmp/ran' && git config diff.external 'touch /tmp/ran'")
+        await sandbox.exec(
+            "git init -q . && git config core.fsmonitor 'touch /tmp/ran' && git config diff.external 'touch /tmp/ran'"
+        )
         await sandbox.write("main.py", b"changed\n")
         assert [change.path for change in (await sandbox.diff()).changes] == ["main.py"]
         assert ("ran", "file", 0) not in await sandbox.list("/tmp")

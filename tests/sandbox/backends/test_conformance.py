@@ -48,7 +48,9 @@ class TestCommands:
         assert await output(sandbox, "python -c 'import json, sqlite3; print(6 * 7)'; python3 -c 'print(1)'") == "42\n1"
 
     async def test_state_is_carried(self, sandbox: Sandbox) -> None:
-        await sandbox.exec("cd pkg; export A=1; B='x  y'; f() { echo \"f $1\"; }; alias say='echo said'; set -o pipefail")
+        await sandbox.exec(
+            "cd pkg; export A=1; B='x  y'; f() { echo \"f $1\"; }; alias say='echo said'; set -o pipefail"
+        )
         said = await output(sandbox, "pwd; sh -c 'echo $A'; echo \"$B\"; f 2; say it; false | true; echo $?")
         assert said.splitlines() == ["/home/dev/repo/pkg", "1", "x  y", "f 2", "said it", "1"]
 
@@ -127,7 +129,7 @@ class TestCommands:
         result = await sandbox.exec("(while :; do echo tick; sleep 0.01; done) & sleep 985 & echo started")
         assert b"started" in result.output
         assert result.background >= 2
-        after = await sandbox.exec("pkill -f '[s]leep 985'; sleep 0.1; kill -0 $(pgrep -o bash) && echo on")
+        after = await sandbox.exec("pkill -x sleep; sleep 0.1; kill -0 $(pgrep -o bash) && echo on")
         assert (after.output, after.exit_code) == (b"on\n", 0)
         assert 1 <= after.background < result.background
 
@@ -223,7 +225,9 @@ class TestFiles:
         ],
     )
     async def test_refused_reads(self, sandbox: Sandbox, path: str, message: str) -> None:
-        await sandbox.exec("mkfifo fifo; ln -s /dev/zero zero; ln -s /proc/self/environ environ; ln -s /proc/1/mem memory")
+        await sandbox.exec(
+            "mkfifo fifo; ln -s /dev/zero zero; ln -s /proc/self/environ environ; ln -s /proc/1/mem memory"
+        )
         async with asyncio.timeout(5):
             with pytest.raises(PathError, match=message):
                 await sandbox.read(path)
@@ -297,7 +301,9 @@ class TestPatch:
             "echo more >>main.py; rm pkg/core.py; mkdir n; echo new >n/f.py; chmod +x README.md; "
             "mv pkg/data/table.txt moved.txt; echo x >../outside"
         )
-        found = {change.path: (change.content, change.executable, change.before) for change in (await sandbox.diff()).changes}
+        found = {
+            change.path: (change.content, change.executable, change.before) for change in (await sandbox.diff()).changes
+        }
         before = {name.removeprefix("repo/"): text.encode() for name, text in FILES.items()}
         assert found == {
             "README.md": (before["README.md"], True, before["README.md"]),
@@ -346,11 +352,16 @@ class TestPatch:
 
     async def test_unreadable_files_are_read(self, sandbox: Sandbox) -> None:
         await sandbox.exec("echo hidden >h; chmod 000 h; mkdir d; echo x >d/x; chmod 000 d")
-        assert {change.path: change.content for change in (await sandbox.diff()).changes} == {"h": b"hidden\n", "d/x": b"x\n"}
+        assert {change.path: change.content for change in (await sandbox.diff()).changes} == {
+            "h": b"hidden\n",
+            "d/x": b"x\n",
+        }
 
     async def test_a_patch_applied_elsewhere_gives_the_same_files(self, backend: Backend, env: EnvSpec) -> None:
         async with await backend.start(env) as first, await backend.start(env) as second:
-            await first.exec("git init -q . 2>/dev/null; sed -i s/add/sum/ main.py; rm pkg/data/table.txt; cp -r pkg p2")
+            await first.exec(
+                "git init -q . 2>/dev/null; sed -i s/add/sum/ main.py; rm pkg/data/table.txt; cp -r pkg p2"
+            )
             for change in (await first.diff()).changes:
                 if change.content is None:
                     await second.delete(change.path)
@@ -363,7 +374,9 @@ class TestPatch:
 class TestSnapshots:
     async def test_files_and_state_go_on(self, backend: Backend, env: EnvSpec, tmp_path: Path) -> None:
         async with await backend.start(env) as first:
-            await first.exec("cd pkg; export S=1; rm core.py; echo n >n.py; rm -r data; mkdir data; echo d >data/d; touch ~/h")
+            await first.exec(
+                "cd pkg; export S=1; rm core.py; echo n >n.py; rm -r data; mkdir data; echo d >data/d; touch ~/h"
+            )
             snapshot = await first.snapshot(tmp_path / "one")
             await first.exec("echo later >later.py")
         async with await backend.start(env, snapshot=snapshot) as second:

@@ -1,0 +1,95 @@
+"""Where this machine cannot isolate, the backend says what is missing and what to do, and starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sandbox.backends.base import Capabilities, EnvSpec, Limits, SandboxUnavailable
+from sandbox.backends.namespaces.backend import NamespacesBackend, _capabilities
+from sandbox.backends.namespaces.remedies import explain
+
+ROOT = Path(__file__).resolve().parents[3]
+PROBE = textwrap.dedent("""
+    import asyncio, json, sys
+    from sandbox.backends.base import EnvSpec, SandboxUnavailable
+    from sandbox.backends.namespaces.backend import NamespacesBackend
+    backend = NamespacesBackend()
+    found = backend.probe()
+    try:
+        asyncio.run(backend.start(EnvSpec(layers=())))
+        started = "started"
+    except SandboxUnavailable as error:
+        started = str(error)
+    print(json.dumps([found.usable, list(found.reasons), started]))
+""")
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="arranges the machine's state as root")
+
+
+def probe_under(shell: str) -> list:
+    """Run the probe after the commands in `shell`, in mount and user namespaces of its own."""
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{shell}\nexec "$@"', "sh"]
+    done = subprocess.run([*command, sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@root_only
+def test_masked_proc_of_a_plain_container() -> None:
+    usable, reasons, started = probe_under("mount --bind /dev/null /proc/cpuinfo")
+    assert not usable and "systempaths=unconfined" in reasons[0] and "unmask=ALL" in started
+
+
+@root_only
+def test_user_namespaces_switched_off() -> None:
+    nested = 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"'
+    usable, reasons, started = probe_under(f"exec unshare --user --map-root-user sh -ec '{nested}' sh \"$@\"")
+    assert not usable
+    assert "max_user_namespaces" in started or "id range" in started, (reasons, started)
+
+
+def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = NamespacesBackend()
+    found = backend.probe()
+    weaker = dataclasses.replace(found, enforced=found.enforced - {"cpu"}, reasons=("no cpu controller",))
+    monkeypatch.setattr(backend, "_capabilities", weaker)
+    limits = Limits(required=frozenset({"memory", "cpu"}))
+    with pytest.raises(SandboxUnavailable, match=r"\['cpu'\].*no cpu controller"):
+        asyncio.run(backend.start(EnvSpec(layers=()), limits=limits))
+    asyncio.run(backend.close())
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "cpu", "enforced"), [("v2", True, True), ("v1", False, False), ("none", False, False)]
+)
+def test_capabilities_say_what_is_enforced(cgroup: str, cpu: bool, enforced: bool) -> None:
+    found = _capabilities(
+        {"cgroup": cgroup, "cpu": cpu, "reasons": ["why"] if cgroup == "none" else [], "trial": {"op": "ready"}}
+    )
+    assert found.usable and ("cpu" in found.enforced) is enforced and {"memory", "processes", "disk"} <= found.enforced
+    assert bool(found.reasons) is not enforced
+
+
+def test_a_failed_trial_is_not_usable() -> None:
+    trial = {"op": "fail", "step": "overlay", "errno": 19, "text": "mount overlay: No such device"}
+    found = _capabilities({"cgroup": "none", "cpu": False, "reasons": [], "trial": trial})
+    assert found == Capabilities(usable=False, cgroup="none", reasons=found.reasons)
+    assert "modprobe overlay" in found.reasons[0]
+
+
+def test_advice_for_apparmor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    knob = tmp_path / "restrict"
+    knob.write_text("1\n")
+    monkeypatch.setattr("sandbox.backends.namespaces.remedies.RESTRICTED_BY_APPARMOR", str(knob))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "apparmor_restrict_unprivileged_userns=0" in explain("mount", 1, "mount tmpfs")
+    knob.write_text("0\n")
+    assert "AppArmor" not in explain("mount", 1, "mount tmpfs")
