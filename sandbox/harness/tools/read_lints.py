@@ -69,6 +69,8 @@ async def _python_files(context: ToolContext, paths: list[str]) -> list[str]:
         if kind is None:
             raise ToolFailure(ToolErrorKind.NOT_FOUND, f"no such file: {path}")
         if kind != "dir":
+            if not path.endswith((".py", ".pyi")):
+                raise ToolFailure(ToolErrorKind.REFUSED, f"not a Python file: {path}")
             files[path] = None
             continue
         pending = [path]
@@ -96,7 +98,8 @@ async def lint(name: str, content: bytes) -> list[str]:
         process = await asyncio.create_subprocess_exec(
             _ruff(),
             *("check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero", "--output-format", "json"),
-            *("--stdin-filename", name, "-"),
+            f"--stdin-filename={name}",
+            "-",
             cwd="/",
             env={},
             stdin=asyncio.subprocess.PIPE,

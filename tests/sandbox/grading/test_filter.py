@@ -9,7 +9,9 @@ TASK = TaskSpec(
     source="mutation",
     instruction="Fix it.",
     environment=InlineEnvironment(files={"shop.py": "x = 1\n", "docs/a.md": "a"}),
-    verifier=PytestVerifier(test_files={"tests/test_shop.py": "def test(): pass\n"}, fail_to_pass=("tests/test_shop.py::test",)),
+    verifier=PytestVerifier(
+        test_files={"tests/test_shop.py": "def test(): pass\n"}, fail_to_pass=("tests/test_shop.py::test",)
+    ),
     gold={"shop.py": "x = 2\n", "setup.cfg": "[x]\n"},
     protected=("docs/", "NOTICE"),
 )
@@ -21,7 +23,16 @@ def change(path, *, new=True):
 
 @pytest.mark.parametrize(
     "path",
-    ["shop.py", "other.py", "pkg/random.py", "src/shop/json.py", "setup.cfg", "README.md", "tests/helper.txt", "git.py"],
+    [
+        "shop.py",
+        "other.py",
+        "pkg/random.py",
+        "src/shop/json.py",
+        "setup.cfg",
+        "README.md",
+        "tests/helper.txt",
+        "git.py",
+    ],
 )
 def test_work_on_the_product_is_kept(path):
     assert reason_to_drop(TASK, change(path)) is None

@@ -36,7 +36,10 @@ def test_render_shows_every_kind_of_change():
     )
     assert "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n" in text
     assert "deleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-z = 3\n" in text
-    assert "new file mode 100755\n--- /dev/null\n+++ b/new.sh\n@@ -0,0 +1 @@\n+echo hi\n\\ No newline at end of file\n" in text
+    assert (
+        "new file mode 100755\n--- /dev/null\n+++ b/new.sh\n@@ -0,0 +1 @@\n+echo hi\n\\ No newline at end of file\n"
+        in text
+    )
     assert "Binary files a/image.png and b/image.png differ\n" in text
     assert "Large files a/big.txt and b/big.txt differ\n" in text
 

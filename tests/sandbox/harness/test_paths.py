@@ -23,7 +23,9 @@ def test_one_spelling_for_each_file(written, meant):
     assert checkout_path(written) == meant
 
 
-@pytest.mark.parametrize("written", ["..", "../x", "/etc/passwd", "/", "", "a\0b", f"{WORKDIR}-other/a", "../../../../x"])
+@pytest.mark.parametrize(
+    "written", ["..", "../x", "/etc/passwd", "/", "", "a\0b", f"{WORKDIR}-other/a", "../../../../x"]
+)
 def test_outside_is_refused(written):
     with pytest.raises(ToolFailure) as failure:
         checkout_path(written)

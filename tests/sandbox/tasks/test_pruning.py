@@ -3,7 +3,7 @@ import ast
 from sandbox.tasks.generators.issue import error_lines, issue_report
 from sandbox.tasks.generators.pruning import function_text, functions_of, remove_functions
 
-TESTS = '''import pytest
+TESTS = """import pytest
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ class TestC:
 class TestF:
     def test_d(self):
         assert "long"
-'''
+"""
 
 
 def names(source):
