@@ -111,7 +111,15 @@ class Folder:
         pins = self.root / "pins"
         if not pins.is_dir():
             return set()
-        return {int(p.read_text()) for p in pins.iterdir() if not p.name.startswith(".")}
+        versions = set()
+        for path in pins.iterdir():
+            if path.name.startswith("."):
+                continue
+            try:
+                versions.add(int(path.read_text()))
+            except FileNotFoundError:  # unpinned at this moment
+                continue
+        return versions
 
     def request_anchor(self, reason: str) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
