@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
@@ -41,6 +49,7 @@ class Policy:
 def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
     """Load a policy folder. Raises PolicyUnreadable naming the file at fault and the remedy."""
     folder = Path(folder)
+    _config(folder)  # first: the tokenizer's loader trips over a broken one and would be blamed for it
     tokenizer = load_tokenizer(folder)
     try:
         renderer = ChatRenderer(tokenizer)
@@ -75,11 +84,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """The model alone, in evaluation mode. Raises PolicyUnreadable."""
     folder = Path(folder)
-    _require(folder, CONFIG)
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Restore config.json of this policy.") from error
+    config = _config(folder)
     for file in _weight_files(folder):
         _check_safetensors(folder, file)
     try:
@@ -113,7 +118,11 @@ def save(
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        state = {name: tensor.to(dtype or tensor.dtype) for name, tensor in policy.model.state_dict().items()}
+        cast: dict[int, torch.Tensor] = {}  # by address, so that tied weights stay one tensor
+        state = {
+            name: cast.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype))
+            for name, tensor in policy.model.state_dict().items()
+        }
         policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:
             _record_dtype(staged / CONFIG, dtype)
@@ -132,6 +141,16 @@ def save(
         shutil.rmtree(staged, ignore_errors=True)
         raise
     return folder
+
+
+def _config(folder: Path) -> PretrainedConfig:
+    _require(folder, CONFIG)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Restore config.json of this policy.") from error
+    assert isinstance(config, PretrainedConfig)
+    return config
 
 
 def _record_dtype(path: Path, dtype: torch.dtype) -> None:

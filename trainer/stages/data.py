@@ -26,6 +26,8 @@ SOURCE_TOKENS = 240
 SOURCE_BYTES = 1_500_000
 COMMIT_SEEDS = (10_000_000, 1_000_000_000)
 """Tasks that commits are made of: far from the seeds of suites, experts and evaluations."""
+COMMIT_SHARE = 0.75
+"""Of what is neither drill nor library; the rest are correct modules."""
 LISTING_WEIGHT = 0.1
 """Loss weight of a faulty listing: enough to read it, too little to learn to write faults."""
 
@@ -73,7 +75,7 @@ def commit(rng: random.Random) -> tuple[str, str]:
 def midtrain_examples(
     tokenizer: PreTrainedTokenizerBase, *, seed: int, drill_share: float, source_share: float
 ) -> Iterator[Example]:
-    """Drills and standard-library source in the given shares; commits and correct modules halve the rest."""
+    """Drills and standard-library source in the given shares; commits and correct modules share the rest."""
     rng = random.Random(f"midtrain:{seed}")
     added = set(tokenizer.get_added_vocab().values())
     plain = [index for index in range(len(tokenizer)) if index not in added]
@@ -92,7 +94,7 @@ def midtrain_examples(
             text = rng.choice(library)
             at = rng.randrange(len(text) - SOURCE_TOKENS + 1)
             ids = start + text[at : at + SOURCE_TOKENS]
-        elif kind < (1.0 + drill_share + source_share) / 2:
+        elif rng.random() < COMMIT_SHARE:
             before, change = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in commit(rng))
             ids = start + before + change
             yield Example(ids, [LISTING_WEIGHT] * (len(ids) - len(change)) + [1.0] * len(change))
