@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,20 @@ from sandbox.harness.tools.base import Arguments, Output, Todo, Tool, ToolContex
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 
 
+@lru_cache
 def schemas_of(profile: Profile) -> list[dict[str, Any]]:
-    """The OpenAI function-tool descriptions that a policy under `profile` is given."""
+    """The OpenAI function-tool descriptions that a policy under `profile` is given. Shared: not to be changed."""
     return [tool.schema() for tool in select(profile.tools).values()]
 
 
+@lru_cache
 def schema_hash_of(profile: Profile) -> str:
     """SHA-256 of the canonical JSON of `schemas_of(profile)`; recorded in every trajectory."""
     text = json.dumps(schemas_of(profile), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@lru_cache
 def system_prompt() -> str:
     """The system message for chat models (policies whose template has no system part do not see it)."""
     return (Path(__file__).parent / "prompts" / "system.md").read_text(encoding="utf-8").strip()
@@ -94,10 +98,14 @@ class Session:
                 call, failure=ToolFailure(ToolErrorKind.UNKNOWN_TOOL, f"no tool {call.name}; tools: {known}")
             )
         try:
+            json.dumps(call.arguments, ensure_ascii=False).encode()
             arguments = tool.arguments.model_validate(call.arguments)
             return _Prepared(call, tool=tool, arguments=arguments, access=tool.access(arguments))
         except ValidationError as error:
             message = f"{call.name}: {_first_problem(error)}"
+            return _Prepared(call, failure=ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, message))
+        except UnicodeEncodeError:
+            message = f"{call.name}: an argument holds a lone surrogate, which no file or command can hold"
             return _Prepared(call, failure=ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, message))
         except ToolFailure as failure:
             return _Prepared(call, failure=failure)
@@ -120,6 +128,7 @@ class Session:
         except SandboxError as failure:
             raise HarnessFailure(item.call.name, failure) from failure
         text, cut = (output.text, 0) if output.bounded else bound(output.text, self.profile.output_bytes)
+        text = _storable(text)
         seconds = time.monotonic() - started
         return ToolResult(
             call_id=item.call.id, output=text, error=error, seconds=seconds, cut_bytes=output.cut_bytes + cut
@@ -145,6 +154,11 @@ class _Prepared:
         self.arguments = arguments
         self.access = access
         self.failure = failure
+
+
+def _storable(text: str) -> str:
+    """`text` with what neither UTF-8 nor a database column can hold shown as replacement characters."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _first_problem(error: ValidationError) -> str:

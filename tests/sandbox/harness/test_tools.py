@@ -24,7 +24,7 @@ async def test_long_output_is_cut_in_the_middle_and_says_so(call, sandbox):
     assert result.output.startswith("1|line 0\n2|line 1\n")
     assert result.output.endswith("20000|line 19999")
     assert f"[... {result.cut_bytes} bytes cut ...]" in result.output
-    assert 0 < result.cut_bytes and len(result.output) < 31_000
+    assert result.cut_bytes > 0 and len(result.output) < 31_000
 
 
 @pytest.mark.parametrize("tool", ["read_file", "delete_file"])
@@ -165,6 +165,13 @@ async def test_background_commands_go_on(call):
     assert (await call("run_terminal_cmd", command="cat /tmp/background-1.log")).output.startswith("ready")
 
 
+async def test_output_can_always_be_stored(call):
+    result = await call("run_terminal_cmd", command=r"printf 'a\0b\377'")
+    assert result.output == "a\ufffdb\ufffd\nexit code 0"
+    await call("run_terminal_cmd", command=r"touch $'odd\377name'")
+    assert (await call("list_dir")).output.encode()
+
+
 async def test_nobody_answers_a_prompt(call):
     result = await call("run_terminal_cmd", command="read -r line; echo got:$line; cat")
     assert result.output == "got:\nexit code 0"
@@ -173,7 +180,7 @@ async def test_nobody_answers_a_prompt(call):
 async def test_todos(call, session):
     items = [{"content": "find"}, {"content": "fix", "status": "in_progress"}, {"content": "look", "status": "done"}]
     assert (await call("todo_write", todos=items)).output == "todos: 2 pending, 1 done"
-    assert [(todo.content, todo.status) for todo in session.todos][0] == ("find", "pending")
+    assert (session.todos[0].content, session.todos[0].status) == ("find", "pending")
     assert (await call("todo_write", todos=[{"content": "x", "status": "maybe"}])).error is not None
     assert len(session.todos) == 3
 

@@ -47,7 +47,8 @@ def test_every_operator_finds_its_place():
     found = {m.operator for m in mutate()}
     assert found == {
         "comparison", "boolean", "arithmetic", "dropped not", "constant", "off by one", "return value",
-        "negated condition", "removed statement", "slice bound", "wrong function", "exception type", "swapped arguments",
+        "negated condition", "removed statement", "slice bound", "wrong function", "exception type",
+        "swapped arguments",
     }  # fmt: skip
 
 

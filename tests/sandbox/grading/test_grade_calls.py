@@ -1,0 +1,167 @@
+"""Hidden calls, judged in real clean sandboxes."""
+
+import statistics
+import time
+
+import pytest
+from tests.sandbox.grading.make import BUGGY, CALLS_TASK, FIXED, patch
+
+from sandbox.backends.base import FileChange, Patch, SandboxLost
+from sandbox.grading.controls import require_controls, run_controls
+from sandbox.grading.grader import grade
+from sandbox.grading.patch import from_files
+from sandbox.grading.report import Verdict
+from sandbox.tasks.errors import TaskInvalid
+from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment
+
+
+@pytest.fixture
+def judge(backend, environments):
+    async def run(work, task=CALLS_TASK):
+        return await grade(backend=backend, environments=environments, task=task, patch=work)
+
+    return run
+
+
+async def test_the_fix_passes_and_the_bug_fails(judge):
+    good = await judge(from_files(CALLS_TASK, CALLS_TASK.gold))
+    assert good.verdict is Verdict.PASSED and good.cause == ""
+    assert [case.id for case in good.cases] == [f"case-{n:03d}" for n in range(24)]
+    assert good.bundle_hash == CALLS_TASK.bundle_hash
+    bad = await judge(Patch())
+    assert bad.verdict is Verdict.FAILED and bad.cause == "24 of 24 cases failed"
+    assert bad.cases[0].message == "got 3, expected 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("def total(:\n", "error"),
+        ("def other(items): return sum(items)\n", "error"),
+        ("import nothing_of_that_name\n", "error"),
+        ("def total(items): raise ValueError('no')\n", "error"),
+        ("def total(items): return None\n", "failed"),
+        ("def total(items): return float(sum(items))\n", "failed"),
+        ("import os\nos._exit(0)\n", "missing"),
+        ("import os\ndef total(items): os._exit(0)\n", "missing"),
+        ("import sys\nsys.exit(0)\n", "error"),
+        ("def total(items): return total(items)\n", "error"),
+    ],
+)
+async def test_work_that_fails(judge, text, status):
+    report = await judge(patch(totals=text))
+    assert report.verdict is Verdict.FAILED
+    assert {case.status for case in report.cases} == {status}
+
+
+async def test_endless_work_runs_out_of_processor_time(judge):
+    report = await judge(patch(totals="def total(items):\n    while items[0] == 3: pass\n    return sum(items)\n"))
+    assert report.verdict is Verdict.FAILED
+    assert [case.status for case in report.cases[:5]] == ["passed", "passed", "passed", "timeout", "missing"]
+    assert "1 ran out of time" in report.cause
+
+
+ATTACKS = {
+    "always equal": "class E:\n    def __eq__(s, o): return True\n    __repr__ = lambda s: ''\ndef total(i): return E()\n",
+    "patched repr": "import builtins\nbuiltins.repr = lambda x: '2'\nbuiltins.str = repr\ndef total(i): return -1\n",
+    "patched write": "import os\nos.write = lambda fd, b: len(b)\ndef total(i): return -1\n",
+    "guessing through every descriptor": (
+        "import os\nfor fd in range(3, 64):\n"
+        "    for n in range(24):\n        try: os.write(fd, b'%d R 1\\n2' % n)\n        except OSError: pass\n"
+        "def total(i): return -1\n"
+    ),
+    "noise": "import sys\nprint('x' * 100000)\nsys.stderr.write('y' * 100000)\nsys.stdout.close()\ndef total(i): return -1\n",
+    "exit hook": "import atexit, os\natexit.register(lambda: os._exit(0))\ndef total(i): return -1\n",
+    "reading the caller": "import sys\ndef total(i): return sys._getframe(1).f_locals.get('expected', -1)\n",
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_attacks_on_the_runner_win_nothing(judge, name):
+    assert (await judge(patch(totals=ATTACKS[name]))).verdict is Verdict.FAILED
+
+
+async def test_noise_does_not_harm_good_work(judge):
+    noisy = "import sys, os\nprint('x' * 100000)\nsys.stdout = None\nos.close(1)\n" + FIXED
+    assert (await judge(patch(totals=noisy))).verdict is Verdict.PASSED
+
+
+async def test_the_judge_cannot_be_replaced_from_the_checkout(judge):
+    files = ("sitecustomize.py", "os.py", "sys.py", "encodings/__init__.py", "codecs.py")
+    evil = Patch(changes=tuple(FileChange(path, b"raise SystemExit(0)\n") for path in files))
+    report = await judge(evil)
+    assert report.verdict is Verdict.FAILED and {case.status for case in report.cases} == {"failed"}
+    assert len(report.dropped) == len(files)
+
+
+async def test_imports_and_packages_of_the_checkout_work(judge):
+    text = (
+        "from helpers import OFFSET\nfrom pkg import deep\ndef total(items): return sum(items) + OFFSET + deep.X - 1\n"
+    )
+    assert (await judge(patch(totals=text))).verdict is Verdict.PASSED
+    task = CALLS_TASK.model_copy(
+        update={"verifier": CallsVerifier(module="pkg/deep.py", function="f", cases=(("(1,)", "2"),)), "gold": {}}
+    )
+    inner = Patch(
+        changes=(
+            FileChange("pkg/deep.py", b"from . import more\ndef f(x): return x + more.ONE\n", before=b""),
+            FileChange("pkg/more.py", b"ONE = 1\n"),
+        )
+    )
+    assert (await judge(inner, task)).verdict is Verdict.PASSED
+
+
+async def test_deletions_and_impossible_changes(judge):
+    gone = Patch(changes=(FileChange("totals.py", None, before=BUGGY.encode()),))
+    assert (await judge(gone)).verdict is Verdict.FAILED
+    blocked = Patch(changes=(FileChange("pkg", b"a file where a directory is"), *patch(totals=FIXED).changes))
+    report = await judge(blocked)
+    assert report.verdict is Verdict.PASSED
+    assert len(report.dropped) == 1 and report.dropped[0].startswith("pkg: cannot be applied")
+
+
+async def test_infrastructure_is_not_the_works_fault(backend, environments):
+    class Broken:
+        async def start(self, *args, **kwargs):
+            raise SandboxLost("it fell over")
+
+    lost = await grade(backend=Broken(), environments=environments, task=CALLS_TASK, patch=Patch())
+    assert lost.verdict is Verdict.INFRA_ERROR and "it fell over" in lost.cause
+    absent = CALLS_TASK.model_copy(update={"environment": BuiltEnvironment(digest="0" * 64)})
+    report = await grade(backend=backend, environments=environments, task=absent, patch=Patch())
+    assert report.verdict is Verdict.INFRA_ERROR and "is not in" in report.cause
+
+
+async def test_controls(backend, environments):
+    controls = await run_controls(backend=backend, environments=environments, task=CALLS_TASK)
+    assert controls.ok and controls.reason == ""
+    assert controls.oracle == (Verdict.PASSED,) * 3 and controls.noop == (Verdict.FAILED,) * 3
+    assert controls.bundle_hash == CALLS_TASK.bundle_hash
+
+
+@pytest.mark.parametrize(
+    ("update", "reason"),
+    [
+        ({"gold": {"totals.py": BUGGY.replace("1", "2")}}, "the oracle is failed (24 of 24 cases failed)"),
+        ({"environment": InlineEnvironment(files={"totals.py": FIXED})}, "doing nothing is passed"),
+        ({"environment": BuiltEnvironment(digest="f" * 64)}, "the oracle is infra_error"),
+    ],
+)
+async def test_a_task_that_must_not_train(backend, environments, update, reason):
+    task = CALLS_TASK.model_copy(update=update)
+    controls = await run_controls(backend=backend, environments=environments, task=task)
+    assert not controls.ok and controls.reason.startswith(reason)
+    with pytest.raises(TaskInvalid, match="fails its controls"):
+        await require_controls(backend=backend, environments=environments, task=task)
+
+
+async def test_a_verdict_is_cheap(judge):
+    """The budget is 60 ms on idle cores; the bound here only catches a wrong order of magnitude on a busy machine."""
+    work = from_files(CALLS_TASK, CALLS_TASK.gold)
+    await judge(work)
+    seconds = []
+    for _ in range(10):
+        started = time.perf_counter()
+        assert (await judge(work)).verdict is Verdict.PASSED
+        seconds.append(time.perf_counter() - started)
+    assert statistics.median(seconds) < 0.6
