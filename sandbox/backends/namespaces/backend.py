@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import threading
+import weakref
 from typing import Literal
 
 from sandbox.backends.base import (
@@ -52,7 +53,7 @@ class NamespacesBackend:
         self._lock = threading.Lock()
         self._zygote: ZygoteClient | None = None
         self._capabilities: Capabilities | None = None
-        self._sandboxes: set[NamespacesSandbox] = set()
+        self._sandboxes: weakref.WeakSet[NamespacesSandbox] = weakref.WeakSet()
         self._started = 0
 
     def probe(self) -> Capabilities:
@@ -82,7 +83,11 @@ class NamespacesBackend:
         sandbox = await self._launch(request, limits)
         self._sandboxes.add(sandbox)
         if snapshot and snapshot.shell_state:
-            await sandbox.restore_state(snapshot.shell_state)
+            try:
+                await sandbox.restore_state(snapshot.shell_state)
+            except BaseException:
+                await sandbox.close()
+                raise
         return sandbox
 
     async def close(self) -> None:

@@ -63,6 +63,11 @@ class Channel(asyncio.Protocol):
             socket.send_fds(self._socket, [frame], [descriptor])
         return number, future
 
+    def notify(self, header: dict) -> None:
+        """Send what needs no answer; nothing happens when the peer is gone."""
+        if self._transport is not None:
+            self._transport.write(protocol.encode(header | {"id": 0}))
+
     def fail(self, reason: str) -> None:
         """Give the peer up."""
         if self.lost is None:

@@ -23,12 +23,12 @@ from sandbox.backends.base import (
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.identity import sandbox_identity
 
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 20.0
 """How much later than the agent's own deadline the host gives a call up."""
-FILE_SECONDS = 30.0
-SEARCH_SECONDS = 60.0
+FILE_SECONDS = 60.0
+SEARCH_SECONDS = 180.0
 SUPERVISOR_SECONDS = 120.0
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 30.0
 REPO = "repo"
 """The checkout, relative to the overlay that the supervisor sees."""
 
@@ -165,8 +165,7 @@ class NamespacesSandbox:
         try:
             answer, blob = await self._agent.wait(future, seconds + GRACE_SECONDS)
         except asyncio.CancelledError:
-            if self._agent.lost is None:
-                self._agent.send({"op": "cancel", "call": number})
+            self._agent.notify({"op": "cancel", "call": number})
             raise
         try:
             size, total, background = (_count(answer[key]) for key in ("output", "total", "background"))

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -24,6 +25,7 @@ from sandbox.backends.namespaces.cgroups import Cgroups, Group
 MAX_REQUEST_BYTES = 1 << 17
 SHUTDOWN_SECONDS = 3.0
 TRIAL_SECONDS = 15.0
+MAX_DESCRIPTORS = 4096
 SPARES = 1
 REFILL_MS = 4
 """How long nothing must happen before a spare pair is made: starts that wait come first."""
@@ -163,6 +165,8 @@ class Zygote:
             finally:
                 os._exit(0)
         theirs.close()
+        if group:
+            group.forget()
         self._running[pid] = group
         return Pair(pid, jobs, group)
 
@@ -179,7 +183,6 @@ class Zygote:
         self._ending = [group for group in self._ending if not group.remove()]
 
     def _retire(self, group: Group) -> None:
-        group.forget()
         self._ending.append(group)
 
 
@@ -189,6 +192,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     os.umask(0o022)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, MAX_DESCRIPTORS), most))
     try:
         zygote = Zygote(host, sys.argv[2], sys.argv[3])
     except (OSError, identity.NoIdentity) as error:

@@ -137,6 +137,17 @@ class TestCommands:
         for _ in range(5):
             assert (await sandbox.exec("seq 20000 | tail -1")).output == b"20000\n"
 
+    async def test_text_beyond_ascii(self, sandbox: Sandbox) -> None:
+        await sandbox.exec("echo 'grüße 世界' >'名前.txt'; X='é'")
+        assert await output(sandbox, "cat 名*; echo $X") == "grüße 世界\né"
+        assert await sandbox.search("世", ".", glob=None, max_matches=1) == [("名前.txt", 1, "grüße 世界")]
+        assert [change.path for change in (await sandbox.diff()).changes] == ["名前.txt"]
+        assert (await sandbox.read("名前.txt")).decode() == "grüße 世界\n"
+
+    async def test_a_command_that_is_too_long(self, sandbox: Sandbox) -> None:
+        result = await sandbox.exec("true " + "x" * 200_000)
+        assert (result.exit_code, result.output) == (126, b"bash: Argument list too long\n")
+
     async def test_broken_pipe_ends_a_writer(self, sandbox: Sandbox) -> None:
         assert (await sandbox.exec("yes | head -1")).output == b"y\n"
 
