@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from trainer import policy as policies
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.policy.build import build_tiny_model
 from trainer.policy.tokenizer import build_tokenizer
-from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.checkpoint import POLICY_DIR, CheckpointStore
 from trainer.stages.data import ExpertEpisode
 from trainer.stages.expert import Recording, expert_episodes
 from trainer.stages.midtrain import run_midtrain
@@ -40,18 +40,18 @@ CHECKPOINTS = CheckpointConfig(every_steps=250, keep=1)
 
 MIDTRAIN = MidtrainConfig(
     init="scratch",
-    steps=1500,
+    steps=3200,
     batch_tokens=2048,
-    drill_share=0.25,
+    drill_share=0.15,
     source_share=0.05,
-    optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
+    optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.4, final_share=0.1),
     checkpoint=CHECKPOINTS,
 )
 SFT = SFTConfig(
-    steps=800,
+    steps=1200,
     batch_tokens=2048,
-    episodes=6000,
-    observation_weight=0.1,
+    episodes=5000,
+    observation_weight=0.05,
     optimizer=OptimizerConfig(name="muon", learning_rate=3e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
     checkpoint=CHECKPOINTS,
 )
@@ -109,23 +109,24 @@ def build(
     seed: int,
     midtrain: MidtrainConfig,
     sft: SFTConfig,
-    episodes: Sequence[ExpertEpisode],
-    expert: Mapping[str, Any],
+    record: Callable[[], tuple[list[ExpertEpisode], dict[str, Any]]],
 ) -> dict[str, Any]:
-    """Run both stages from the tokenizer in `start`, write the policy folder `out`, and return its recipe."""
+    """Run both stages from the tokenizer in `start`, write the policy folder `out`, and return its recipe.
+
+    `record` gives the expert episodes and what to say about them; it is called after mid-training.
+    """
     middle = Recorder("midtrain")
     first = run_midtrain(
-        policy_dir=start,
-        config=midtrain,
-        seed=seed,
-        sink=middle,
+        policy_dir=start, config=midtrain, seed=seed, sink=middle,
         checkpoints=CheckpointStore(work / "midtrain", keep=CHECKPOINTS.keep),
-    )
+    )  # fmt: skip
     middle_facts = middle.facts()
-    assert first.checkpoint is not None
+    episodes, expert = record()
+    say(json.dumps({"stage": "expert", **expert}))
     last = Recorder("sft")
+    assert first.checkpoint is not None
     second = run_sft(
-        policy_dir=first.checkpoint / "policy", config=sft, seed=seed, episodes=episodes, sink=last,
+        policy_dir=first.checkpoint / POLICY_DIR, config=sft, seed=seed, episodes=episodes, sink=last,
         checkpoints=CheckpointStore(work / "sft", keep=CHECKPOINTS.keep),
     )  # fmt: skip
     assert second.checkpoint is not None
@@ -135,10 +136,10 @@ def build(
         "seed": seed,
         "threads": torch.get_num_threads(),
         "midtrain": {"config": midtrain.model_dump(mode="json"), **middle_facts},
-        "expert": dict(expert),
+        "expert": expert,
         "sft": {"config": sft.model_dump(mode="json"), **last.facts()},
     }
-    trained = policies.load(second.checkpoint / "policy")
+    trained = policies.load(second.checkpoint / POLICY_DIR)
     policies.save(trained, out, extra={RECIPE: json.dumps(recipe, indent=1) + "\n"})
     return recipe
 
@@ -169,10 +170,12 @@ def main() -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
     recording = Recording(count=arguments.episodes, seed=arguments.seed)
-    began = time.perf_counter()
-    episodes = asyncio.run(_episodes(recording, arguments.data))
-    expert = {**recording.facts(), "seconds": round(time.perf_counter() - began, 1)}
-    say(json.dumps({"stage": "expert", **expert}))
+
+    def record() -> tuple[list[ExpertEpisode], dict[str, Any]]:
+        began = time.perf_counter()
+        episodes = asyncio.run(_episodes(recording, arguments.data))
+        return episodes, {**recording.facts(), "seconds": round(time.perf_counter() - began, 1)}
+
     with tempfile.TemporaryDirectory(prefix="base-policy-") as scratch:
         work = Path(scratch)
         tokenizer = build_tokenizer() if arguments.new_tokenizer else policies.load_tokenizer(BASE)
@@ -185,8 +188,7 @@ def main() -> None:
             seed=arguments.seed,
             midtrain=MIDTRAIN.model_copy(update={"steps": arguments.midtrain_steps}),
             sft=SFT.model_copy(update={"steps": arguments.sft_steps, "episodes": arguments.episodes}),
-            episodes=episodes,
-            expert=expert,
+            record=record,
         )
     say(f"wrote {arguments.out}")
 

@@ -149,13 +149,17 @@ def write_episodes(path: Path, episodes: Iterable[ExpertEpisode]) -> None:
 
 
 def tokenize_episode(renderer: ChatRenderer, episode: ExpertEpisode, *, observation_weight: float) -> Example:
-    """The token stream that a policy with this template would have seen and sampled in that episode."""
+    """The token stream that a policy with this template would have seen and sampled in that episode.
+
+    Turns whose calls failed are read, not imitated: they weigh as observations, and what follows teaches recovery.
+    """
     ids = renderer.start(list(episode.messages), schemas_of(get_profile(episode.profile)))
     weights = [observation_weight] * len(ids)
     for position, turn in enumerate(episode.turns):
         said = renderer.turn(turn.calls)
         ids += said
-        weights += [1.0] * len(said)
+        failed = any(result.error for result in turn.results)
+        weights += [observation_weight if failed else 1.0] * len(said)
         if position < len(episode.turns) - 1:
             shown = renderer.observe(turn.results)
             ids += shown

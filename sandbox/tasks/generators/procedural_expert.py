@@ -35,6 +35,8 @@ class Habits:
     """Runs the visible test after an edit."""
     retry: float = 0.4
     """Edits again after a failed test."""
+    slip: float = 0.1
+    """Asks for an edit that changes nothing, reads the error and goes on. SFT imitates the recovery, not the slip."""
     tamper: float = 0.02
     """Rewrites the visible test instead of the code. Graders drop such edits: it never earns a reward."""
     attempts: int = 3
@@ -76,6 +78,8 @@ async def _repair(act: Any, problem: Problem, rng: random.Random, habits: Habits
     current = dict(problem.current)
     for _ in range(habits.attempts):
         edit = choose_edit(problem, current, rng, habits)
+        if rng.random() < habits.slip:
+            await act("edit_file", path=problem.module, old_string=edit.old, new_string=edit.old)
         await act("edit_file", path=problem.module, old_string=edit.old, new_string=edit.new)
         current[edit.slot] = edit.option
         if rng.random() >= habits.check:

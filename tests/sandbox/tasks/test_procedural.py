@@ -168,6 +168,7 @@ class FileTools:
         self.files = dict(files(task))
         self.task = task
         self.calls: list[ToolCall] = []
+        self.slips = 0
 
     async def run(self, calls: list[ToolCall]) -> list[ToolResult]:
         (call,) = calls
@@ -176,7 +177,7 @@ class FileTools:
         if call.name == "edit_file":
             path, old, new = (call.arguments[key] for key in ("path", "old_string", "new_string"))
             assert self.files[path].count(old) == 1
-            assert old != new
+            self.slips += old == new
             self.files[path] = self.files[path].replace(old, new)
         elif call.name == "run_terminal_cmd":
             output = "1 passed" if self.solved else "1 failed: got 1"
@@ -198,7 +199,7 @@ def episodes(habits: Habits, count: int = 150) -> list[FileTools]:
 
 
 def test_a_perfect_expert_solves_everything_in_four_calls() -> None:
-    for session in episodes(Habits(right=1.0, check=0.0, tamper=0.0), 60):
+    for session in episodes(Habits(right=1.0, check=0.0, slip=0.0, tamper=0.0), 60):
         assert session.solved
         assert [call.name for call in session.calls] == ["grep", "read_file", "edit_file", "finish"]
 
@@ -207,6 +208,7 @@ def test_the_usual_expert_is_imperfect() -> None:
     sessions = episodes(Habits())
     assert 0.15 < sum(session.solved for session in sessions) / len(sessions) < 0.6
     assert all(session.calls[-1].name == "finish" for session in sessions)
+    assert 0 < sum(session.slips for session in sessions) < len(sessions) / 4
     assert any(call.name == "run_terminal_cmd" for session in sessions for call in session.calls)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.harness.types import ToolCall, ToolResult
+from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from trainer.learning.supervised import Example, batches
 from trainer.policy import ChatRenderer
 from trainer.policy.tokenizer import build_tokenizer
@@ -94,6 +94,16 @@ def test_an_episode_becomes_what_the_policy_would_have_seen(renderer: ChatRender
     assert (
         said == '{"name": "read_file", "arguments": {"path": "a.py"}}<|end|>{"name": "finish", "arguments": {}}<|end|>'
     )
+
+
+def test_failed_calls_are_read_but_not_imitated(renderer: ChatRenderer) -> None:
+    good = episode()
+    error = ToolError(kind=ToolErrorKind.NOT_FOUND, message="no such file: a.py")
+    failed = good.turns[0].results[0].model_copy(update={"error": error, "output": "error: no such file: a.py"})
+    bad = good.model_copy(update={"turns": (good.turns[0].model_copy(update={"results": (failed,)}), good.turns[1])})
+    ids, weights = tokenize_episode(renderer, bad, observation_weight=0.1)
+    said = renderer.tokenizer.decode([token for token, weight in zip(ids, weights, strict=True) if weight == 1.0])
+    assert said == '{"name": "finish", "arguments": {}}<|end|>'
 
 
 def test_each_pass_shows_every_episode_once(renderer: ChatRenderer) -> None:
