@@ -62,7 +62,7 @@ class HintConsumer(AsyncJsonWebsocketConsumer):
                 self.topics.discard(topic)
                 await self.channel_layer.group_discard(group_name(topic), self.channel_name)
         for topic in self._topics(content.get("subscribe")):
-            if not TOPIC.match(topic):
+            if not TOPIC.fullmatch(topic):
                 await self._refuse("topic", f"unknown topic {topic[:80]!r}")
             elif len(self.topics) >= MAX_TOPICS and topic not in self.topics:
                 await self._refuse("topics", f"at most {MAX_TOPICS} topics a connection")

@@ -33,7 +33,7 @@ def group_name(topic: str) -> str:
 def hint(*topics: str) -> None:
     """Publish a hint for each topic once the current transaction commits (at once outside of one)."""
     for topic in topics:
-        assert TOPIC.match(topic), f"unknown live topic {topic!r}"
+        assert TOPIC.fullmatch(topic), f"unknown live topic {topic!r}"
     transaction.on_commit(lambda: publish(*topics), robust=True)
 
 

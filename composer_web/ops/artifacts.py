@@ -33,7 +33,7 @@ class ArtifactStore:
 
     def path(self, key: str) -> Path:
         """File of `key`. Raises ArtifactError for a key that is not a plain relative path."""
-        if len(key) > 200 or not KEY.match(key):
+        if len(key) > 200 or not KEY.fullmatch(key):
             raise ArtifactError(f"artifact key {key!r} is not a relative path of plain names")
         return self.root / key
 
@@ -59,7 +59,10 @@ class ArtifactStore:
         """The blob's content, at most MAX_BYTES. Raises ArtifactError."""
         path = self.path(key)
         try:
-            return zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=MAX_BYTES)
+            data = path.read_bytes()
+            if zstandard.get_frame_parameters(data).content_size > MAX_BYTES:
+                raise ArtifactError(f"artifact {key} cannot be read: it unpacks to more than {MAX_BYTES} bytes")
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BYTES)
         except FileNotFoundError as error:
             raise ArtifactError(f"artifact {key} is not in {self.root}; it was removed or written on another machine") from error
         except (OSError, zstandard.ZstdError) as error:

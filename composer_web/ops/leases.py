@@ -28,6 +28,7 @@ class Held:
     token: int
     seconds: float
     lost: threading.Event = field(default_factory=threading.Event, compare=False)
+    released: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
 def identity(kind: str, name: str = "") -> str:
@@ -80,6 +81,7 @@ def require(held: Held) -> None:
 
 def release(held: Held) -> None:
     """Give the lease back if it is still ours; the token stays, so a later owner has a higher one."""
+    held.released.set()
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE ops_lease SET owner = '', expires_at = clock_timestamp() WHERE resource = %s AND token = %s",
@@ -123,9 +125,10 @@ class Keeper:
             pause = min((lease.seconds for lease in held), default=30.0) / 3
             try:
                 for lease in beat(held):
-                    log.warning("lost the lease of %s", lease.resource)
-                    lease.lost.set()
                     self.drop(lease)
+                    if not lease.released.is_set():
+                        log.warning("lost the lease of %s", lease.resource)
+                        lease.lost.set()
             except (OperationalError, InterfaceError) as error:
                 log.warning("leases are not extended: %s", str(error).strip())
                 pause = 1.0

@@ -44,5 +44,7 @@ def _view(segment: Segment, position: int, decoder: Tokenizer | None) -> TokenVi
     logprob = segment.logprobs[position]
     probability = math.exp(min(0.0, logprob))
     heat = next((f" heat-{step}" for limit, step in HEAT if probability < limit), "")
-    title = f"#{position} id {token}: log p {logprob:.4f}, p {probability:.3f}, policy version {segment.versions[position]}"
+    title = (
+        f"#{position} id {token}: log p {logprob:.4f}, p {probability:.3f}, policy version {segment.versions[position]}"
+    )
     return TokenView(text, f"tok--out{heat}", title)

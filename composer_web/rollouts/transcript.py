@@ -77,7 +77,8 @@ def clip(text: str, limit: int) -> tuple[str, int]:
         return text, 0
     head = limit * 2 // 3
     missing = len(text) - limit
-    return f"{text[:head]}\n… {missing} characters are not shown here; the JSON download has them …\n{text[-(limit - head):]}", missing
+    gap = f"\n… {missing} characters are not shown here; the JSON download has them …\n"
+    return text[:head] + gap + text[head - limit :], missing
 
 
 def turn_views(trajectory: Trajectory) -> list[TurnView]:
@@ -88,10 +89,12 @@ def notices(trajectory: Trajectory) -> list[str]:
     """What the page does not show, said before the transcript."""
     found = []
     if len(trajectory.turns) > MAX_TURNS:
-        found.append(f"{len(trajectory.turns) - MAX_TURNS} of {len(trajectory.turns)} turns are not shown here; the JSON download has them all.")
+        rest, total = len(trajectory.turns) - MAX_TURNS, len(trajectory.turns)
+        found.append(f"{rest} of {total} turns are not shown here; the JSON download has them all.")
     cut = sum(result.cut_bytes > 0 for turn in trajectory.turns for result in turn.results)
     if cut:
-        found.append(f"The harness cut the middle out of {cut} tool output{'s' if cut > 1 else ''} before the policy read {'them' if cut > 1 else 'it'}.")
+        outputs = "1 tool output" if cut == 1 else f"{cut} tool outputs"
+        found.append(f"The harness cut the middle out of {outputs} before the policy read on.")
     return found
 
 
@@ -140,12 +143,14 @@ def _text(value: Any) -> str:
 def diff_view(patch: str) -> PatchView:
     """A unified diff in colour. Pygments escapes the text."""
     if not patch.strip():
-        return PatchView(mark_safe(""), "")  # noqa: S308 (a constant)
+        return PatchView(mark_safe(""), "")
     lines = patch.splitlines()
     added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
     files = sum(line.startswith("+++ ") for line in lines)
     text, missing = clip(patch, MAX_PATCH)
     html = highlight(text, DiffLexer(stripnl=False), HtmlFormatter(cssclass="code", nobackground=True, wrapcode=True))
-    summary = f"{files} file{'s' * (files != 1)}, +{added} −{removed}" + (f"; {missing} characters are cut" if missing else "")
+    summary = f"{files} file{'s' * (files != 1)}, +{added} −{removed}" + (
+        f"; {missing} characters are cut" if missing else ""
+    )
     return PatchView(mark_safe(html), summary)  # noqa: S308 (escaped by Pygments)

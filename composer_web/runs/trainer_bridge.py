@@ -150,6 +150,8 @@ class DatabaseSink:
         self._pins.add(evaluation_id)
 
     def _unpin_finished(self) -> None:
+        if not self._pins:
+            return
         from trainer.weights import WeightStore
 
         ended = self.run.evaluations.filter(pk__in=self._pins, state__in=EVALUATION_FINAL).values_list("pk", flat=True)

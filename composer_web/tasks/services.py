@@ -84,7 +84,7 @@ def build_suite(
     if not created and suite.memberships.filter(task_version__groups__isnull=False).exists():
         raise Conflict(f"suite {name!r} has been used and may not change; build it under a new name", "name")
     suite.purpose, suite.description, suite.recipe = purpose, description, recipe or {}
-    suite.full_clean(exclude=["name"])
+    suite.full_clean(exclude=["recipe"])
     suite.save()
     suite.memberships.all().delete()
     SuiteMembership.objects.bulk_create(

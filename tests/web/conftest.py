@@ -1,0 +1,92 @@
+"""People, a tiny policy on disk, suites of generated tasks, and groups with verdicts, all made through the services."""
+
+from __future__ import annotations
+
+import functools
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from composer_web.accounts.models import Role, User
+from composer_web.accounts.services import create_token, create_user
+from composer_web.policies.models import Policy
+from composer_web.policies.services import import_base
+from composer_web.runs import services
+from composer_web.runs.models import Run
+from composer_web.tasks.models import Suite
+from composer_web.tasks.services import build_suite
+from sandbox.tasks.generators.procedural import generate
+from tests.web.making import SMALL
+from trainer.config import RunConfig
+
+_task = functools.lru_cache(maxsize=None)(generate)
+"""Generated tasks never change: made once a session."""
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def people(db: None) -> dict[str, User]:
+    """One person of each role, by role."""
+    return {role: create_user(username=role, password=PASSWORD, role=role) for role in Role.values}
+
+
+@pytest.fixture
+def bearer(people: dict[str, User]) -> Callable[..., dict[str, str]]:
+    """bearer('operator', 'operate') → headers of a fresh token."""
+
+    def make(role: str, *scopes: str) -> dict[str, str]:
+        _, secret = create_token(user=people[role], name="test", scopes=scopes or ["read"])
+        return {"Authorization": f"Bearer {secret}"}
+
+    return make
+
+
+@pytest.fixture
+def policy(db: None, tmp_path: Path) -> Policy:
+    """A policy folder with real files and four parameters."""
+    folder = tmp_path / "policy"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"architectures": ["Tiny"], "model_type": "tiny", "hidden_size": 2}))
+    save_file({"weight": np.zeros((2, 2), np.float32)}, folder / "model.safetensors")
+    return import_base(path=folder, name="base", toy=True)
+
+
+@pytest.fixture
+def make_suite(db: None) -> Callable[..., Suite]:
+    def make(name: str = "train", count: int = 12) -> Suite:
+        split = "held-out" if name == "held-out" else "train"
+        specs = [_task(seed, split) for seed in range(count)]
+        return build_suite(name=name, purpose=split, specs=specs)
+
+    return make
+
+
+@pytest.fixture
+def draft(policy: Policy, make_suite: Callable[..., Suite]) -> Run:
+    """A draft of a small RL run on a suite of twelve tasks."""
+    make_suite()
+    return services.create_run(config=RunConfig(name="small", seed=3, stage=SMALL))
+
+
+@pytest.fixture
+def running(draft: Run) -> Run:
+    """The same, taken by a trainer and with version 0 published."""
+    services.start_run(run=draft)
+    services.mark_running(run=draft, owner="trainer@test")
+    services.record_version(run=draft, version=0)
+    return draft
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,49 @@
+"""The artifact store: whole blobs, safe keys, errors with words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from composer_web.ops.artifacts import ArtifactError, ArtifactStore
+from sandbox.grading.report import Report, Verdict
+
+
+def test_a_blob_comes_back(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    store.put_model("a/1/x.json.zst", Report(verdict=Verdict.PASSED))
+    assert store.get_model("a/1/x.json.zst", Report).verdict is Verdict.PASSED
+    assert store.children("a") == ["1"]
+    assert [p.name for p in (tmp_path / "a" / "1").iterdir()] == ["x.json.zst"]
+    store.remove_tree("a/1")
+    store.remove_tree("a/1")
+    assert store.children("a") == []
+
+
+@pytest.mark.parametrize("key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/.hidden", "a/b\n", "a" * 300, "a\0b"])
+def test_a_key_never_leaves_the_folder(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ArtifactError, match="not a relative path"):
+        ArtifactStore(tmp_path).put(key, b"")
+
+
+def test_what_is_missing_damaged_or_unwritable_is_said(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    with pytest.raises(ArtifactError, match="is not in"):
+        store.get("a/x")
+    (tmp_path / "bad").write_bytes(b"not zstd")
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        store.get("bad")
+    store.put("text", b"{}")
+    with pytest.raises(ArtifactError, match="is not a Report"):
+        store.get_model("text", Report)
+    with pytest.raises(ArtifactError, match="cannot write"):
+        store.put("bad/below-a-file", b"x")
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("composer_web.ops.artifacts.MAX_BYTES", 1000)
+    store = ArtifactStore(tmp_path)
+    store.put("bomb", b"\0" * 100_000)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        store.get("bomb")

@@ -1,0 +1,149 @@
+"""The trainer's side: batches are assigned once and repeated exactly; reports become rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from composer_web.ops import leases
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import Group
+from composer_web.runs import services
+from composer_web.runs.metrics import buckets
+from composer_web.runs.models import Run, TrainBatch
+from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
+from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
+from tests.web.making import claim, finish
+from trainer.stages.base import BatchTimeout
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def control(running: Run) -> RunControl:
+    held = leases.take(f"run:{running.pk}", owner="trainer", seconds=60)
+    assert held is not None
+    rollouts.pump(run_id=running.pk)
+    return RunControl(running, held, stopping=lambda: False)
+
+
+def accept(run: Run, *prompts: int) -> None:
+    for group in Group.objects.filter(run=run, prompt_index__in=prompts):
+        claimed = claim(group)
+        finish(claimed.group, claimed.held, [True, False])
+
+
+def test_a_batch_is_oldest_first_and_repeated_exactly(control: RunControl) -> None:
+    run = control.run
+    source = DatabaseGroupSource(control)
+    accept(run, 2, 0, 3)
+    first = source.next_batch(1, timeout=5)
+    assert [g.prompt_index for g in first] == [0, 2]
+    assert first[0].rewards == [1.0, 0.0]
+    assert Group.objects.filter(run=run, state="consumed", consumed_step=1).count() == 2
+    accept(run, 1)
+    assert source.next_batch(1, timeout=5) == first  # a resumed trainer asks again
+    assert [g.prompt_index for g in source.next_batch(2, timeout=5)] == [1, 3]
+    assert TrainBatch.objects.filter(run=run).count() == 2
+
+
+def test_a_group_about_to_become_too_stale_is_waited_for(control: RunControl) -> None:
+    source = DatabaseGroupSource(control)
+    accept(control.run, 0, 2)
+    source.next_batch(1, timeout=5)
+    services.record_version(run=control.run, version=1)
+    rollouts.pump(run_id=control.run.pk)
+    accept(control.run, 3)
+    # Prompt 1 was dispatched at version 0; trained in step 3 it would lag 2 versions, and 1 is allowed.
+    assert source._assign(2) is None
+    accept(control.run, 1)
+    assert [g.prompt_index for g in source.next_batch(2, timeout=5)] == [1, 3]
+
+
+def test_too_few_groups_end_in_a_named_timeout(control: RunControl) -> None:
+    accept(control.run, 0)
+    with pytest.raises(BatchTimeout, match=r"fewer than 2 groups were accepted within 0\.3 s; .*health page"):
+        DatabaseGroupSource(control).next_batch(1, timeout=0.3)
+
+
+def test_a_cancelled_run_ends_the_wait(control: RunControl) -> None:
+    services.cancel_run(run=control.run)
+    assert control.should_stop()
+    with pytest.raises(Interrupted):
+        DatabaseGroupSource(control).next_batch(1, timeout=30)
+
+
+def test_a_trainer_without_its_lease_assigns_nothing(control: RunControl) -> None:
+    accept(control.run, 0, 1)
+    leases.release(control.held)
+    with pytest.raises(leases.LeaseLost):
+        DatabaseGroupSource(control).next_batch(1, timeout=5)
+    assert not TrainBatch.objects.exists()
+    assert Group.objects.filter(state="accepted").count() == 2
+
+
+def test_reports_become_rows(control: RunControl) -> None:
+    run, sink = control.run, DatabaseSink(control)
+    sink.metrics(1, {"reward/mean": 0.25})
+    sink.progress(1, 2)
+    sink.version_published(1, "sha256:x")
+    sink.event("warning", "look here", {"why": 1})
+    run.refresh_from_db()
+    assert (run.step, run.steps_total, run.policy_version, run.latest) == (1, 2, 1, {"reward/mean": 0.25})
+    assert [b.value for b in buckets(run, "reward/mean")] == [0.25]
+    assert run.events.get(level="warning").data == {"why": 1}
+    sink.version_published(0, "sha256:w")  # a replay after a resume never takes the version back
+    run.refresh_from_db()
+    assert run.policy_version == 1
+
+
+def test_a_checkpoint_is_recorded_and_removed_ones_are_marked(control: RunControl, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    sink = DatabaseSink(control)
+    for step in (1, 2):
+        folder = tmp_path / f"step-{step:06d}" / "policy"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        sink.checkpoint_saved(step, folder.parent, final=step == 2)
+        sink.checkpoint_saved(step, folder.parent, final=step == 2)
+        if step == 1:
+            (folder / "config.json").unlink()
+            folder.rmdir()
+    rows = control.run.policy_out.checkpoints.order_by("version")  # type: ignore[union-attr]
+    assert [(c.version, c.kind, c.removed_at is None) for c in rows] == [(1, "step", False), (2, "final", True)]
+
+
+def test_one_trainer_of_a_name_a_machine() -> None:
+    with TrainerProcess("t").only_one(), pytest.raises(AlreadyRunning, match="--name"), TrainerProcess("t").only_one():
+        pass
+
+
+def test_an_unfinished_run_comes_before_queued_ones(running: Run) -> None:
+    other = services.create_run(config=running.configuration)
+    services.start_run(run=other)
+    claimed = TrainerProcess("t").claim()
+    assert claimed is not None and claimed[0].pk == running.pk
+    second = TrainerProcess("u").claim()
+    assert second is not None and second[0].pk == other.pk
+    again = TrainerProcess("t").claim()
+    assert again is not None and again[0].pk == running.pk and again[1].token == 2
+
+
+def test_a_run_that_keeps_killing_its_trainer_is_given_up(running: Run) -> None:
+    Run.objects.filter(pk=running.pk).update(recoveries=10)
+    process = TrainerProcess("t")
+    claimed = process.claim()
+    assert claimed is not None
+    process.execute(*claimed)
+    running.refresh_from_db()
+    assert running.state == "failed" and "was lost 10 times" in running.failure
+
+
+def test_a_run_whose_weights_are_gone_fails_with_words(running: Run, policy) -> None:  # type: ignore[no-untyped-def]
+    from composer_web.policies.services import real_path
+
+    (real_path(policy.base_dir) / "config.json").unlink()
+    process = TrainerProcess("t")
+    claimed = process.claim()
+    assert claimed is not None
+    process.execute(*claimed)
+    running.refresh_from_db()
+    assert running.state == "failed" and "no weights on disk" in running.failure

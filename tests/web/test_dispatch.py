@@ -1,0 +1,125 @@
+"""Groups: admitted by the gate, claimed by one worker, accepted once, dropped and replaced."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import transaction
+
+from composer_web.ops import leases
+from composer_web.ops.models import Lease, Outbox
+from composer_web.rollouts import services
+from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.selectors import verdict_counts
+from composer_web.runs.models import Run, RunEvent
+from composer_web.runs.services import cancel_run, record_version
+from composer_web.tasks.selectors import prompt_order
+from tests.web.making import claim, finish, trajectory
+
+pytestmark = pytest.mark.django_db
+
+
+def groups(run: Run) -> list[Group]:
+    return list(Group.objects.filter(run=run).order_by("prompt_index"))
+
+
+def test_the_gate_bounds_what_is_out(running: Run) -> None:
+    # (version 0 + staleness 1 + 1) x 2 groups a step = 4, which is the whole run of 2 steps, too.
+    assert services.pump(run_id=running.pk) == 4
+    assert services.pump(run_id=running.pk) == 0
+    assert [g.prompt_index for g in groups(running)] == [0, 1, 2, 3]
+    assert [g.task_version_id for g in groups(running)] == prompt_order("train", seed=running.seed)[:4]
+    assert Outbox.objects.filter(task="rollouts.run_group").count() == 4
+    assert verdict_counts(run=running) == {"dispatched": 8, "passed": 0, "failed": 0, "infra_error": 0, "open": 8}
+
+
+def test_nothing_is_dispatched_before_the_first_version_or_after_the_end(draft: Run) -> None:
+    assert services.pump(run_id=draft.pk) == 0
+
+
+def test_one_worker_claims_a_group(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    group = groups(running)[0]
+    claim(group, "a")
+    assert services.claim(group_id=group.pk, owner="b", seconds=60) is None
+
+
+def test_a_second_delivery_of_an_accepted_group_does_nothing(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    claimed = claim(groups(running)[0])
+    assert finish(claimed.group, claimed.held, [True, False])
+    before = list(Rollout.objects.filter(group=claimed.group).order_by("sample").values())
+    assert services.claim(group_id=claimed.group.pk, owner="b", seconds=60) is None
+    assert list(Rollout.objects.filter(group=claimed.group).order_by("sample").values()) == before
+    claimed.group.refresh_from_db()
+    assert (claimed.group.state, claimed.group.mean_reward, claimed.group.best_reward) == ("accepted", 0.5, 1.0)
+    assert [t.to_state for t in claimed.group.transitions.all()] == ["dispatched", "running", "accepted"]
+
+
+def test_a_worker_that_lost_its_lease_cannot_write(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    slow = claim(groups(running)[0], "slow")
+    Lease.objects.update(expires_at="2020-01-01T00:00Z")
+    assert services.recover(group_id=slow.group.pk, cause="lost") == "dispatched again"
+    fast = claim(slow.group, "fast")
+    with pytest.raises(leases.LeaseLost), transaction.atomic():
+        finish(slow.group, slow.held, [True, True])
+    assert finish(fast.group, fast.held, [False, False])
+    assert verdict_counts(run=running)["passed"] == 0
+
+
+def test_a_failing_group_is_retried_then_dropped_and_replaced(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    group = groups(running)[0]
+    for attempt in range(1, services.MAX_ATTEMPTS + 1):
+        claimed = claim(group)
+        graded = [services.Graded(trajectory(group, 0, passed=True), "groups/x/0"), services.Graded(trajectory(group, 1, passed=None), "groups/x/1")]
+        again = services.fail(group=group, held=claimed.held, cause="inference is down", graded=graded, infra_errors=["inference is down"])
+        assert again == (attempt < services.MAX_ATTEMPTS)
+    group.refresh_from_db()
+    assert group.state == "dropped" and "inference is down" in group.cause and group.infra_errors == 3
+    verdicts = Rollout.objects.filter(group=group).order_by("sample").values_list("verdict", "reward")
+    assert list(verdicts) == [("passed", 1.0), ("infra_error", None)]
+    assert RunEvent.objects.filter(run=running, kind="infra").count() == 3
+    # Its place was given to the next prompt, and a dropped prompt never comes back.
+    assert [g.prompt_index for g in groups(running)] == [0, 1, 2, 3, 4]
+    assert len({g.task_version_id for g in groups(running)}) == 5
+
+
+def test_count_in_is_count_out_when_a_run_is_cancelled(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    first, second = groups(running)[:2]
+    done = claim(first)
+    finish(done.group, done.held, [True, False])
+    claim(second)
+    cancel_run(run=running)
+    assert services.drop_open(run_id=running.pk) == 3
+    assert verdict_counts(run=running) == {"dispatched": 8, "passed": 1, "failed": 1, "infra_error": 6, "open": 0}
+    assert services.pump(run_id=running.pk) == 0
+
+
+def test_a_claim_for_an_ended_run_drops_the_group(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    cancel_run(run=running)
+    group = groups(running)[0]
+    assert services.claim(group_id=group.pk, owner="a", seconds=60) is None
+    group.refresh_from_db()
+    assert group.state == "dropped"
+
+
+def test_a_stopped_worker_gives_its_group_back_without_blame(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    claimed = claim(groups(running)[0])
+    services.give_back(group=claimed.group, held=claimed.held)
+    claimed.group.refresh_from_db()
+    assert (claimed.group.state, claimed.group.attempts, claimed.group.infra_errors) == ("dispatched", 0, 0)
+
+
+def test_a_suite_without_prompts_left_fails_the_run_with_a_remedy(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    record_version(run=running, version=1)
+    for _ in range(12):
+        for group in Group.objects.filter(run=running, state="dispatched"):
+            services.drop(group=group, cause="test")
+    running.refresh_from_db()
+    assert running.state == "failed"
+    assert "ran out of prompts" in running.failure and "larger suite" in running.failure

@@ -1,0 +1,112 @@
+"""The outbox: messages leave after the commit, once, and wait for a broker that is away."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.db import connections, transaction
+from kombu import pools
+
+from composer_web.celery import app
+from composer_web.env import env
+from composer_web.ops import outbox
+from composer_web.ops.models import Outbox
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def broker() -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(env().redis_url)
+    client.flushdb()
+    yield client
+    client.flushdb()
+    client.close()
+
+
+def sent(broker: redis.Redis, queue: str = "build") -> list[dict[str, object]]:
+    """Keyword arguments of the messages in a queue, oldest first."""
+    import base64
+
+    found = []
+    for raw in reversed(broker.lrange(queue, 0, -1)):  # type: ignore[arg-type]
+        _, kwargs, _ = json.loads(base64.b64decode(json.loads(raw)["body"]))
+        found.append(kwargs)
+    return found
+
+
+def test_a_message_leaves_with_its_commit(broker: redis.Redis) -> None:
+    with transaction.atomic():
+        outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build")
+        assert sent(broker) == []
+    assert sent(broker) == [{"n": 1}]
+    assert Outbox.objects.get().sent_at is not None
+
+
+def test_a_rollback_sends_nothing(broker: redis.Redis) -> None:
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build")
+        raise ZeroDivisionError
+    assert outbox.flush() == 0
+    assert sent(broker) == []
+
+
+def test_the_same_pending_work_is_sent_once(broker: redis.Redis) -> None:
+    with transaction.atomic():
+        for n in range(3):
+            outbox.enqueue("ops.flush_outbox", {"n": n}, queue="build", key="one")
+    assert sent(broker) == [{"n": 0}]
+    outbox.enqueue("ops.flush_outbox", {"n": 9}, queue="build", key="one")
+    assert sent(broker) == [{"n": 0}, {"n": 9}]
+
+
+def test_a_delayed_message_waits(broker: redis.Redis) -> None:
+    outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build", delay=3600)
+    assert outbox.flush() == 0
+    assert sent(broker) == []
+
+
+def test_flushers_at_the_same_time_never_send_twice(broker: redis.Redis) -> None:
+    outbox.enqueue_many([("ops.flush_outbox", {"n": n}, "build", None) for n in range(200)], delay=3600)
+    Outbox.objects.update(due_at="2020-01-01T00:00Z")
+    barrier = threading.Barrier(4)
+
+    def flush() -> None:
+        barrier.wait(timeout=20)
+        while outbox.flush(limit=20):
+            pass
+        connections.close_all()
+
+    threads = [threading.Thread(target=flush) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert sorted(int(str(m["n"])) for m in sent(broker)) == list(range(200))
+
+
+def test_a_broker_that_is_away_loses_nothing(broker: redis.Redis, free_port: int) -> None:
+    here = app.conf.broker_url
+    try:
+        _point_at(f"redis://127.0.0.1:{free_port}/0")
+        with transaction.atomic():
+            outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build")
+        waiting = Outbox.objects.get()
+        assert waiting.sent_at is None and waiting.attempts == 1
+    finally:
+        _point_at(here)
+    Outbox.objects.update(due_at="2020-01-01T00:00Z")
+    assert outbox.flush() == 1
+    assert sent(broker) == [{"n": 1}]
+
+
+def _point_at(url: str) -> None:
+    app.conf.broker_url = app.conf.broker_write_url = app.conf.broker_read_url = url
+    # Connections are pooled by address for the whole process.
+    app._pool = None
+    app.amqp._producer_pool = None
+    pools.reset()
