@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +33,8 @@ from trainer.policy.errors import PolicyUnreadable
 
 disable_progress_bar()  # policies load inside servers and workers, whose logs are lines
 
-CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,11 @@ def save(
         }
         policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:
-            _record_dtype(staged / CONFIG, dtype)
+            _edit_json(staged / CONFIG, set_={"dtype": str(dtype).removeprefix("torch.")})
         policy.tokenizer.save_pretrained(staged)
+        _edit_json(
+            staged / TOKENIZER_CONFIG, drop=("is_local", "local_files_only")
+        )  # how it was loaded, not what it is
         for name, text in (extra or {}).items():
             (staged / name).write_text(text, encoding="utf-8")
         staged.chmod(0o755)
@@ -153,10 +157,10 @@ def _config(folder: Path) -> PretrainedConfig:
     return config
 
 
-def _record_dtype(path: Path, dtype: torch.dtype) -> None:
-    config = json.loads(path.read_text())
-    config["dtype"] = str(dtype).removeprefix("torch.")
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+def _edit_json(path: Path, *, set_: Mapping[str, str] | None = None, drop: Sequence[str] = ()) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    edited = {key: item for key, item in value.items() if key not in drop} | dict(set_ or {})
+    path.write_text(json.dumps(edited, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _require(folder: Path, name: str) -> None:

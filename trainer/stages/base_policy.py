@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
@@ -63,21 +64,24 @@ def say(line: str) -> None:
 
 
 class Recorder:
-    """A stage sink that prints a line now and then and remembers the last numbers."""
+    """A stage sink that prints and keeps a point of the curves every few steps: means since the last point."""
 
     def __init__(self, stage: str, *, every: int = 50) -> None:
         self.stage = stage
         self.every = every
         self.curve: list[dict[str, float]] = []
+        self._recent: list[Mapping[str, float]] = []
         self.tokens = 0
         self.started = time.perf_counter()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.tokens += int(values["tokens/trained"])
+        self._recent.append(values)
         if step % self.every == 0:
-            kept = ("loss/train", "loss/accuracy", "loss/heldout")
-            point = {name.removeprefix("loss/"): round(values[name], 4) for name in kept if name in values}
-            self.curve.append({"step": step, **point})
+            means = {name: fmean(v[name] for v in self._recent) for name in ("loss/train", "loss/accuracy")}
+            means["loss/heldout"] = values["loss/heldout"]
+            self._recent.clear()
+            self.curve.append({"step": step, **{name.removeprefix("loss/"): round(v, 4) for name, v in means.items()}})
             say(json.dumps({"stage": self.stage, **self.curve[-1], "tokens": self.tokens}))
 
     def progress(self, done: int, total: int) -> None:

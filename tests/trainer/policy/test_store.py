@@ -38,6 +38,7 @@ def test_what_was_saved_is_loaded(policy: Policy, saved: Path) -> None:
     assert loaded.tokenizer(text)["input_ids"] == policy.tokenizer(text)["input_ids"]
     assert (saved / "recipe.json").read_text() == "{}\n"
     assert not loaded.model.training
+    assert "is_local" not in (save(loaded, saved.parent / "again") / "tokenizer_config.json").read_text()
 
 
 def test_saving_replaces_the_folder_and_leaves_nothing_behind(policy: Policy, tmp_path: Path) -> None:
