@@ -32,7 +32,7 @@ async def run_calls(sandbox: Sandbox, verifier: CallsVerifier) -> tuple[CaseResu
     # Processor time is what the code under test may use; wall time is only the net behind it (busy machines).
     command = f"ulimit -t {seconds}; exec python3 -I -S -B -X utf8 -c {shlex.quote(RUNNER)}"
     outcome = await sandbox.exec(
-        command, stdin=request, timeout=3.0 * seconds + 10.0, private_result=True, keep_state=False
+        command, stdin=request, timeout=5.0 * seconds + 20.0, private_result=True, keep_state=False
     )
     return judge(verifier.cases, outcome)
 

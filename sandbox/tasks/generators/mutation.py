@@ -84,14 +84,14 @@ async def generate_tasks(
     for target in targets:
         if len(done) == count:
             break
-        task = await _task_of(store, built, backend, target, rng)
-        if task is None:
+        made = await _task_of(store, built, backend, target, rng)
+        if made is None:
             continue
-        controls = await run_controls(backend=backend, environments=store, task=task, k=k)
+        controls = await run_controls(backend=backend, environments=store, task=made, k=k)
         if controls.ok:
-            kept.save(task)
-            done.append(task)
-            yield task
+            kept.save(made)
+            done.append(made)
+            yield made
     kept.save_list(name, done)
 
 
