@@ -17,6 +17,7 @@ from typing import Literal
 from sandbox.backends.base import Backend, SandboxError
 from sandbox.grading.controls import run_controls
 from sandbox.grading.pytest_run import collect_outcome
+from sandbox.grading.report import Verdict
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.generators.issue import issue_report
@@ -88,6 +89,8 @@ async def generate_tasks(
         if made is None:
             continue
         controls = await run_controls(backend=backend, environments=store, task=made, k=k)
+        if Verdict.INFRA_ERROR in (*controls.oracle, *controls.noop):
+            raise SandboxError(controls.reason)
         if controls.ok:
             kept.save(made)
             done.append(made)
@@ -221,6 +224,6 @@ async def revalidate(store: EnvironmentStore, task: TaskSpec, *, backend: Backen
     """Run a stored task's controls again here. Raises TaskInvalid with the cause, SandboxError."""
     controls = await run_controls(backend=backend, environments=store, task=task, k=k)
     if not controls.ok:
-        if "infra_error" in controls.reason:
+        if Verdict.INFRA_ERROR in (*controls.oracle, *controls.noop):
             raise SandboxError(controls.reason)
         raise TaskInvalid(f"task {task.id} fails its controls: {controls.reason}", remedy="It cannot join a suite")

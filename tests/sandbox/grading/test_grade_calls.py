@@ -4,7 +4,6 @@ import statistics
 import time
 
 import pytest
-from tests.sandbox.grading.make import BUGGY, CALLS_TASK, FIXED, patch
 
 from sandbox.backends.base import FileChange, Patch, SandboxLost
 from sandbox.grading.controls import require_controls, run_controls
@@ -13,6 +12,7 @@ from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment
+from tests.sandbox.grading.make import BUGGY, CALLS_TASK, FIXED, patch
 
 
 @pytest.fixture
