@@ -18,11 +18,20 @@ class LoginForm(AuthenticationForm):
 
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=80, label="Name", help_text="Where it is used, for example nightly-eval")
-    days = forms.IntegerField(min_value=1, max_value=MAX_DAYS, initial=90, label="Days", help_text=f"Until it expires; at most {MAX_DAYS}")
-    scopes = forms.MultipleChoiceField(label="Scopes", help_text="What it may do; never more than you may", widget=forms.CheckboxSelectMultiple)
+    days = forms.IntegerField(
+        min_value=1, max_value=MAX_DAYS, initial=90, label="Days", help_text=f"Until it expires; at most {MAX_DAYS}"
+    )
+    scopes = forms.MultipleChoiceField(
+        label="Scopes", help_text="What it may do; never more than you may", widget=forms.CheckboxSelectMultiple
+    )
 
     def __init__(self, *args: object, user: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        words = {"read": "read everything", "review": "review and curate", "operate": "start and stop runs", "admin": "manage people"}
+        words = {
+            "read": "read everything",
+            "review": "review and curate",
+            "operate": "start and stop runs",
+            "admin": "manage people",
+        }
         self.fields["scopes"].choices = [(s, f"{s}: {words[s]}") for s, role in SCOPES.items() if user.may(role)]  # type: ignore[attr-defined]
         self.fields["scopes"].initial = ["read"]

@@ -48,4 +48,9 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = request.user.tokens.filter(pk=pk).first()
     if token is None:
         raise Http404("you have no such token")
-    return act(request, lambda: services.revoke_token(token=token, by=request.user), done=f"Token “{token.name}” is revoked.", to="accounts:tokens")
+    return act(
+        request,
+        lambda: services.revoke_token(token=token, by=request.user),
+        done=f"Token “{token.name}” is revoked.",
+        to="accounts:tokens",
+    )

@@ -36,9 +36,11 @@ def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
     evaluation = selectors.get_evaluation(pk)
     siblings = selectors.of_run(evaluation.run) if evaluation.run else []
     context: dict[str, Any] = {
-        "evaluation": evaluation, "siblings": siblings, "figures": _figures(evaluation),
+        "evaluation": evaluation,
+        "siblings": siblings,
+        "figures": _figures(evaluation),
         "groups": rollouts.groups().filter(evaluation=evaluation).prefetch_related("rollouts").order_by("prompt_index"),
-    }  # fmt: skip
+    }
     template = "evals/_body.html" if request.headers.get("HX-Request") else "evals/detail.html"
     return show(request, template, context)
 
@@ -46,7 +48,11 @@ def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def _figures(evaluation: Evaluation) -> list[Figure]:
     results = evaluation.results
     verdicts = results.get("verdicts", {})
-    interval = f"95 %: {ui.percent(results.get('pass1_low'))} to {ui.percent(results.get('pass1_high'))}" if results.get("pass1") is not None else ""
+    interval = (
+        f"95 %: {ui.percent(results.get('pass1_low'))} to {ui.percent(results.get('pass1_high'))}"
+        if results.get("pass1") is not None
+        else ""
+    )
     return [
         Figure("pass@1", ui.percent(results.get("pass1")), note=interval),
         Figure(f"Best of {evaluation.samples}", ui.percent(results.get("best"))),

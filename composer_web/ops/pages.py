@@ -48,7 +48,9 @@ def page(role: str = "viewer") -> Callable[[View], View]:
     return wrap
 
 
-def show(request: HttpRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200) -> HttpResponse:
+def show(
+    request: HttpRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200
+) -> HttpResponse:
     """Render with what every template may ask: whether this person operates, and the time."""
     shared = {"may_operate": request.user.may("operator"), "now": timezone.now()}  # type: ignore[union-attr]
     return render(request, template, {**shared, **(context or {})}, status=status)

@@ -19,8 +19,10 @@ class Table(tables.Table):
 
 
 class StateColumn(tables.Column):
-    def render(self, value: Any) -> str:
-        return ui.badge(value)
+    """A code with choices: `value` would be its label, the badge wants the code."""
+
+    def render(self, record: Any, bound_column: Any) -> str:
+        return ui.badge(bound_column.accessor.resolve(record))
 
 
 class AgoColumn(tables.Column):

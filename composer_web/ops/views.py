@@ -39,16 +39,31 @@ def home(request: HttpRequest) -> HttpResponse:
         "steps": _next_steps(has_policy=known, has_suite=bool(suites), has_run=bool(live or recent)),
         "alive": sorted(alive),
         "silent": [worker for worker in workers if worker.state == "dead"],
-    }  # fmt: skip
+    }
     return show(request, "ops/_home.html" if request.headers.get("HX-Request") else "ops/home.html", context)
 
 
 def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dict[str, Any]]:
     """The way from an empty installation to a trained policy; empty once it has been walked."""
     steps = [
-        {"done": has_policy, "title": "A policy to start from", "how": "import a Hugging Face folder", "command": "manage.py importpolicy"},
-        {"done": has_suite, "title": "Suites of tasks", "how": "to train on and to measure on", "command": "manage.py build_suites"},
-        {"done": has_run, "title": "A run", "how": "configure one in the browser, or let the demo start it", "command": "make demo"},
+        {
+            "done": has_policy,
+            "title": "A policy to start from",
+            "how": "import a Hugging Face folder",
+            "command": "manage.py importpolicy",
+        },
+        {
+            "done": has_suite,
+            "title": "Suites of tasks",
+            "how": "to train on and to measure on",
+            "command": "manage.py build_suites",
+        },
+        {
+            "done": has_run,
+            "title": "A run",
+            "how": "configure one in the browser, or let the demo start it",
+            "command": "make demo",
+        },
     ]
     return [] if all(step["done"] for step in steps) else steps
 

@@ -14,7 +14,9 @@ class EnvironmentTable(Table):
     source = tables.Column()
     state = StateColumn()
     tests = NumberColumn(accessor="detail__tests", orderable=False)
-    bytes = tables.Column(accessor="detail__bytes", orderable=False, verbose_name="Size", attrs={"td": {"class": "num"}})
+    bytes = tables.Column(
+        accessor="detail__bytes", orderable=False, verbose_name="Size", attrs={"td": {"class": "num"}}
+    )
     digest = tables.Column(default="–")
     updated_at = AgoColumn(verbose_name="Changed")
 

@@ -34,7 +34,12 @@ def environment_detail(request: HttpRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)
     table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    context = {"environment": environment, "table": table, "history": environment.transitions.order_by("-id")[:20], "log": _log(environment)}
+    context = {
+        "environment": environment,
+        "table": table,
+        "history": environment.transitions.order_by("-id")[:20],
+        "log": _log(environment),
+    }
     return show(request, "repositories/detail.html", context)
 
 

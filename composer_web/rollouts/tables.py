@@ -29,9 +29,18 @@ class RolloutTable(Table):
     class Meta:
         model = Rollout
         fields = (
-            "id", "task", "owner", "verdict", "reward", "stop_reason", "turns", "tool_errors", "policy_tokens",
-            "oldest_version", "finished_at",
-        )  # fmt: skip
+            "id",
+            "task",
+            "owner",
+            "verdict",
+            "reward",
+            "stop_reason",
+            "turns",
+            "tool_errors",
+            "policy_tokens",
+            "oldest_version",
+            "finished_at",
+        )
         order_by = ("-id",)
 
     def render_id(self, value: int) -> str:
@@ -44,7 +53,9 @@ class RolloutTable(Table):
         group = record.group
         if group.run_id is not None:
             return format_html('<a href="{}">{}</a>', reverse("runs:detail", args=[group.run_id]), group.run.name)
-        return format_html('<a href="{}">evaluation {}</a>', reverse("evals:detail", args=[group.evaluation_id]), group.evaluation_id)
+        return format_html(
+            '<a href="{}">evaluation {}</a>', reverse("evals:detail", args=[group.evaluation_id]), group.evaluation_id
+        )
 
     def render_verdict(self, record: Rollout) -> str:
         return ui.badge(record.verdict or record.state)

@@ -40,11 +40,14 @@ def rollout_detail(request: HttpRequest, pk: int) -> HttpResponse:
     siblings = list(selectors.siblings(rollout))
     place = next(i for i, sibling in enumerate(siblings) if sibling.pk == rollout.pk)
     context: dict[str, Any] = {
-        "rollout": rollout, "siblings": siblings, "position": place + 1,
+        "rollout": rollout,
+        "siblings": siblings,
+        "position": place + 1,
         "previous": siblings[place - 1] if place else None,
         "following": siblings[place + 1] if place + 1 < len(siblings) else None,
-        "trajectory": None, "problem": "",
-    }  # fmt: skip
+        "trajectory": None,
+        "problem": "",
+    }
     try:
         context |= _trajectory(rollout, selectors.trajectory(rollout))
     except NotFound:
@@ -109,7 +112,14 @@ def rollout_tokens(request: HttpRequest, pk: int) -> HttpResponse:
     group = rollout.group
     policy = group.run.policy_in if group.run else group.evaluation.policy  # type: ignore[union-attr]
     shown = tokens.views(segment, current.object_list, tokens.tokenizer(real_path(policy.base_dir)))
-    context = {"tokens": shown, "page": current, "segment": index, "rollout": rollout, "first": current.start_index() - 1, "last": current.end_index()}
+    context = {
+        "tokens": shown,
+        "page": current,
+        "segment": index,
+        "rollout": rollout,
+        "first": current.start_index() - 1,
+        "last": current.end_index(),
+    }
     return show(request, "rollouts/_tokens.html", context)
 
 

@@ -97,7 +97,9 @@ class RunForm:
     def stages(self) -> list[BoundStage]:
         (choice,) = SCHEMA.choices
         return [
-            BoundStage(kind, *STAGES[kind], self._bind(replace(group, label=STAGES[kind][0])), self.errors.get(group.name, ()))
+            BoundStage(
+                kind, *STAGES[kind], self._bind(replace(group, label=STAGES[kind][0])), self.errors.get(group.name, ())
+            )
             for kind, group in choice.variants.items()
         ]
 
@@ -120,4 +122,6 @@ class RunForm:
     def _bind_field(self, item: FormField) -> BoundField:
         key = item.name.rpartition(".")[2]
         known = tuple(self.options.get(item.name, self.options.get(key, ())))
-        return BoundField(replace(item, choices=item.choices or known), self.values.get(item.name, ""), self.errors.get(item.name, ()))
+        return BoundField(
+            replace(item, choices=item.choices or known), self.values.get(item.name, ""), self.errors.get(item.name, ())
+        )

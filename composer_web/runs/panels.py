@@ -1,4 +1,7 @@
-"""Which charts a run page shows first, by kind of run. Names, units and meanings come from `trainer.learning.metrics`."""
+"""Which charts a run page shows first, by kind of run.
+
+Names, units and meanings come from `trainer.learning.metrics`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,11 @@ RL = (
     Panel("Gradient norm", ("optim/grad_norm",)),
     Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
     Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
-    Panel("Step time", ("time/step", "time/wait_for_batch", "time/forward_backward"), ("step", "waiting", "forward + backward")),
+    Panel(
+        "Step time",
+        ("time/step", "time/wait_for_batch", "time/forward_backward"),
+        ("step", "waiting", "forward + backward"),
+    ),
 )
 SUPERVISED = (
     Panel("Loss", ("loss/train", "loss/heldout"), ("training", "held out")),

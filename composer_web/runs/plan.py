@@ -23,13 +23,17 @@ def what_will_run(config: RunConfig) -> list[PlanRow]:
         case MidtrainConfig() as stage:
             return [
                 PlanRow("Optimiser steps", stage.steps, ""),
-                PlanRow("Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"),
+                PlanRow(
+                    "Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"
+                ),
             ]
         case SFTConfig() as stage:
             return [
                 PlanRow("Optimiser steps", stage.steps, ""),
                 PlanRow("Expert episodes", stage.episodes, "recorded in real sandboxes first"),
-                PlanRow("Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"),
+                PlanRow(
+                    "Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"
+                ),
             ]
 
 
@@ -41,17 +45,14 @@ def _rl(stage: RLConfig) -> list[PlanRow]:
         PlanRow("Prompts", prompts, f"{stage.steps} steps × {stage.groups_per_step} groups, each once"),
         PlanRow("Rollouts", rollouts, f"{prompts} prompts × {stage.group_size}"),
         PlanRow(
-            "Tokens, at most", rollouts * stage.sampling.max_context_tokens,
+            "Tokens, at most",
+            rollouts * stage.sampling.max_context_tokens,
             f"{rollouts} rollouts × {stage.sampling.max_context_tokens} of context",
         ),
-    ]  # fmt: skip
+    ]
     if stage.eval_suite:
-        ends = 2 * stage.eval_tasks * stage.eval_samples
-        during = max(0, (stage.steps - 1) // stage.eval_every)
-        rows.append(
-            PlanRow(
-                "Evaluation rollouts", ends,
-                f"before and after: {stage.eval_tasks} tasks × {stage.eval_samples}; {during} more evaluations during the run",
-            )
-        )  # fmt: skip
+        during, fewer = (stage.steps - 1) // stage.eval_every, max(1, stage.eval_samples // 4)
+        total = stage.eval_tasks * (2 * stage.eval_samples + during * fewer)
+        how = f"{stage.eval_tasks} tasks × {stage.eval_samples} before and after, × {fewer} {during} times between"
+        rows.append(PlanRow("Evaluation rollouts", total, how))
     return rows

@@ -78,7 +78,12 @@ def form_schema(model: type[BaseModel]) -> FormSchema:
             name=name,
             tag=spec["discriminator"]["propertyName"],
             variants={
-                tag: _group(f"{name}.{tag}", definitions[ref.rpartition("/")[2]], definitions, skip=spec["discriminator"]["propertyName"])
+                tag: _group(
+                    f"{name}.{tag}",
+                    definitions[ref.rpartition("/")[2]],
+                    definitions,
+                    skip=spec["discriminator"]["propertyName"],
+                )
                 for tag, ref in _in_order(spec)
             },
         )

@@ -74,7 +74,7 @@ def _posted(data: QueryDict) -> dict[str, str]:
     return {name: value for name, value in data.items() if isinstance(value, str)}
 
 
-def _plan(request: HttpRequest, form: RunForm, warnings: list[str]) -> dict[str, Any]:
+def _plan(form: RunForm, warnings: list[str]) -> dict[str, Any]:
     ready = form.config is not None and not form.errors
     return {
         "plan": what_will_run(form.config) if ready and form.config else None,
@@ -101,11 +101,17 @@ def run_new(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"“{run.name}” is {'a draft' if posted.get('action') == 'draft' else 'queued'}.")
             return redirect("runs:detail", pk=run.pk)
     else:
-        preview = RunForm(form.values, options={})
-        warnings = _checked(preview)
-        form.config = preview.config
-    context = {"form": form, "parent": parent, "presets": PRESETS, "chosen": chosen, **_plan(request, form, warnings)}
-    return show(request, "runs/new.html", context, status=422 if form.errors else 200)
+        form = RunForm(form.values, options=_options())  # a preset may ask for more than there is: say so at once
+        warnings = _checked(form)
+    context = {
+        "form": form,
+        "parent": parent,
+        "presets": PRESETS,
+        "chosen": chosen,
+        "refused": posted is not None and form.errors,
+        **_plan(form, warnings),
+    }
+    return show(request, "runs/new.html", context, status=422 if context["refused"] else 200)
 
 
 @require_POST
@@ -114,7 +120,7 @@ def run_check(request: HttpRequest) -> HttpResponse:
     """Live validation: the errors of each field and the summary of what would run."""
     form = RunForm(_posted(request.POST))
     warnings = _checked(form)
-    return JsonResponse({"errors": form.errors, "plan": render_to_string("runs/_plan.html", _plan(request, form, warnings))})
+    return JsonResponse({"errors": form.errors, "plan": render_to_string("runs/_plan.html", _plan(form, warnings))})
 
 
 # --- one run ------------------------------------------------------------------------------------------------
@@ -134,17 +140,35 @@ class Action:
 ACTIONS = (
     Action("start", "Start", ("draft",), services.start_run, "Queued.", "primary"),
     Action("pause", "Pause", ("queued", "running"), services.pause_run, "It pauses after the current step."),
-    Action("resume", "Resume", ("paused", "pausing", "failed"), services.resume_run, "It goes on from the last checkpoint.", "primary"),
-    Action("stop", "Stop", ("draft", "queued", "running", "pausing", "paused"), services.cancel_run, "Stopped.", "danger",
-           "Stop this run for good? What it accepted and saved stays; it cannot be resumed."),
-)  # fmt: skip
+    Action(
+        "resume",
+        "Resume",
+        ("paused", "pausing", "failed"),
+        services.resume_run,
+        "It goes on from the last checkpoint.",
+        "primary",
+    ),
+    Action(
+        "stop",
+        "Stop",
+        ("draft", "queued", "running", "pausing", "paused"),
+        services.cancel_run,
+        "Stopped.",
+        "danger",
+        "Stop this run for good? What it accepted and saved stays; it cannot be resumed.",
+    ),
+)
 
 
 @require_GET
 @page()
 def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
-    context: dict[str, Any] = {"run": run, "panels": panels.headline(run.kind), "further": panels.further(run.kind, metrics.names(run))}
+    context: dict[str, Any] = {
+        "run": run,
+        "panels": panels.headline(run.kind),
+        "further": panels.further(run.kind, metrics.names(run)),
+    }
     for part in PARTS.values():
         context |= part(run)
     context["children"] = selectors.runs().filter(parent=run)
@@ -181,7 +205,9 @@ def run_metrics(request: HttpRequest, pk: int) -> HttpResponse:
         limits = {name: int(request.GET[name]) if name in request.GET else None for name in ("from", "to")}
         count = min(MAX_BUCKETS, max(1, int(request.GET.get("buckets", 240))))
     except ValueError:
-        return JsonResponse({"error": {"code": "invalid", "message": "from, to and buckets are whole numbers"}}, status=422)
+        return JsonResponse(
+            {"error": {"code": "invalid", "message": "from, to and buckets are whole numbers"}}, status=422
+        )
     series = {
         key: [
             {"step": b.last, "min": b.low, "max": b.high, "last": b.value}
@@ -198,8 +224,10 @@ def _head(run: Run) -> dict[str, Any]:
 
 def _status(run: Run) -> dict[str, Any]:
     latest: Mapping[str, float] = run.latest
+
     def share(key: str) -> str:
         return ui.percent(latest.get(key))
+
     if run.kind != "rl":
         figures = [
             Figure("Training loss", ui.num(latest.get("loss/train")), "nat/token"),
@@ -210,13 +238,24 @@ def _status(run: Run) -> dict[str, Any]:
     else:
         counts = rollouts.verdict_counts(run=run)
         figures = [
-            Figure("Reward", ui.num(latest.get("reward/mean")), note=f"best of K {ui.num(latest.get('reward/best_of_k'))}"),
+            Figure(
+                "Reward", ui.num(latest.get("reward/mean")), note=f"best of K {ui.num(latest.get('reward/best_of_k'))}"
+            ),
             Figure("Held-out pass@1", share("eval/pass1"), note=f"best of K {share('eval/best_of_k')}"),
             Figure("Entropy", ui.num(latest.get("policy/entropy")), "nat/token"),
-            Figure("Staleness", ui.num(latest.get("staleness/mean")), "versions", f"max {ui.num(latest.get('staleness/max'))}"),
+            Figure(
+                "Staleness",
+                ui.num(latest.get("staleness/mean")),
+                "versions",
+                f"max {ui.num(latest.get('staleness/max'))}",
+            ),
             Figure("Idle", share("idle/trainer"), note=f"trainer; inference {share('idle/rollouts')}"),
             Figure("Speed", ui.compact(latest.get("speed/generate_tokens")), "tok/s", "generated"),
-            Figure("Rollouts", ui.num(counts["dispatched"]), note=f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed"),
+            Figure(
+                "Rollouts",
+                ui.num(counts["dispatched"]),
+                note=f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed",
+            ),
             Figure("Infra errors", ui.num(counts["infra_error"]), note="never trained on"),
         ]
     return {"figures": figures, "eta": selectors.eta_seconds(run)}
@@ -235,5 +274,9 @@ def _evals(run: Run) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
-    "head": _head, "status": _status, "events": _events, "groups": _groups, "evals": _evals,
-}  # fmt: skip
+    "head": _head,
+    "status": _status,
+    "events": _events,
+    "groups": _groups,
+    "evals": _evals,
+}

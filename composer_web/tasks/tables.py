@@ -54,7 +54,9 @@ class SuiteTable(Table):
 class MemberTable(Table):
     position = NumberColumn(verbose_name="#")
     task = tables.Column(
-        accessor="task_version__task__slug", linkify=("tasks:detail", {"slug": tables.A("task_version__task__slug")}), attrs=STRONG
+        accessor="task_version__task__slug",
+        linkify=("tasks:detail", {"slug": tables.A("task_version__task__slug")}),
+        attrs=STRONG,
     )
     version = NumberColumn(accessor="task_version__number", verbose_name="Version")
     category = tables.Column(accessor="task_version__task__category")

@@ -47,11 +47,18 @@ def task_detail(request: HttpRequest, slug: str) -> HttpResponse:
     RequestConfig(request, paginate={"per_page": 20}).configure(table)
     secrets = request.user.may("operator")
     context = {
-        "task": task, "version": version, "spec": spec, "table": table, "suites": version.suites.all(),
-        "files": [(name, *clip(text, MAX_FILE)) for name, text in file_page.object_list], "file_page": file_page,
-        "gold": diff_view(gold_diff(spec)) if secrets else None, "secrets": secrets, "case_count": _case_count(spec),
+        "task": task,
+        "version": version,
+        "spec": spec,
+        "table": table,
+        "suites": version.suites.all(),
+        "files": [(name, *clip(text, MAX_FILE)) for name, text in file_page.object_list],
+        "file_page": file_page,
+        "gold": diff_view(gold_diff(spec)) if secrets else None,
+        "secrets": secrets,
+        "case_count": _case_count(spec),
         "from_environment": isinstance(spec.environment, BuiltEnvironment),
-    }  # fmt: skip
+    }
     return show(request, "tasks/detail.html", context)
 
 
@@ -79,7 +86,13 @@ def suite_detail(request: HttpRequest, name: str) -> HttpResponse:
 def suite_controls(request: HttpRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)
     done = "The controls of every task without any are on their way to the build workers."
-    return act(request, lambda: services.request_suite_controls(suite=suite, actor=request.user), done=done, to="tasks:suite", name=name)
+    return act(
+        request,
+        lambda: services.request_suite_controls(suite=suite, actor=request.user),
+        done=done,
+        to="tasks:suite",
+        name=name,
+    )
 
 
 def _files(spec: TaskSpec) -> dict[str, str]:

@@ -127,8 +127,7 @@ class Panel {
   }
 
   zoomed(change) {
-    const low = change["xaxis.range[0]"];
-    const high = change["xaxis.range[1]"];
+    const [low, high] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     if (low !== undefined) this.zoom([Number(low), Number(high)]);
   }
 

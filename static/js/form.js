@@ -19,13 +19,14 @@ export function start() {
     }
   }
 
-  function showErrors(errors, all) {
+  // A field that is still empty and was not reached yet is not nagged about.
+  function showErrors(errors) {
     for (const field of form.querySelectorAll("[data-field]")) {
       const name = field.dataset.field;
-      const messages = all || touched.has(name) ? (errors[name] ?? []) : [];
+      const control = field.querySelector("input, select");
+      const messages = touched.has(name) || control?.value ? (errors[name] ?? []) : [];
       field.classList.toggle("field--bad", messages.length > 0);
       field.querySelector(".field__error").textContent = messages.join(" ");
-      const control = field.querySelector("input, select");
       control?.setAttribute("aria-invalid", String(messages.length > 0));
       if (messages.length) for (const fold of ancestors(field, "details")) fold.open = true;
     }
@@ -38,7 +39,7 @@ export function start() {
       const response = await fetch(form.dataset.check, { method: "POST", body: new FormData(form), signal: pending.signal });
       if (!response.ok) throw new Error(`the server answered ${response.status}`);
       const { errors, plan } = await response.json();
-      showErrors(errors, false);
+      showErrors(errors);
       summary.innerHTML = plan; // rendered and escaped by the server
       form.dataset.checked = String(Number(form.dataset.checked ?? 0) + 1);
     } catch (error) {
@@ -49,9 +50,6 @@ export function start() {
   form.addEventListener("input", (event) => {
     if (event.target.name === "stage") showStage();
     touched.add(event.target.name);
-    // A change may mend or break a rule that spans fields, so errors already shown stay under watch.
-    for (const field of form.querySelectorAll(".field--bad")) touched.add(field.dataset.field);
-    if (event.target.name) for (const related of (event.target.dataset.with ?? "").split(" ").filter(Boolean)) touched.add(related);
     clearTimeout(timer);
     timer = setTimeout(check, DELAY);
   });

@@ -80,4 +80,5 @@ export function start() {
   });
   window.addEventListener("hashchange", fromHash);
   fromHash();
+  page.dataset.ready = "";
 }

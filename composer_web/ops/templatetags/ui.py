@@ -17,7 +17,9 @@ register = template.Library()
 TONES: dict[str, str] = {
     **dict.fromkeys(("passed", "finished", "ready", "serving", "accepted", "consumed", "ok", "alive", "final"), "good"),
     **dict.fromkeys(("failed", "error", "dead", "timeout", "missing"), "bad"),
-    **dict.fromkeys(("infra_error", "lost", "warning", "skipped", "late", "dropped", "stale", "malformed_call"), "warn"),
+    **dict.fromkeys(
+        ("infra_error", "lost", "warning", "skipped", "late", "dropped", "stale", "malformed_call"), "warn"
+    ),
     **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
 }
 WORDS = {"infra_error": "infra error", "midtrain": "mid-training", "sft": "SFT", "rl": "RL", "lost": "infra error"}
@@ -48,7 +50,9 @@ def num(value: Any, digits: int = 3) -> str:
         return str(value)
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}".replace(",", "\u202f")
-    return f"{value:.{digits}g}" if abs(value) < 1 else f"{value:,.2f}".replace(",", "\u202f")
+    if abs(value) < 1:
+        return f"{value:.{digits}g}"
+    return f"{value:,.{0 if abs(value) >= 100 else 2}f}".replace(",", "\u202f")
 
 
 @register.filter
@@ -165,7 +169,10 @@ def spark(values: list[float | None] | None, label: str = "") -> SafeString | st
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     title = f"{label} from {points[0]:.3g} to {points[-1]:.3g}, between {low:.3g} and {high:.3g}"
     return format_html(
-        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}"><title>{}</title>'
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>"
         '<polyline points="{}"/></svg>',
-        title.strip(), title.strip(), line,
-    )  # fmt: skip
+        title.strip(),
+        title.strip(),
+        line,
+    )

@@ -1,0 +1,121 @@
+"""A running product for the browser: uvicorn in a thread on a free port over the test database, and Chromium."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import uvicorn
+from django.db import connections
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+
+from tests.browser import seed
+from tests.browser.screenshots import browser, chromium, log_in
+
+START_SECONDS = 60.0
+PATIENCE_MS = 30_000
+"""How long the browser is waited for. Generous: a busy machine is slow, not wrong."""
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@dataclass(frozen=True)
+class Product:
+    url: str
+    world: seed.World
+
+
+class Server(uvicorn.Server):
+    """uvicorn without signal handlers, so that it runs in a thread."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    """Closed after each module: Playwright keeps an event loop running in this thread, which async tests cannot have.
+
+    Django takes that loop for an async context; its check is off while the browser is open.
+    """
+    if chromium() is None:
+        pytest.skip("no Chromium: install the package chromium or set CHROMIUM (make system does it)")
+    with pytest.MonkeyPatch.context() as patch, browser() as found:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def product(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chrome: Browser) -> Iterator[Product]:
+    """Seeded once for the module, really committed: the server has connections of its own."""
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        from composer_web.asgi import application
+
+        world = seed.world()
+        server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=server.run, name="web", daemon=True)
+        thread.start()
+        end = time.monotonic() + START_SECONDS
+        while not server.started:
+            assert time.monotonic() < end, f"the web server did not start in {START_SECONDS:.0f} s"
+            assert thread.is_alive(), "the web server died at its start"
+            thread.join(0.05)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Product(f"http://127.0.0.1:{port}", world)
+        server.should_exit = True
+        thread.join(10)
+        _empty_database()
+        connections["default"].close_pool()  # the server's threads left theirs there
+
+
+def _empty_database() -> None:
+    """Leave nothing behind for tests that share this database; TRUNCATE passes the append-only triggers by."""
+    from django.core.management import call_command
+
+    call_command("flush", interactive=False, verbosity=0)
+
+
+@pytest.fixture
+def db(product: Product, django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
+    """Instead of pytest-django's: no transaction around the test, so that the server sees what the test commits.
+
+    The name tells pytest-django to make the test database.
+    """
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        yield
+
+
+@pytest.fixture
+def context(chrome: Browser) -> Iterator[BrowserContext]:
+    made = chrome.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce")
+    made.set_default_timeout(PATIENCE_MS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, db: None) -> Iterator[Page]:
+    """A tab that fails its test when the page logs an error (a refused script, a broken module, a 500)."""
+    errors: list[str] = []
+    made = context.new_page()
+    made.on("pageerror", lambda error: errors.append(str(error)))
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error" and not re.search(r"status of (403|404|422)", message.text):
+            errors.append(message.text)
+
+    made.on("console", note)
+    yield made
+    assert not errors, errors
+
+
+@pytest.fixture
+def operator(page: Page, product: Product) -> Page:
+    log_in(page, product.url, "operator", seed.PASSWORD)
+    return page

@@ -1,0 +1,160 @@
+"""Log in to a running server and photograph every page, dark and light, wide and narrow.
+
+    python -m tests.browser.screenshots http://127.0.0.1:8000 --user demo --password-file FILE --out docs/img
+
+The newest RL run, rollout, evaluation, task and policy are found by following the pages' own links. PNG files are
+palette images where Pillow is installed, so that they stay small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+CANDIDATES = ("/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome")
+WIDTHS = {"wide": (1280, 800), "narrow": (420, 860)}
+SETTLE_MS = 15_000
+
+
+def chromium() -> str | None:
+    """Path of a browser: $CHROMIUM, else the places where Debian puts it."""
+    return next((path for path in (os.environ.get("CHROMIUM", ""), *CANDIDATES) if path and Path(path).is_file()), None)
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    if path is None:
+        sys.exit("no Chromium found: install the package chromium, or set CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def log_in(page: Page, url: str, user: str, password: str) -> None:
+    page.goto(f"{url}/login/")
+    page.fill("#id_username", user)
+    page.fill("#id_password", password)
+    page.click("button:has-text('Log in')")
+    page.wait_for_url(f"{url}/")
+
+
+def first_link(page: Page, url: str, path: str, selector: str) -> str | None:
+    """Address behind the first matching link of a list page."""
+    page.goto(url + path)
+    link = page.locator(selector).first
+    return link.get_attribute("href") if link.count() else None
+
+
+def places(page: Page, url: str) -> dict[str, str]:
+    """Name of the picture → path."""
+    found: dict[str, str | None] = {
+        "home": "/",
+        "runs": "/runs/",
+        "run-form": "/runs/new/",
+        "rollouts": "/rollouts/",
+        "tasks": "/tasks/",
+        "suites": "/suites/",
+        "environments": "/environments/",
+        "policies": "/policies/",
+        "evals": "/evals/",
+        "system": "/system/",
+        "tokens": "/tokens/",
+        "run": first_link(page, url, "/runs/?kind=rl", "td.strong a"),
+        "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
+        "trajectory": first_link(page, url, "/rollouts/?verdict=passed", "td.strong a")
+        or first_link(page, url, "/rollouts/", "td.strong a"),
+        "task": first_link(page, url, "/tasks/", "td.strong a"),
+        "suite": first_link(page, url, "/suites/", "td.strong a"),
+        "policy": first_link(page, url, "/policies/", "td.strong a"),
+        "evaluation": first_link(page, url, "/evals/?state=finished", "td.strong a"),
+    }
+    return {name: path for name, path in found.items() if path}
+
+
+def settle(page: Page) -> None:
+    """Wait until the charts in sight are drawn (or say that they have no values)."""
+    page.wait_for_function(
+        """() => [...document.querySelectorAll('[data-chart]')].every(c => {
+            const box = c.getBoundingClientRect();
+            const told = c.querySelector('.chart__wait')?.textContent.length > 1;
+            return box.top > innerHeight || box.height === 0 || c.dataset.points || told;
+        })""",
+        timeout=SETTLE_MS,
+    )
+
+
+def shrink(path: Path) -> None:
+    """Fewer colours: a page needs no more than 128."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(colors=128, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("url")
+    parser.add_argument("--user", default="demo")
+    parser.add_argument("--password", default="")
+    parser.add_argument("--password-file", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/img"))
+    parser.add_argument("--only", default="", help="names of pages, separated by commas")
+    parser.add_argument("--themes", default="light,dark")
+    parser.add_argument("--widths", default="wide,narrow")
+    parser.add_argument("--full", action="store_true", help="the whole page, not only the first screen")
+    options = parser.parse_args()
+    password = options.password or options.password_file.read_text().strip()
+    url = options.url.rstrip("/")
+    options.out.mkdir(parents=True, exist_ok=True)
+    wanted = set(filter(None, options.only.split(",")))
+    with browser() as chrome:
+        context = chrome.new_context()
+        page = context.new_page()
+        page.goto(f"{url}/login/")
+        state_pages = {"login": "/login/"} if not wanted or "login" in wanted else {}
+        log_in(page, url, options.user, password)
+        found = places(page, url)
+        signed_in = context.storage_state()
+        for theme in options.themes.split(","):
+            for width in options.widths.split(","):
+                size = {"width": WIDTHS[width][0], "height": WIDTHS[width][1]}
+                for names, state in ((state_pages, None), (found, signed_in)):
+                    view = chrome.new_context(
+                        viewport=size, color_scheme=theme, storage_state=state, reduced_motion="reduce"
+                    )
+                    tab = view.new_page()
+                    for name, path in names.items():
+                        if wanted and name not in wanted:
+                            continue
+                        tab.goto(url + path)
+                        settle(tab)
+                        target = options.out / f"{name}-{theme}-{width}.png"
+                        tab.screenshot(path=target, full_page=options.full)
+                        shrink(target)
+                        sys.stdout.write(f"{target}\n")
+                    view.close()
+
+
+if __name__ == "__main__":
+    main()

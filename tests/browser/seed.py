@@ -1,0 +1,338 @@
+"""A small, lively product, made through the services only: what page and browser tests look at.
+
+Nothing is computed here: numbers are drawn so that each page has something in every corner (an infra error, a cut
+output, hostile text). `python -m tests.browser.seed` fills the database that the settings name, for screenshots.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import create_user
+from composer_web.env import REPOSITORY
+from composer_web.evals import services as evals
+from composer_web.evals.models import Evaluation
+from composer_web.evals.scoring import score
+from composer_web.ops import leases
+from composer_web.ops.artifacts import artifacts
+from composer_web.policies.services import import_base
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.tokens import tokenizer
+from composer_web.runs import metrics, services
+from composer_web.runs.models import Run
+from composer_web.tasks.models import Suite
+from composer_web.tasks.services import build_suite, record_controls
+from sandbox.grading.report import CaseResult, Report, Verdict
+from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
+from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
+from trainer.config import MidtrainConfig, RLConfig, RunConfig
+from trainer.rollouts.types import RewardPart, Segment, Trajectory, Turn
+
+PASSWORD = "correct horse 9"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} </pre>"
+FIXED = 'def scale(values, by):\n    """Each value times `by`."""\n    return [value * by for value in values]\n'
+BROKEN = FIXED.replace("value * by", "value + by")
+
+
+def users() -> dict[str, User]:
+    """One person a role, named after it."""
+    return {
+        role: create_user(username=role, password=PASSWORD, role=role)
+        for role in ("viewer", "reviewer", "operator", "admin")
+    }
+
+
+def task(index: int, *, split: str = "train", instruction: str = "") -> TaskSpec:
+    name = f"{split}-{index:04d}"
+    return TaskSpec(
+        id=f"scale-{name}",
+        source="procedural",
+        family=f"map/{split}/{index % 5}",
+        instruction=instruction or f"scale([2, 3], 4) returns [6, 7] but should be [8, 12]. Fix helpers/m{index}.py.",
+        environment=InlineEnvironment(
+            files={
+                f"helpers/m{index}.py": BROKEN,
+                "README.md": f"# Repository {index}\n",
+                "tests.py": "import helpers\n",
+            }
+        ),
+        verifier=CallsVerifier(
+            module=f"helpers/m{index}.py",
+            function="scale",
+            cases=tuple(
+                (f"([{i}, {i + 1}], {index + 2})", f"[{i * (index + 2)}, {(i + 1) * (index + 2)}]") for i in range(6)
+            ),
+        ),
+        gold={f"helpers/m{index}.py": FIXED},
+    )
+
+
+def suite(name: str, count: int, *, purpose: str) -> Suite:
+    made = build_suite(
+        name=name,
+        purpose=purpose,
+        specs=[task(i, split=purpose) for i in range(count)],
+        description=f"{count} generated one-bug repositories",
+        recipe={"generator": "tests", "count": count},
+    )
+    for version in made.versions.all()[: count // 2]:
+        controls = {
+            "bundle_hash": version.bundle_hash,
+            "oracle": ["passed"] * 3,
+            "noop": ["failed"] * 3,
+            "ok": True,
+            "reason": "",
+            "seconds": 0.3,
+        }
+        record_controls(version=version, controls=controls, ok=True)
+    return made
+
+
+def trajectory(
+    spec: TaskSpec, *, sample: int, verdict: Verdict, version: int, hostile: bool = False, draw: random.Random
+) -> Trajectory:
+    """A two- to four-turn episode of the toy harness."""
+    path = spec.verifier.module if isinstance(spec.verifier, CallsVerifier) else "a.py"
+    extra = HOSTILE if hostile else ""
+    numbered = "\n".join(f"{i + 1}|{line}" for i, line in enumerate(BROKEN.splitlines()))
+    missing = ToolError(kind=ToolErrorKind.NOT_FOUND, message=f"old_string not found in {path}")
+    right = verdict == Verdict.PASSED
+    new = "value * by" if right else "value - by"
+    steps = [
+        ("grep", {"pattern": "def scale"}, f"{path}:1:def scale(values, by):{extra}", None, 0),
+        ("read_file", {"path": path}, numbered + extra, None, 4096 if hostile else 0),
+        ("edit_file", {"path": path, "old_string": "value + by", "new_string": new}, f"edited {path}:3", None, 0),
+        ("finish", {"summary": "done" + extra}, "", None, 0),
+    ]
+    if not right:
+        steps[2] = (
+            "edit_file",
+            {"path": path, "old_string": "value ++ by", "new_string": new},
+            f"error: {missing.message}",
+            missing,
+            0,
+        )
+    codec = tokenizer(REPOSITORY / "policies" / "base")
+    tokens: list[int] = codec.encode(spec.instruction).ids if codec else list(range(30))
+    mask, logprobs, versions = [0] * len(tokens), [0.0] * len(tokens), [-1] * len(tokens)
+    turns = []
+    for index, (tool, arguments, output, error, cut) in enumerate(steps):
+        text = f'{{"name": "{tool}", "arguments": {arguments}}}'
+        ids = codec.encode(text).ids if codec else list(range(12))
+        start = len(tokens)
+        tokens += ids
+        mask += [1] * len(ids)
+        logprobs += [-draw.expovariate(4.0) for _ in ids]
+        versions += [version] * len(ids)
+        call = ToolCall(id=f"c{index}", name=tool, arguments=arguments)
+        result = ToolResult(
+            call_id=call.id, output=output, error=error, seconds=draw.uniform(0.001, 0.01), cut_bytes=cut
+        )
+        turns.append(
+            Turn(
+                index=index,
+                text=text + extra,
+                token_start=start,
+                token_end=len(tokens),
+                calls=(call,),
+                results=(result,),
+                generate_seconds=draw.uniform(0.1, 0.6),
+                tool_seconds=result.seconds,
+            )
+        )
+        seen = codec.encode(output).ids if codec else [1, 2]
+        tokens, mask = tokens + seen, mask + [0] * len(seen)
+        logprobs, versions = logprobs + [0.0] * len(seen), versions + [-1] * len(seen)
+    passed = 6 if right else draw.randint(0, 4)
+    cases = tuple(
+        CaseResult(
+            id=f"case-{i:03d}",
+            status="passed" if i < passed else "failed",
+            message="" if i < passed else f"got [6, 7], expected [8, 12]{extra}",
+        )
+        for i in range(6)
+    )
+    lost = verdict == Verdict.INFRA_ERROR
+    patch = (
+        f"--- a/{path}\n+++ b/{path}\n@@ -1,3 +1,3 @@\n def scale(values, by):\n"
+        f"-    return [value + by for value in values]\n+    return [{new} for value in values]{extra}\n"
+    )
+    return Trajectory(
+        task_id=spec.id,
+        bundle_hash=spec.bundle_hash,
+        sample=sample,
+        messages=({"role": "user", "content": spec.instruction + extra},),
+        tool_schema_hash="9f" * 32,
+        turns=tuple(turns),
+        segments=(Segment(tokens=tokens, logprobs=logprobs, loss_mask=mask, versions=versions),),
+        stop_reason=StopReason.FINISHED,
+        patch="" if lost else patch,
+        report=Report(
+            verdict=verdict,
+            cases=() if lost else cases,
+            cause="" if right else "the sandbox was lost" if lost else f"{6 - passed} of 6 cases failed",
+        ),
+        reward_parts=()
+        if lost
+        else (
+            RewardPart(name="tests", value=float(right)),
+            RewardPart(name="length", value=-0.03, weight=1.0, detail={"x": 42}),
+        ),
+        reward=None if lost else float(right) - 0.03,
+        seconds={"start": 0.02, "generate": 1.4, "tools": 0.03, "grade": 0.05, "total": 1.5},
+        limits_in_force=("memory", "processes", "disk"),
+    )
+
+
+def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bool = False) -> None:
+    """Claim a dispatched group, record its trajectories and accept it, as a rollout worker does."""
+    claim = rollouts.claim(group_id=group.pk, owner="tests@seed/1", seconds=60)
+    assert claim is not None
+    spec = group.task_version.bundle
+    graded = []
+    for sample in range(group.size):
+        verdict = Verdict.PASSED if draw.random() < skill else Verdict.FAILED
+        item = trajectory(
+            spec, sample=sample, verdict=verdict, version=max(0, group.dispatched_version), hostile=hostile, draw=draw
+        )
+        key = f"groups/{group.pk}/{sample}.json.zst"
+        artifacts().put_model(key, item)
+        graded.append(rollouts.Graded(item, key))
+    rollouts.accept(
+        group=claim.group,
+        held=claim.held,
+        graded=graded,
+        train_key="",
+        oldest_version=max(0, group.dispatched_version),
+        infra_errors=(),
+    )
+
+
+def curves(run: Run, steps: range, *, draw: random.Random) -> None:
+    """Metrics of an RL run that learns, step by step."""
+    rows: list[tuple[int, str, float]] = []
+    for step in steps:
+        skill = 0.2 + 0.55 * (1 - math.exp(-step / 14)) + draw.uniform(-0.05, 0.05)
+        values = {
+            "reward/mean": skill,
+            "reward/best_of_k": min(1.0, skill + 0.3),
+            "policy/entropy": 0.14 - 0.0015 * step + draw.uniform(-0.01, 0.01),
+            "staleness/mean": draw.uniform(0.2, 0.9),
+            "staleness/max": 1.0,
+            "idle/trainer": draw.uniform(0.3, 0.5),
+            "idle/rollouts": draw.uniform(0.02, 0.1),
+            "speed/generate_tokens": draw.uniform(1800, 2200),
+            "speed/train_tokens": draw.uniform(7000, 9000),
+            "groups/solved_none": max(0.0, 0.5 - skill / 2),
+            "groups/solved_some": 0.4,
+            "groups/solved_all": skill / 2,
+            "mismatch/k3_mean": draw.uniform(1e-5, 5e-5),
+            "mismatch/k3_p99": draw.uniform(1e-3, 4e-3),
+            "optim/grad_norm": draw.uniform(0.2, 0.9),
+            "tokens/policy": draw.uniform(38, 48),
+            "tokens/total": draw.uniform(170, 200),
+            "turns/mean": draw.uniform(3.5, 4.5),
+            "calls/mean": draw.uniform(3.5, 4.5),
+            "time/step": draw.uniform(2, 3),
+            "time/wait_for_batch": draw.uniform(0.6, 1.2),
+            "time/forward_backward": draw.uniform(0.5, 0.8),
+            "optim/learning_rate": 7e-4,
+            "stop/finished": 0.8,
+            "verdict/passed": skill,
+        }
+        rows += [(step, name, value) for name, value in values.items()]
+    metrics.record_many(run=run, rows=rows)
+    services.set_progress(run=run, step=steps[-1], phase="training")
+
+
+def evaluation(run: Run, *, version: int, skill: float, draw: random.Random) -> Evaluation | None:
+    """A finished evaluation of the run at this version, with its rollouts."""
+    made = evals.for_version(run=run, version=version)
+    if made is None:
+        return None
+    ids = list(made.suite.memberships.order_by("position").values_list("task_version_id", flat=True))[: made.tasks]
+    evals.mark_running(evaluation=made)
+    rollouts.dispatch_evaluation(evaluation=made, version_ids=ids)
+    for group in made.groups.select_related("task_version"):
+        finish_group(group, draw=draw, skill=skill)
+    passes: dict[int, list[bool]] = {}
+    for row in Rollout.objects.filter(group__evaluation=made).values("group", "verdict"):
+        passes.setdefault(row["group"], []).append(row["verdict"] == "passed")
+    return evals.mark_finished(
+        evaluation=made, results=score(list(passes.values()), samples=made.samples, lost=0, seconds=12.0)
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    people: dict[str, User]
+    run: Run
+    finished: Run
+
+
+def world(*, steps: int = 26, groups: int = 12) -> World:
+    """People, suites, a running RL run with rollouts and evaluations, and a finished mid-training run."""
+    draw = random.Random(7)
+    people = users()
+    import_base(path=REPOSITORY / "policies" / "base", description="The demo's starting point.", toy=True)
+    suite("train", 64, purpose="train")
+    suite("held-out", 16, purpose="held-out")
+    small = RunConfig(name="Mid-training first pass", stage=MidtrainConfig(steps=40))
+    finished = services.start_run(
+        run=services.create_run(config=small, actor=people["operator"]), actor=people["operator"]
+    )
+    services.mark_running(run=finished, owner="trainer@seed/0")
+    metrics.record_many(
+        run=finished,
+        rows=[(s, "loss/train", 3.2 * math.exp(-s / 12) + 1.1 + draw.uniform(-0.05, 0.05)) for s in range(1, 41)],
+    )
+    services.set_progress(run=finished, step=40)
+    services.mark_finished(run=finished)
+    config = RunConfig(
+        name="RL on small repositories",
+        stage=RLConfig(
+            steps=40,
+            groups_per_step=1,
+            group_size=8,
+            max_in_flight_groups=2,
+            eval_tasks=8,
+            eval_samples=4,
+            eval_every=13,
+        ),
+    )
+    run = services.start_run(
+        run=services.create_run(config=config, actor=people["operator"], parent=finished), actor=people["operator"]
+    )
+    services.mark_running(run=run, owner="trainer@seed/0")
+    services.record_version(run=run, version=0)
+    evaluation(run, version=0, skill=0.2, draw=draw)
+    for index in range(groups):
+        rollouts.pump(run_id=run.pk)
+        group = (
+            Group.objects.filter(run=run, state="dispatched")
+            .select_related("task_version")
+            .order_by("prompt_index")
+            .first()
+        )
+        assert group is not None
+        finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0)
+        services.record_version(run=run, version=index + 1)
+    curves(run, range(1, steps + 1), draw=draw)
+    evaluation(run, version=13, skill=0.55, draw=draw)
+    services.add_event(run=run, kind="checkpoint", message="checkpoint of step 20 saved", step=20)
+    services.add_event(
+        run=run, kind="infra", level="warning", message="group 7: 1 attempt was lost and run again", step=21
+    )
+    leases.take(f"run:{run.pk}", owner="trainer@seed/0", seconds=3600)
+    return World(people, run, finished)
+
+
+if __name__ == "__main__":
+    import django
+
+    django.setup()
+    world()

@@ -1,0 +1,210 @@
+"""What people do, in a real browser against the real server: log in, start a run, watch it live, read a trajectory."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from composer_web.rollouts.models import Rollout
+from composer_web.runs import metrics, services
+from composer_web.runs.models import Run
+from tests.browser import seed
+from tests.browser.conftest import Product
+from tests.browser.screenshots import log_in, places, settle
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+
+def test_log_in_and_out(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/runs/")
+    page.fill("#id_username", "operator")
+    page.fill("#id_password", "not the password")
+    page.click("button:has-text('Log in')")
+    expect(page.get_by_role("alert")).to_contain_text("User name or password is wrong")
+    page.fill("#id_username", "operator")
+    page.fill("#id_password", seed.PASSWORD)
+    page.click("button:has-text('Log in')")
+    expect(page).to_have_url(f"{product.url}/runs/")
+    page.click("summary:has-text('operator')")
+    page.click("text=Log out")
+    expect(page).to_have_url(f"{product.url}/login/")
+
+
+def test_create_a_run_through_the_form(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+    expect(page.locator("#plan")).to_contain_text("3 steps × 2 groups")
+    page.fill("[name='stage.rl.steps']", "minus one")
+    error = page.locator("[data-field='stage.rl.steps'] .field__error")
+    expect(error).to_have_text("A whole number is needed; found 'minus one'.")
+    expect(page.locator("#plan")).to_contain_text("1 field to mend")
+    page.click("button:has-text('Start run')")
+    expect(page.locator("#form-errors")).to_contain_text("Not started")
+    expect(error).to_have_text("A whole number is needed; found 'minus one'.")
+    page.fill("[name='stage.rl.steps']", "2")
+    expect(error).to_have_text("")
+    expect(page.locator("#plan")).to_contain_text("2 steps × 2 groups")
+    page.fill("[name='name']", "From the browser")
+    page.click("button:has-text('Start run')")
+    expect(page.locator("h1")).to_have_text("From the browser")
+    expect(page.locator("#run-head")).to_contain_text("queued")
+    assert Run.objects.get(name="From the browser").steps_total == 2
+
+
+def test_stage_choice_shows_only_its_fields(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/")
+    expect(page.locator("[name='stage.rl.group_size']")).to_be_visible()
+    page.check("input[name='stage'][value='sft']")
+    expect(page.locator("[name='stage.sft.episodes']")).to_be_visible()
+    expect(page.locator("[name='stage.rl.group_size']")).to_be_hidden()
+    expect(page.locator("#plan")).to_contain_text("Expert episodes")
+    advanced = page.locator("[name='stage.sft.optimizer.beta2']")
+    expect(advanced).to_be_hidden()
+    page.locator("[data-stage='sft'] summary:has-text('Advanced')").first.click()
+    expect(advanced).to_be_visible()
+
+
+def test_run_page_updates_without_reload(operator: Page, product: Product) -> None:
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    page.evaluate("window.notReloaded = true")
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    settle(page)
+    reward = page.locator("[data-chart]").first
+    expect(reward).to_have_attribute("data-points", "26")
+    draw = random.Random(3)
+    seed.curves(run, range(27, 29), draw=draw)
+    services.add_event(run=run, kind="checkpoint", message="checkpoint of step 28 saved", step=28)
+    expect(page.locator("#run-status")).to_contain_text("step 28 of 40")
+    expect(page.locator("#run-events")).to_contain_text("checkpoint of step 28 saved")
+    expect(reward).to_have_attribute("data-points", "28")
+    page.click("[data-live-pause]")
+    services.set_progress(run=run, step=29)
+    expect(page.locator("[data-live-badge]")).to_have_text("paused, newer data waits")
+    expect(page.locator("#run-status")).to_contain_text("step 28 of 40")
+    page.click("[data-live-pause]")
+    expect(page.locator("#run-status")).to_contain_text("step 29 of 40")
+    assert page.evaluate("window.notReloaded")
+
+
+def test_connection_loss_is_shown_and_mended(operator: Page, product: Product) -> None:
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    connections: list[WebSocketRoute] = []
+    down = False
+
+    def relay(route: WebSocketRoute) -> None:
+        if down:
+            route.close(code=1012)
+            return
+        route.connect_to_server()
+        connections.append(route)
+
+    page.route_web_socket("**/ws/live", relay)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    badge = page.locator("[data-live-badge]")
+    expect(badge).to_have_text("live")
+    down = True
+    connections[-1].close(code=1012)
+    expect(badge).to_contain_text("stale since")
+    metrics.record(run=run, step=30, values={"reward/mean": 0.9})
+    services.set_progress(run=run, phase="after the gap")
+    down = False
+    expect(badge).to_have_text("live")
+    expect(page.locator("#run-head")).to_contain_text("after the gap")
+
+
+def test_charts_search_scale_and_zoom(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    settle(page)
+    first = page.locator("[data-chart]").first
+    page.evaluate("Plotly.relayout(document.querySelector('[data-chart] .chart__plot'), {'xaxis.range': [5, 9]})")
+    expect(first).to_have_attribute("data-points", "5")
+    page.click("button[value='log']")
+    page.click("button[value='0.9']")
+    expect(page.locator("button[value='0.9']")).to_have_attribute("aria-pressed", "true")
+    page.click("summary:has-text('more metrics')")
+    page.fill("[data-chart-search]", "learning")
+    expect(page.locator("[data-further]:visible")).to_have_count(1)
+
+
+def test_trajectory_keys_and_links(operator: Page, product: Product) -> None:
+    page = operator
+    rollout = Rollout.objects.filter(group__run=product.world.run, sample=1).exclude(artifact_key="").latest("pk")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    current = page.locator(".turn.is-current h3")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(current).to_have_text("Turn 2")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk}/#t=1")
+    page.keyboard.press("k")
+    expect(current).to_have_text("Turn 1")
+    page.keyboard.press("x")
+    expect(page.locator("details.call[open]")).to_have_count(0)
+    page.keyboard.press("e")
+    expect(page.locator("details.call[open]")).to_have_count(4)
+    page.keyboard.press("?")
+    expect(page.locator("#key-help")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.locator("#key-help")).to_be_hidden()
+    page.click("text=tokens of segment 0")
+    expect(page.locator(".tok--out").first).to_have_attribute("title", re.compile("log p -"))
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk + 1}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk}/")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=3")
+    expect(current).to_have_text("Turn 4")
+    expect(page.locator(".turn.is-current")).to_be_in_viewport()
+
+
+def test_hostile_trajectory_runs_nothing(operator: Page, product: Product) -> None:
+    page = operator
+    page.on("dialog", lambda dialog: pytest.fail(f"a script of the trajectory ran: {dialog.message}"))
+    rollout = Rollout.objects.filter(group__run=product.world.run, group__prompt_index=0).earliest("pk")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    page.click("text=tokens of segment 0")
+    expect(page.locator(".tokens")).to_contain_text("script")
+    assert page.locator("main script, main img").count() == 0
+
+
+def test_theme_follows_the_system_and_the_toggle(operator: Page, product: Product) -> None:
+    page = operator
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert dark != light
+    page.click("[data-theme-toggle]")
+    assert page.evaluate(background) == light
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    assert page.evaluate(background) == light
+    settle(page)
+    page.click("[data-theme-toggle]")
+    assert page.evaluate(background) == dark
+    colour = page.evaluate("document.querySelector('[data-chart] .xtick text').style.fill")
+    assert colour == "rgb(155, 166, 177)"
+
+
+def test_no_page_scrolls_sideways(operator: Page, product: Product) -> None:
+    page, width = operator, 360
+    found = places(page, product.url)
+    page.set_viewport_size({"width": width, "height": 800})
+    for name, path in found.items():
+        page.goto(product.url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def test_viewer_sees_no_buttons(page: Page, product: Product) -> None:
+    log_in(page, product.url, "viewer", seed.PASSWORD)
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    expect(page.locator("h1")).to_have_text("RL on small repositories")
+    assert page.locator("#run-head .actions").count() == 0
+    page.goto(f"{product.url}/runs/")
+    assert page.locator("text=New run").count() == 0
