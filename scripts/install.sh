@@ -39,8 +39,9 @@ say "installing torch (the largest part)"
 "${pip[@]}" install -r requirements-torch.txt
 say "installing the locked packages"
 "${pip[@]}" install uv
-# uv is many times faster; pip does the same where only pip is configured for this network.
-if ! VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q --require-hashes -r requirements.lock; then
+# uv is many times faster than pip. Where only the system's certificates or only pip know this network, they are used.
+lock() { VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q "$@" --require-hashes -r requirements.lock; }
+if ! lock 2>/dev/null && ! lock --system-certs; then
   say "uv could not install the lock; trying pip"
   "${pip[@]}" install --require-hashes -r requirements.lock
 fi

@@ -137,7 +137,7 @@ def _wait_for_web(layout: Layout, supervisor: Supervisor) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=20)
     try:
         connection.request("GET", "/login/")
         return connection.getresponse().status < 500

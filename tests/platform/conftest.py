@@ -57,7 +57,7 @@ class Stack:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=240,
             check=False,
         )
 
