@@ -26,8 +26,7 @@ from composer_web.policies.services import import_base
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import RUN_FINAL, Run, RunState
 from composer_web.runs.services import create_run, resume_run, start_run
-from composer_web.tasks.models import Suite, TaskVersion
-from composer_web.tasks.services import build_procedural, request_suite_controls
+from composer_web.tasks.services import build_procedural
 from trainer.config import MidtrainConfig, OptimizerConfig, RLConfig, RunConfig, SFTConfig
 
 USER = "demo"
@@ -37,7 +36,6 @@ SPARE_PROMPTS = 1.05
 
 POLL_SECONDS = 1.0
 RUN_DEADLINE_SECONDS = 3600.0
-CONTROLS_DEADLINE_SECONDS = 900.0
 
 POLICY_TEXT = (
     "A toy of about a million parameters, trained on one-function repositories so that it uses tool calls and fixes "
@@ -64,7 +62,8 @@ class Phases:
 
 def say(text: str) -> None:
     """To the terminal; standard output is kept for the result line."""
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def run_demo(*, new: bool = False, seed: int = 0) -> dict[str, Any]:
@@ -73,14 +72,12 @@ def run_demo(*, new: bool = False, seed: int = 0) -> dict[str, Any]:
     _login()
     import_base(path=REPOSITORY / "policies" / "base", name="base", description=POLICY_TEXT, toy=True)
     midtrain, sft, rl = _configs(seed)
-    suites = _suites(rl)
+    _suites(rl)
     enqueue("repositories.build_packages", {}, queue="build", key="demo:packages")
     phases.done("prepare")
     _finish(_run(midtrain, parent=None, new=new), phases, "midtrain")
     first = _latest(midtrain.name)
     _finish(_run(sft, parent=first, new=new), phases, "sft")
-    _await_controls(suites)
-    phases.done("controls")
     last = _run(rl, parent=_latest(sft.name), new=new)
     _finish(last, phases, "rl")
     _await_evaluations(last)
@@ -114,14 +111,12 @@ def _login() -> None:
     say(f"log in at http://{env().host}:{env().port}/ as {USER} with password {path.read_text()}")
 
 
-def _suites(rl: RunConfig) -> tuple[Suite, ...]:
+def _suites(rl: RunConfig) -> None:
+    """Generate the suites. Each task's controls run in the rollout worker just before its first use."""
     stage = rl.stage
     assert isinstance(stage, RLConfig)
     prompts = int(stage.steps * stage.groups_per_step * SPARE_PROMPTS)
-    suites = build_procedural(n_train=prompts, n_held_out=stage.eval_tasks)
-    for suite in suites:
-        request_suite_controls(suite=suite)
-    return suites
+    build_procedural(n_train=prompts, n_held_out=stage.eval_tasks)
 
 
 def _latest(name: str) -> Run | None:
@@ -157,7 +152,9 @@ def _finish(run: Run, phases: Phases, phase: str) -> None:
         if run.state in RUN_FINAL or run.state == RunState.PAUSED:
             raise DemoFailed(f"run {run.pk} ({run.name}) is {run.state}: {run.failure or 'by somebody at the page'}")
         if time.monotonic() > deadline:
-            raise DemoFailed(f"run {run.pk} ({run.name}) did not end within {RUN_DEADLINE_SECONDS:g} s; see its page and `make status`")
+            raise DemoFailed(
+                f"run {run.pk} ({run.name}) did not end within {RUN_DEADLINE_SECONDS:g} s; see its page and `make status`"
+            )
         time.sleep(POLL_SECONDS)
     phases.done(phase)
 
@@ -165,24 +162,14 @@ def _finish(run: Run, phases: Phases, phase: str) -> None:
 def _progress(run: Run) -> str:
     latest = run.latest
     parts = [f"{run.name}: {run.state}", f"step {run.step}/{run.steps_total}"]
-    for label, name, form in (("loss", "loss", ".3f"), ("reward", "reward/mean", ".2f"), ("best of K", "reward/best", ".2f")):
+    for label, name, form in (
+        ("loss", "loss", ".3f"),
+        ("reward", "reward/mean", ".2f"),
+        ("best of K", "reward/best", ".2f"),
+    ):
         if name in latest and (name != "loss" or run.kind != "rl"):
             parts.append(f"{label} {latest[name]:{form}}")
     return ", ".join(parts) + (f" ({run.phase})" if run.phase and run.step == 0 else "")
-
-
-def _await_controls(suites: tuple[Suite, ...]) -> None:
-    """Every prompt has passed its oracle and no-op controls before it may train. Raises DemoFailed."""
-    deadline = time.monotonic() + CONTROLS_DEADLINE_SECONDS
-    ids = [suite.pk for suite in suites]
-    shown = -1
-    while left := TaskVersion.objects.filter(suites__in=ids, controls_ok=None).distinct().count():
-        if left // 100 != shown:
-            shown = left // 100
-            say(f"controls: {left} tasks still to be checked (oracle passes, no-op fails)")
-        if time.monotonic() > deadline:
-            raise DemoFailed(f"{left} tasks have no controls yet; is the build worker up? see `make status`")
-        time.sleep(POLL_SECONDS)
 
 
 def _await_evaluations(run: Run) -> None:
@@ -219,5 +206,3 @@ def _result(run: Run, seed: int, phases: Phases) -> dict[str, Any]:
         "seconds": phases.seconds,
         "finished_at": timezone.localtime(run.finished_at).isoformat(timespec="seconds") if run.finished_at else None,
     }
-
-
