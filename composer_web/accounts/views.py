@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth import views as auth
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_POST
 
 from composer_web.accounts import services
 from composer_web.accounts.forms import LoginForm, TokenForm
 from composer_web.ops.errors import UserError
-from composer_web.ops.pages import act, page, show
+from composer_web.ops.pages import PageRequest, act, page, show
 
 
 class Login(auth.LoginView):
@@ -24,7 +24,7 @@ class Logout(auth.LogoutView):
 
 
 @page()
-def tokens(request: HttpRequest) -> HttpResponse:
+def tokens(request: PageRequest) -> HttpResponse:
     """One's own tokens; a new token's secret is in this one answer only."""
     user = request.user
     secret = ""
@@ -44,7 +44,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @page()
-def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+def revoke(request: PageRequest, pk: int) -> HttpResponse:
     token = request.user.tokens.filter(pk=pk).first()
     if token is None:
         raise Http404("you have no such token")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
@@ -12,7 +12,7 @@ from composer_web.evals import selectors
 from composer_web.evals.filters import EvaluationFilter
 from composer_web.evals.models import Evaluation
 from composer_web.evals.tables import EvaluationTable
-from composer_web.ops.pages import Figure, page, show
+from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.rollouts import selectors as rollouts
 
@@ -21,7 +21,7 @@ PER_PAGE = 50
 
 @require_GET
 @page()
-def evaluation_list(request: HttpRequest) -> HttpResponse:
+def evaluation_list(request: PageRequest) -> HttpResponse:
     found = EvaluationFilter(request.GET, queryset=selectors.evaluations())
     table = EvaluationTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -31,7 +31,7 @@ def evaluation_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Scores and the task × rollout grid; beside the other evaluations of the same run."""
     evaluation = selectors.get_evaluation(pk)
     siblings = selectors.of_run(evaluation.run) if evaluation.run else []
@@ -56,7 +56,7 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
     return [
         Figure("pass@1", ui.percent(results.get("pass1")), note=interval),
         Figure(f"Best of {evaluation.samples}", ui.percent(results.get("best"))),
-        Figure("Tasks done", f"{evaluation.groups_done} / {evaluation.groups_total}"),
+        Figure("Tasks done", f"{evaluation.groups_done} / {evaluation.groups_total}"),  # type: ignore[attr-defined]
         Figure("Passed", ui.num(verdicts.get("passed"))),
         Figure("Failed", ui.num(verdicts.get("failed"))),
         Figure("Infra errors", ui.num(verdicts.get("infra_error")), note="left out of the score"),

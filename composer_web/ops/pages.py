@@ -14,9 +14,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
+from composer_web.accounts.models import User
 from composer_web.ops.errors import NotFound, UserError
 
 View = Callable[..., HttpResponse]
+
+
+class PageRequest(HttpRequest):
+    """A request behind `page`: somebody is logged in."""
+
+    user: User
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,9 @@ def page(role: str = "viewer") -> Callable[[View], View]:
     def wrap(view: View) -> View:
         @login_required
         @functools.wraps(view)
-        def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            if not request.user.may(role):  # type: ignore[union-attr]
-                raise PermissionDenied(f"this needs the role {role}; yours is {request.user.role}")  # type: ignore[union-attr]
+        def inner(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if not request.user.may(role):
+                raise PermissionDenied(f"this needs the role {role}; yours is {request.user.role}")
             try:
                 return view(request, *args, **kwargs)
             except NotFound as error:
@@ -49,14 +56,14 @@ def page(role: str = "viewer") -> Callable[[View], View]:
 
 
 def show(
-    request: HttpRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200
+    request: PageRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200
 ) -> HttpResponse:
     """Render with what every template may ask: whether this person operates, and the time."""
-    shared = {"may_operate": request.user.may("operator"), "now": timezone.now()}  # type: ignore[union-attr]
+    shared = {"may_operate": request.user.may("operator"), "now": timezone.now()}
     return render(request, template, {**shared, **(context or {})}, status=status)
 
 
-def act(request: HttpRequest, action: Callable[[], Any], *, done: str, to: str, **where: Any) -> HttpResponse:
+def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, **where: Any) -> HttpResponse:
     """Run one service call, say what came of it, and go to the page `to`."""
     try:
         action()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
 from composer_web.evals import selectors as evals
 from composer_web.ops import health, overview
-from composer_web.ops.pages import page, show
+from composer_web.ops.pages import PageRequest, page, show
 from composer_web.ops.reconcile import Busy
 from composer_web.ops.reconcile import reconcile as look
 from composer_web.policies import selectors as policies
@@ -23,7 +23,7 @@ from trainer.inference.contract import ServerHealth
 
 @require_GET
 @page()
-def home(request: HttpRequest) -> HttpResponse:
+def home(request: PageRequest) -> HttpResponse:
     """What runs now, what happened last, and what to do next."""
     live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
     recent = list(runs.runs().exclude(state__in=RUN_LIVE)[:6])
@@ -70,7 +70,7 @@ def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dic
 
 @require_GET
 @page()
-def system(request: HttpRequest) -> HttpResponse:
+def system(request: PageRequest) -> HttpResponse:
     """Workers, leases, queues, inference, disk; each red light says what to do."""
     checks = {check.name: check for check in health.checks()}
     inference = checks["inference"]
@@ -87,7 +87,7 @@ def system(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def reconcile(request: HttpRequest) -> HttpResponse:
+def reconcile(request: PageRequest) -> HttpResponse:
     """What the reconciler would do now. It changes nothing."""
     try:
         context: dict[str, Any] = {"findings": look(dry_run=True)}

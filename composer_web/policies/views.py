@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors as evals
-from composer_web.ops.pages import page, show
+from composer_web.ops.pages import PageRequest, page, show
 from composer_web.policies import selectors
 from composer_web.policies.tables import PolicyTable
 from composer_web.runs import selectors as runs
@@ -17,7 +17,7 @@ PER_PAGE = 50
 
 @require_GET
 @page()
-def policy_list(request: HttpRequest) -> HttpResponse:
+def policy_list(request: PageRequest) -> HttpResponse:
     table = PolicyTable(selectors.policies())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     return show(request, "policies/list.html", {"table": table})
@@ -25,7 +25,7 @@ def policy_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def policy_detail(request: HttpRequest, name: str) -> HttpResponse:
+def policy_detail(request: PageRequest, name: str) -> HttpResponse:
     policy = selectors.get_policy(name)
     context = {
         "policy": policy,

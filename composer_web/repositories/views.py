@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.pages import page, show
+from composer_web.ops.pages import PageRequest, page, show
 from composer_web.repositories import selectors
 from composer_web.repositories.models import Environment
 from composer_web.repositories.tables import EnvironmentTable
@@ -21,7 +21,7 @@ MAX_LOG = 100_000
 
 @require_GET
 @page()
-def environment_list(request: HttpRequest) -> HttpResponse:
+def environment_list(request: PageRequest) -> HttpResponse:
     table = EnvironmentTable(selectors.environments())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "repositories/list.html"
@@ -30,7 +30,7 @@ def environment_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def environment_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def environment_detail(request: PageRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)
     table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)

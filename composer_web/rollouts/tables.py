@@ -51,7 +51,7 @@ class RolloutTable(Table):
 
     def render_owner(self, record: Rollout) -> str:
         group = record.group
-        if group.run_id is not None:
+        if group.run is not None:
             return format_html('<a href="{}">{}</a>', reverse("runs:detail", args=[group.run_id]), group.run.name)
         return format_html(
             '<a href="{}">evaluation {}</a>', reverse("evals:detail", args=[group.evaluation_id]), group.evaluation_id

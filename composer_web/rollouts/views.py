@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
-from composer_web.ops.pages import Figure, page, show
+from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors, tokens, transcript
@@ -25,7 +25,7 @@ PER_PAGE = 50
 
 @require_GET
 @page()
-def rollout_list(request: HttpRequest) -> HttpResponse:
+def rollout_list(request: PageRequest) -> HttpResponse:
     found = RolloutFilter(request.GET, queryset=selectors.rollouts())
     table = RolloutTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -35,7 +35,7 @@ def rollout_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def rollout_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     rollout = selectors.get_rollout(pk)
     siblings = list(selectors.siblings(rollout))
     place = next(i for i, sibling in enumerate(siblings) if sibling.pk == rollout.pk)
@@ -96,7 +96,7 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
 
 @require_GET
 @page()
-def rollout_tokens(request: HttpRequest, pk: int) -> HttpResponse:
+def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
     """One page of a segment's tokens, fetched when a person asks for them."""
     rollout = selectors.get_rollout(pk)
     try:
@@ -111,7 +111,7 @@ def rollout_tokens(request: HttpRequest, pk: int) -> HttpResponse:
     current = pages.get_page(request.GET.get("page"))
     group = rollout.group
     policy = group.run.policy_in if group.run else group.evaluation.policy  # type: ignore[union-attr]
-    shown = tokens.views(segment, current.object_list, tokens.tokenizer(real_path(policy.base_dir)))
+    shown = tokens.views(segment, list(current.object_list), tokens.tokenizer(real_path(policy.base_dir)))
     context = {
         "tokens": shown,
         "page": current,
@@ -125,7 +125,7 @@ def rollout_tokens(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_GET
 @page()
-def rollout_download(request: HttpRequest, pk: int) -> HttpResponse:
+def rollout_download(request: PageRequest, pk: int) -> HttpResponse:
     """The whole trajectory as JSON, nothing cut."""
     rollout = selectors.get_rollout(pk)
     try:

@@ -173,9 +173,9 @@ def nest(schema: FormSchema, posted: Mapping[str, str]) -> dict[str, Any]:
         result[choice.name] = {choice.tag: posted.get(choice.name, "")}
     for name, item in schema.by_name.items():
         parts = name.split(".")
-        choice = next((u for u in schema.choices if parts[0] == u.name), None)
-        if choice is not None:
-            if parts[1] != posted.get(choice.name):
+        owner = next((c for c in schema.choices if parts[0] == c.name), None)
+        if owner is not None:
+            if parts[1] != posted.get(owner.name):
                 continue
             parts = [parts[0], *parts[2:]]
         node = result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_GET, require_POST
@@ -15,7 +15,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors as evals
 from composer_web.ops.errors import UserError
-from composer_web.ops.pages import Figure, act, page, show
+from composer_web.ops.pages import Figure, PageRequest, act, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
@@ -35,7 +35,7 @@ MAX_BUCKETS = 1000
 
 @require_GET
 @page()
-def run_list(request: HttpRequest) -> HttpResponse:
+def run_list(request: PageRequest) -> HttpResponse:
     found = RunFilter(request.GET, queryset=selectors.runs())
     table = RunTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -84,7 +84,7 @@ def _plan(form: RunForm, warnings: list[str]) -> dict[str, Any]:
 
 
 @page("operator")
-def run_new(request: HttpRequest) -> HttpResponse:
+def run_new(request: PageRequest) -> HttpResponse:
     source = request.POST.get("parent") or request.GET.get("from") or ""
     parent = selectors.get_run(int(source)) if source.isdigit() else None
     chosen = preset(request.GET.get("preset", "")) or (PRESETS[0] if parent is None else None)
@@ -116,7 +116,7 @@ def run_new(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @page("operator")
-def run_check(request: HttpRequest) -> HttpResponse:
+def run_check(request: PageRequest) -> HttpResponse:
     """Live validation: the errors of each field and the summary of what would run."""
     form = RunForm(_posted(request.POST))
     warnings = _checked(form)
@@ -162,7 +162,7 @@ ACTIONS = (
 
 @require_GET
 @page()
-def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
+def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
     context: dict[str, Any] = {
         "run": run,
@@ -177,7 +177,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_GET
 @page()
-def run_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
+def run_part(request: PageRequest, pk: int, part: str) -> HttpResponse:
     """One live part of the run page."""
     if part not in PARTS:
         raise Http404(f"a run page has no part {part}")
@@ -187,7 +187,7 @@ def run_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
 
 @require_POST
 @page("operator")
-def run_action(request: HttpRequest, pk: int, action: str) -> HttpResponse:
+def run_action(request: PageRequest, pk: int, action: str) -> HttpResponse:
     chosen = next((a for a in ACTIONS if a.name == action), None)
     if chosen is None:
         raise Http404(f"a run has no action {action}")
@@ -197,7 +197,7 @@ def run_action(request: HttpRequest, pk: int, action: str) -> HttpResponse:
 
 @require_GET
 @page()
-def run_metrics(request: HttpRequest, pk: int) -> HttpResponse:
+def run_metrics(request: PageRequest, pk: int) -> HttpResponse:
     """Buckets of some metrics for js/chart.js: {series: {key: [{step, min, max, last}]}}."""
     run = selectors.get_run(pk)
     keys = [key for key in request.GET.get("keys", "").split(",") if key][:MAX_KEYS]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
-from composer_web.ops.pages import act, page, show
+from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.transcript import clip, diff_view
@@ -25,7 +25,7 @@ FILES_PER_PAGE = 20
 
 @require_GET
 @page()
-def task_list(request: HttpRequest) -> HttpResponse:
+def task_list(request: PageRequest) -> HttpResponse:
     found = TaskFilter(request.GET, queryset=selectors.tasks())
     table = TaskTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -35,10 +35,10 @@ def task_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def task_detail(request: HttpRequest, slug: str) -> HttpResponse:
+def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, files, controls and rollouts; the gold patch and the hidden cases for operators only."""
     task = selectors.get_task(slug)
-    version = selectors.task_versions().get(pk=task.newest_version_id)
+    version = selectors.task_versions().get(pk=task.newest_version_id)  # type: ignore[attr-defined]
     spec = version.bundle
     files = _files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
@@ -64,7 +64,7 @@ def task_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_GET
 @page()
-def suite_list(request: HttpRequest) -> HttpResponse:
+def suite_list(request: PageRequest) -> HttpResponse:
     table = SuiteTable(selectors.suites())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
@@ -73,7 +73,7 @@ def suite_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @page()
-def suite_detail(request: HttpRequest, name: str) -> HttpResponse:
+def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)
     table = MemberTable(selectors.members(suite))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -83,7 +83,7 @@ def suite_detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 @page("reviewer")
-def suite_controls(request: HttpRequest, name: str) -> HttpResponse:
+def suite_controls(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)
     done = "The controls of every task without any are on their way to the build workers."
     return act(
@@ -109,7 +109,7 @@ def _case_count(spec: TaskSpec) -> int:
 def gold_diff(spec: TaskSpec) -> str:
     """The oracle's change as a unified diff against the bundle's files."""
     before = _files(spec)
-    parts = []
+    parts: list[str] = []
     for path, text in sorted(spec.gold.items()):
         old = before.get(path, "").splitlines(keepends=True)
         parts.extend(difflib.unified_diff(old, text.splitlines(keepends=True), f"a/{path}", f"b/{path}"))

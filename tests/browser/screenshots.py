@@ -28,7 +28,8 @@ ARGUMENTS = (
 )
 CANDIDATES = ("/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome")
 WIDTHS = {"wide": (1280, 800), "narrow": (420, 860)}
-SETTLE_MS = 15_000
+SUFFIX = {"light": "", "dark": "-dark", "wide": "", "narrow": "-narrow"}
+SETTLE_MS = 60_000
 
 
 def chromium() -> str | None:
@@ -149,7 +150,7 @@ def main() -> None:
                             continue
                         tab.goto(url + path)
                         settle(tab)
-                        target = options.out / f"{name}-{theme}-{width}.png"
+                        target = options.out / f"{name}{SUFFIX[theme]}{SUFFIX[width]}.png"
                         tab.screenshot(path=target, full_page=options.full)
                         shrink(target)
                         sys.stdout.write(f"{target}\n")
