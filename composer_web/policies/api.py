@@ -10,7 +10,7 @@ from ninja import Query, Router
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.policies import selectors
-from composer_web.policies.schemas import CheckpointOut, PolicyDetail, PolicyOut
+from composer_web.policies.schemas import PolicyDetail, PolicyOut
 
 router = Router()
 
@@ -22,9 +22,4 @@ def list_policies(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE
 
 @router.get("/{name}", response={200: PolicyDetail, 404: ErrorOut}, summary="One policy with lineage and checkpoints")
 def get_policy(request: HttpRequest, name: str) -> Any:
-    policy = selectors.get_policy(name)
-    return {
-        **PolicyOut.from_orm(policy).dict(),
-        "lineage": [p.name for p in selectors.lineage(policy)],
-        "checkpoints": [CheckpointOut.from_orm(c) for c in policy.checkpoints.all()],
-    }
+    return selectors.get_policy(name)

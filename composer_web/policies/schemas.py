@@ -7,6 +7,8 @@ from typing import Any
 
 from ninja import Schema
 
+from composer_web.policies.selectors import lineage
+
 
 class PolicyOut(Schema):
     id: int
@@ -43,3 +45,11 @@ class CheckpointOut(Schema):
 class PolicyDetail(PolicyOut):
     lineage: list[str]
     checkpoints: list[CheckpointOut]
+
+    @staticmethod
+    def resolve_lineage(policy: Any) -> list[str]:
+        return [ancestor.name for ancestor in lineage(policy)]
+
+    @staticmethod
+    def resolve_checkpoints(policy: Any) -> list[Any]:
+        return list(policy.checkpoints.all())

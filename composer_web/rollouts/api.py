@@ -67,6 +67,4 @@ def list_groups(
 
 @groups.get("/{group_id}", response={200: GroupDetail, 404: ErrorOut}, summary="All rollouts of one prompt")
 def get_group(request: HttpRequest, group_id: int) -> Any:
-    group = selectors.get_group(group_id)
-    rows = selectors.rollouts().filter(group_id=group_id).order_by("sample")
-    return {**GroupOut.from_orm(group).dict(), "rollouts": [RolloutOut.from_orm(r) for r in rows]}
+    return selectors.get_group(group_id)

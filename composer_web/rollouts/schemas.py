@@ -8,6 +8,8 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.rollouts.selectors import of_group
+
 
 class RolloutOut(Schema):
     id: int
@@ -93,3 +95,7 @@ class GroupOut(Schema):
 
 class GroupDetail(GroupOut):
     rollouts: list[RolloutOut]
+
+    @staticmethod
+    def resolve_rollouts(group: Any) -> list[Any]:
+        return list(of_group(group))

@@ -50,9 +50,14 @@ def trajectory(rollout: Rollout) -> Trajectory:
     return artifacts().get_model(rollout.artifact_key, Trajectory)
 
 
+def of_group(group: Group) -> QuerySet[Rollout]:
+    """All rollouts of a group, in sample order."""
+    return rollouts().filter(group=group).order_by("sample")
+
+
 def siblings(rollout: Rollout) -> QuerySet[Rollout]:
     """All rollouts of the same prompt, in sample order."""
-    return rollouts().filter(group_id=rollout.group_id).order_by("sample")
+    return of_group(rollout.group)
 
 
 def verdict_counts(*, run: Run | None = None) -> dict[str, int]:

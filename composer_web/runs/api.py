@@ -11,12 +11,10 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import UserError
-from composer_web.rollouts.selectors import group_counts, verdict_counts
 from composer_web.runs import metrics, selectors, services
 from composer_web.runs.filters import RunFilter
-from composer_web.runs.models import Run
 from composer_web.runs.presets import PRESETS
-from composer_web.runs.schemas import BucketOut, Checked, EventOut, MetricsOut, PresetOut, RunDetail, RunOut, TransitionOut
+from composer_web.runs.schemas import BucketOut, Checked, EventOut, MetricsOut, PresetOut, RunDetail, RunOut
 from trainer.config import RunConfig
 
 router = Router()
@@ -46,7 +44,7 @@ def create_run(request: HttpRequest, config: RunConfig, start: bool = False) -> 
     run = services.create_run(config=config, actor=caller(request))
     if start:
         services.start_run(run=run, actor=caller(request))
-    return Status(201, _detail(selectors.get_run(run.pk)))
+    return Status(201, selectors.get_run(run.pk))
 
 
 @router.post("/validate", response={200: Checked, 422: ErrorOut}, summary="Check a configuration without creating a run")
@@ -63,16 +61,7 @@ def presets(request: HttpRequest) -> Any:
 
 @router.get("/{run_id}", response={200: RunDetail, 404: ErrorOut}, summary="One run with its configuration and history")
 def get_run(request: HttpRequest, run_id: int) -> Any:
-    return _detail(selectors.get_run(run_id))
-
-
-@router.post(
-    "/{run_id}/{action}", response={200: RunDetail, 404: ErrorOut, 409: ErrorOut}, auth=needs("operate"), summary="Start, pause, resume or stop"
-)  # fmt: skip
-def act(request: HttpRequest, run_id: int, action: Action) -> Any:
-    run = selectors.get_run(run_id)
-    ACTIONS[action](run=run, actor=caller(request))
-    return _detail(selectors.get_run(run_id))
+    return selectors.get_run(run_id)
 
 
 @router.get("/{run_id}/metrics", response={200: MetricsOut, 404: ErrorOut}, summary="Metrics as min/max/last buckets")
@@ -96,13 +85,11 @@ def get_events(request: HttpRequest, run_id: int, after: int = 0, limit: int = Q
     return list(selectors.events(selectors.get_run(run_id), after=after)[:limit])
 
 
-def _detail(run: Run) -> dict[str, Any]:
-    return {
-        **RunOut.from_orm(run).dict(),
-        "config": run.config,
-        "code_version": run.code_version,
-        "eta_seconds": selectors.eta_seconds(run),
-        "rollouts": verdict_counts(run=run),
-        "groups": group_counts(run),
-        "transitions": [TransitionOut.from_orm(t) for t in run.transitions.all()],
-    }
+# After the other paths below a run: its second part would match theirs.
+@router.post(
+    "/{run_id}/{action}", response={200: RunDetail, 404: ErrorOut, 409: ErrorOut}, auth=needs("operate"), summary="Start, pause, resume or stop"
+)  # fmt: skip
+def act(request: HttpRequest, run_id: int, action: Action) -> Any:
+    run = selectors.get_run(run_id)
+    ACTIONS[action](run=run, actor=caller(request))
+    return selectors.get_run(run_id)

@@ -8,6 +8,9 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.rollouts.selectors import group_counts, verdict_counts
+from composer_web.runs.selectors import eta_seconds
+
 
 class RunOut(Schema):
     """A run as in the runs table."""
@@ -61,6 +64,22 @@ class RunDetail(RunOut):
     rollouts: dict[str, int] = Field(description="dispatched = passed + failed + infra_error + open")
     groups: dict[str, int]
     transitions: list[TransitionOut]
+
+    @staticmethod
+    def resolve_eta_seconds(run: Any) -> float | None:
+        return eta_seconds(run)
+
+    @staticmethod
+    def resolve_rollouts(run: Any) -> dict[str, int]:
+        return verdict_counts(run=run)
+
+    @staticmethod
+    def resolve_groups(run: Any) -> dict[str, int]:
+        return group_counts(run)
+
+    @staticmethod
+    def resolve_transitions(run: Any) -> list[Any]:
+        return list(run.transitions.all())
 
 
 class EventOut(Schema):

@@ -1,0 +1,101 @@
+"""The command line says what it did and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from composer_web.accounts.models import User
+from composer_web.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: Any, **options: Any) -> str:
+    out = StringIO()
+    call_command(*arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+def test_a_run_from_a_file(draft: Run, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('name = "from a file"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\nmax_in_flight_groups = 4\neval_suite = "train"\n')
+    made = run("run", "create", str(file), "--set", "stage.group_size=4", "--set", "seed=9", "--start")
+    assert "queued\trl\t0/2\tfrom a file" in made
+    pk = made.split("\t")[0]
+    shown = json.loads(run("run", "show", pk))
+    assert shown["config"]["stage"]["group_size"] == 4 and shown["config"]["seed"] == 9
+    assert "paused" in run("run", "pause", pk)
+    assert "queued" in run("run", "resume", pk)
+    assert "cancelled" in run("run", "stop", pk)
+    assert "cancelled" in run("run", "wait", pk, "--timeout", "1")
+    assert run("run", "list", "--state", "draft").count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "create"], "name a file or a --preset"),
+        (["run", "create", "/nowhere.toml"], "cannot be read"),
+        (["run", "create", "--preset", "rl-toy"], "need 480 prompts"),
+        (["run", "create", "--preset", "rl-toy", "--set", "stage.steps=none"], "stage.steps"),
+        (["run", "create", "--preset", "rl-toy", "--set", "x"], "stage.steps=5"),
+        (["run", "show", "99"], "there is no run 99"),
+        (["run", "start", "99"], "there is no run 99"),
+        (["evaluate", "base", "none"], "there is no suite none"),
+        (["evaluate", "none", "train", "--timeout", "0"], "there is no policy 'none'"),
+        (["createtoken", "nobody"], "there is no user"),
+        (["export", "99", "metrics"], "there is no run 99"),
+        (["importpolicy", "/nowhere"], "not a Hugging Face model folder"),
+        (["build_suites", "--train", "0", "--packages", "leftpad"], "not pinned"),
+    ],
+)
+def test_what_is_wrong_is_said(draft: Run, arguments: list[str], words: str) -> None:
+    with pytest.raises(CommandError, match=words):
+        run(*arguments)
+
+
+def test_an_unreadable_policy_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(CommandError, match="no \\*.safetensors"):
+        run("importpolicy", str(folder))
+    (folder / "model.safetensors").write_bytes(b"garbage" * 100)
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("importpolicy", str(folder))
+
+
+def test_people_and_tokens() -> None:
+    assert "with password" in run("seed")
+    assert "there already" in run("seed")
+    assert User.objects.get(username="admin").role == "admin"
+    secret = run("createtoken", "admin", "--scope", "operate").strip()
+    assert secret.startswith("oc_")
+    with pytest.raises(CommandError, match="too short"):
+        run("seed", "--username", "x", "--password", "short")
+
+
+def test_metrics_are_exported_as_lines(draft: Run) -> None:
+    from composer_web.runs.metrics import record
+
+    record(run=draft, step=1, values={"loss": 0.5})
+    assert json.loads(run("export", str(draft.pk), "metrics"))["value"] == 0.5
+
+
+def test_health_names_what_does_not_answer(settings: Any) -> None:
+    out = StringIO()
+    with pytest.raises(CommandError, match="not everything answers"):
+        call_command("health", stdout=out)
+    assert "ok   database" in out.getvalue() and "FAIL workers    no living control, rollout, trainer" in out.getvalue()
+
+
+def test_the_same_suites_are_built_again_without_a_change(draft: Run) -> None:
+    first = run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
+    assert first == run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
+    assert "train: 5 tasks (train)\nheld-out: 3 tasks (held-out)" in first
