@@ -22,7 +22,9 @@ class Part(BaseModel):
 
 
 class OptimizerConfig(Part):
-    name: Literal["adamw", "muon"] = setting("adamw", "AdamW for all weights, or Muon for matrices and AdamW for the rest")
+    name: Literal["adamw", "muon"] = setting(
+        "adamw", "AdamW for all weights, or Muon for matrices and AdamW for the rest"
+    )
     learning_rate: float = setting(7e-4, "Peak learning rate", gt=0, le=1)
     warmup_steps: int = setting(5, "Steps of linear warm-up", ge=0)
     decay_from: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
@@ -40,7 +42,10 @@ class SamplingConfig(Part):
     max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
     episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
     engine_seconds: float = setting(
-        600.0, "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure", gt=0, advanced=True
+        600.0,
+        "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",
+        gt=0,
+        advanced=True,
     )
 
 
@@ -50,7 +55,9 @@ class HarnessConfig(Part):
 
 
 class CorrectionConfig(Part):
-    kind: Literal["none", "truncated", "masked"] = setting("truncated", "Importance correction between sampler and trainer")
+    kind: Literal["none", "truncated", "masked"] = setting(
+        "truncated", "Importance correction between sampler and trainer"
+    )
     clip_high: float = setting(2.0, "Upper bound of the per-token ratio", gt=0, advanced=True)
     clip_low: float = setting(0.5, "Lower bound (masked only)", ge=0, advanced=True)
 
@@ -76,7 +83,9 @@ class LengthWeights(Part):
 
 class RewardConfig(Part):
     tests_weight: float = setting(1.0, "Reward when every hidden test passes")
-    require_finish: bool = setting(True, "A passing patch counts only if the policy ended the episode itself", advanced=True)
+    require_finish: bool = setting(
+        True, "A passing patch counts only if the policy ended the episode itself", advanced=True
+    )
     length_coefficient: float = setting(0.0, "λ of the length penalty λ·C(x); 0 turns it off", ge=0)
     length_k: float = setting(0.01, "Curvature k of C(x)", gt=0, advanced=True)
     length_q: float = setting(0.5, "Curvature q of C(x)", ge=0, advanced=True)
@@ -124,9 +133,13 @@ class RLConfig(Part):
     group_size: int = setting(8, "Rollouts of one prompt (G)", ge=2)
     max_staleness: int = setting(1, "O: versions that a rollout may lag at dispatch; 0 is on-policy", ge=0)
     micro_batch_tokens: int = setting(4096, "Most padded tokens of one forward and backward pass", gt=0, advanced=True)
-    batch_timeout_seconds: float = setting(1800.0, "The trainer gives up when no full batch arrives for so long", gt=0, advanced=True)
+    batch_timeout_seconds: float = setting(
+        1800.0, "The trainer gives up when no full batch arrives for so long", gt=0, advanced=True
+    )
     max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
-    infra_retries: int = setting(2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True)
+    infra_retries: int = setting(
+        2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True
+    )
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     harness: HarnessConfig = Field(default_factory=HarnessConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)

@@ -93,7 +93,15 @@ async def one_seed(seed: int, config: RLConfig, scratch: Path, environments: Env
             values = {name: round(step.metrics.get(name, 0.0), 4) for name in CURVES}
             times = {n: round(v, 2) for n, v in step.metrics.items() if n.startswith("time/")}
             curve.append({"step": step.step, **values, **times})
-            say({"seed": seed, "step": step.step, **values, **times, "cpu": {"loop": round(own_cpu(), 1), "engine": round(process_cpu(server.pid), 1)}})
+            say(
+                {
+                    "seed": seed,
+                    "step": step.step,
+                    **values,
+                    **times,
+                    "cpu": {"loop": round(own_cpu(), 1), "engine": round(process_cpu(server.pid), 1)},
+                }
+            )
 
         async with HttpInferenceClient(server.url) as client:
             services = RolloutServices(

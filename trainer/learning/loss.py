@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from trainer.learning.packing import MicroBatch
 
@@ -29,7 +30,7 @@ class TokenScores:
     """Entropy in nats of the tempered distribution, without gradient."""
 
 
-def score_tokens(model: nn.Module, batch: MicroBatch, *, temperature: float) -> TokenScores:
+def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, temperature: float) -> TokenScores:
     """Log-probabilities of the policy tokens. The vocabulary projection runs at loss positions only.
 
     `model` is a Hugging Face causal LM: `get_decoder()` gives hidden states, `get_output_embeddings()` projects

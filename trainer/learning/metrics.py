@@ -27,7 +27,9 @@ METRICS: dict[str, Metric] = {
     "groups/solved_none": Metric("Groups: none solved", "share", "groups in which no rollout passed"),
     "groups/solved_some": Metric("Groups: some solved", "share", "groups in which some rollouts passed"),
     "groups/solved_all": Metric("Groups: all solved", "share", "groups in which every rollout passed"),
-    "groups/zero_signal": Metric("Zero-signal groups", "share", "groups whose rewards are all equal: they teach nothing"),
+    "groups/zero_signal": Metric(
+        "Zero-signal groups", "share", "groups whose rewards are all equal: they teach nothing"
+    ),
     "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
     "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),
@@ -38,12 +40,16 @@ METRICS: dict[str, Metric] = {
     "correction/ratio_mean": Metric("Ratio, mean", "", "mean of p_trainer / p_sampler"),
     "correction/ratio_max": Metric("Ratio, max", "", "largest p_trainer / p_sampler"),
     "kl/k1": Metric("KL to the start", "nat/token", "mean log π - log π_ref at policy tokens"),
-    "staleness/mean": Metric("Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"),
+    "staleness/mean": Metric(
+        "Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"
+    ),
     "staleness/max": Metric("Staleness, max", "versions", "the same, largest group"),
     "optim/loss": Metric("Loss", "", "policy-gradient loss (its level means little; see reward)"),
     "optim/grad_norm": Metric("Gradient norm", "", "norm before clipping"),
     "optim/learning_rate": Metric("Learning rate", "", "rate of this step"),
-    "optim/skipped_samples": Metric("Samples without gradient", "count", "samples of zero-signal groups, not run through the model"),
+    "optim/skipped_samples": Metric(
+        "Samples without gradient", "count", "samples of zero-signal groups, not run through the model"
+    ),
     "tokens/policy": Metric("Policy tokens", "tokens/rollout", "tokens that the policy wrote"),
     "tokens/total": Metric("Context tokens", "tokens/rollout", "all tokens of the rollout, observations included"),
     "tokens/trained": Metric("Trained tokens", "tokens", "tokens run through the trainer in this step"),
@@ -69,7 +75,9 @@ METRICS: dict[str, Metric] = {
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
     "weights/bytes": Metric("Version size", "bytes", "bytes written to the weight store for this version"),
-    "weights/changed": Metric("Weights changed", "share", "share of weights whose stored bits differ from the last version"),
+    "weights/changed": Metric(
+        "Weights changed", "share", "share of weights whose stored bits differ from the last version"
+    ),
     "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
     "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
     "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),

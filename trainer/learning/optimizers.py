@@ -29,7 +29,7 @@ class NamedOptimizer:
 
     def __init__(self, model: nn.Module, config: OptimizerConfig) -> None:
         self.config = config
-        self._names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters() if p.requires_grad}
         self._optimizers = _build(model, config)
 
     def step(self, rate: float) -> None:
@@ -53,14 +53,18 @@ class NamedOptimizer:
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore `state_tensors()`. Raises ValueError if a tensor belongs to no parameter or has another shape."""
         by_name = {name: parameter for parameter, name in self._names.items()}
-        states: dict[nn.Parameter, dict[str, Tensor]] = {}
+        states: dict[Tensor, dict[str, Tensor]] = {}
         for full, tensor in tensors.items():
             name, _, key = full.rpartition("|")
             parameter = by_name.get(name)
             if parameter is None:
-                raise ValueError(f"optimizer state for {name!r}, which this policy does not have: the checkpoint is of another model")
+                raise ValueError(
+                    f"optimizer state for {name!r}, which this policy does not have: the checkpoint is of another model"
+                )
             if tensor.ndim and tensor.shape != parameter.shape:
-                raise ValueError(f"optimizer state {full!r} has shape {tuple(tensor.shape)}, the policy has {tuple(parameter.shape)}")
+                raise ValueError(
+                    f"optimizer state {full!r} has shape {tuple(tensor.shape)}, the policy has {tuple(parameter.shape)}"
+                )
             states.setdefault(parameter, {})[key] = tensor.to(parameter.device) if tensor.ndim else tensor.clone()
         for optimizer in self._optimizers:
             optimizer.state.clear()
@@ -74,7 +78,11 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     betas = (config.beta1, config.beta2)
     if config.name == "adamw":
-        return [torch.optim.AdamW(parameters, lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay, fused=True)]
+        return [
+            torch.optim.AdamW(
+                parameters, lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay, fused=True
+            )
+        ]
     outside = {
         parameter
         for module in model.modules()

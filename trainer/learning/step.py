@@ -11,9 +11,11 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import build_correction, correction_stats, token_ratio
@@ -48,14 +50,14 @@ class Learner:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: PreTrainedModel,
         *,
         objective: ObjectiveConfig,
         optimizer: OptimizerConfig,
         temperature: float,
         total_steps: int,
         micro_batch_tokens: int,
-        reference: torch.nn.Module | None = None,
+        reference: PreTrainedModel | None = None,
     ) -> None:
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
@@ -67,7 +69,7 @@ class Learner:
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = build_correction(objective.correction)
-        self.vocabulary = model.get_input_embeddings().weight.shape[0]
+        self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:

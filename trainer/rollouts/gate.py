@@ -15,7 +15,13 @@ from __future__ import annotations
 
 
 def staleness_capacity(
-    *, published_version: int, max_staleness: int, batch_rollouts: int, accepted: int, reserved: int, accepted_offset: int = 0
+    *,
+    published_version: int,
+    max_staleness: int,
+    batch_rollouts: int,
+    accepted: int,
+    reserved: int,
+    accepted_offset: int = 0,
 ) -> int:
     """Rollouts that may still be admitted under the staleness bound; negative when more are out than allowed.
 

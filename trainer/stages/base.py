@@ -54,7 +54,9 @@ class StageSink(Protocol):
         """`path` holds a complete checkpoint; `path / "policy"` loads as a policy."""
         ...
 
-    def event(self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None) -> None:
+    def event(
+        self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
         """Something that a person should read in the run's log."""
         ...
 

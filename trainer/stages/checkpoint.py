@@ -117,7 +117,9 @@ class CheckpointStore:
             state = CheckpointState.model_validate_json((path / STATE_FILE).read_text(encoding="utf-8"))
             for name, digest in state.digests.items():
                 if _digest(path / name) != digest:
-                    raise CheckpointError(f"checkpoint {path}: {name} is damaged; remove this folder to resume from an earlier one")
+                    raise CheckpointError(
+                        f"checkpoint {path}: {name} is damaged; remove this folder to resume from an earlier one"
+                    )
             optimizer = load_file(path / OPTIMIZER_FILE)
         except (OSError, ValidationError, SafetensorError) as error:
             raise CheckpointError(

@@ -65,7 +65,9 @@ class RLStage:
         prompts = [group.prompt_index for group in groups]
         repeated = set(self.consumed).intersection(prompts) or {p for p in prompts if prompts.count(p) > 1}
         if repeated:
-            raise PromptRepeated(f"step {self.step + 1}: prompt {min(repeated)} was trained on before; check the batch assignment")
+            raise PromptRepeated(
+                f"step {self.step + 1}: prompt {min(repeated)} was trained on before; check the batch assignment"
+            )
         values = batch_metrics(groups, trained_version=self.step)
         values |= self.learner.train(groups, step=self.step + 1)
         self.step += 1
@@ -141,7 +143,10 @@ def _next_batch(stage: RLStage, source: GroupSource, sink: StageSink) -> list[Tr
     try:
         groups = source.next_batch(step, timeout=config.batch_timeout_seconds)
     except BatchTimeout:
-        sink.event("error", f"step {step}: no full batch within {config.batch_timeout_seconds:g} s; are rollout workers and inference up?")
+        sink.event(
+            "error",
+            f"step {step}: no full batch within {config.batch_timeout_seconds:g} s; are rollout workers and inference up?",
+        )
         raise
     if len(groups) != config.groups_per_step:
         raise StageError(f"step {step}: the source gave {len(groups)} groups, {config.groups_per_step} are configured")

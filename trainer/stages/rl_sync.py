@@ -177,7 +177,12 @@ async def held_out(run: SyncRun, tasks: Sequence[TaskSpec], *, samples: int) -> 
     """Evaluate what the engine serves now, at the sampling temperature of training."""
     settings = EpisodeSettings(run.config.sampling, run.config.harness, run.config.reward)
     return await evaluate(
-        tasks=tasks, samples=samples, settings=settings, services=run.services, seed=run.seed, name=f"eval-{run.version}"
+        tasks=tasks,
+        samples=samples,
+        settings=settings,
+        services=run.services,
+        seed=run.seed,
+        name=f"eval-{run.version}",
     )
 
 

@@ -36,7 +36,9 @@ def run_sft(
         config=config,
         seed=seed,
         examples=sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight),
-        held_out=[tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]],
+        held_out=[
+            tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]
+        ],
         sink=sink,
         checkpoints=checkpoints,
     )

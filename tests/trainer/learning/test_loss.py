@@ -13,7 +13,10 @@ from trainer.rollouts.types import TrainSample
 
 def sample(tokens: list[int], mask: list[int], advantage: float = 1.0) -> TrainSample:
     return TrainSample(
-        tokens=tokens, loss_mask=mask, sampler_logprobs=[-1.0 * m for m in mask], advantages=[advantage * m for m in mask]
+        tokens=tokens,
+        loss_mask=mask,
+        sampler_logprobs=[-1.0 * m for m in mask],
+        advantages=[advantage * m for m in mask],
     )
 
 

@@ -6,7 +6,13 @@ from trainer.rollouts.types import TrainGroup
 
 def group(rewards, oldest, stats=None) -> TrainGroup:
     return TrainGroup(
-        group_id="g", prompt_index=0, dispatched_version=oldest, oldest_version=oldest, rewards=rewards, samples=[], stats=stats or {}
+        group_id="g",
+        prompt_index=0,
+        dispatched_version=oldest,
+        oldest_version=oldest,
+        rewards=rewards,
+        samples=[],
+        stats=stats or {},
     )
 
 

@@ -62,7 +62,10 @@ def test_muon_takes_block_matrices_and_leaves_the_rest():
 
 @pytest.mark.parametrize(
     ("tensors", "message"),
-    [({"nowhere.weight|exp_avg": torch.zeros(2)}, "another model"), ({"model.norm.weight|exp_avg": torch.zeros(3)}, "shape")],
+    [
+        ({"nowhere.weight|exp_avg": torch.zeros(2)}, "another model"),
+        ({"model.norm.weight|exp_avg": torch.zeros(3)}, "shape"),
+    ],
 )
 def test_state_of_another_model_is_refused(tensors, message):
     with pytest.raises(ValueError, match=message):

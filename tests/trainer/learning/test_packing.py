@@ -9,7 +9,7 @@ from trainer.rollouts.types import TrainSample
 @st.composite
 def samples(draw):
     length = draw(st.integers(1, 40))
-    mask = [0] + draw(st.lists(st.integers(0, 1), min_size=length - 1, max_size=length - 1))
+    mask = [0, *draw(st.lists(st.integers(0, 1), min_size=length - 1, max_size=length - 1))]
     tokens = draw(st.lists(st.integers(1, 99), min_size=length, max_size=length))
     return TrainSample(
         tokens=tokens, loss_mask=mask, sampler_logprobs=[-0.1 * t for t in tokens], advantages=[float(m) for m in mask]
@@ -37,7 +37,8 @@ def test_every_policy_token_appears_once_with_its_own_numbers(rows, budget):
 
 def test_order_depends_on_nothing_but_the_samples():
     rows = [
-        TrainSample(tokens=[1] * n, loss_mask=[0] * n, sampler_logprobs=[0.0] * n, advantages=[0.0] * n) for n in (5, 3, 5, 2)
+        TrainSample(tokens=[1] * n, loss_mask=[0] * n, sampler_logprobs=[0.0] * n, advantages=[0.0] * n)
+        for n in (5, 3, 5, 2)
     ]
     first, second = pack(rows, max_tokens=8), pack(rows, max_tokens=8)
     assert [b.tokens_BT.tolist() for b in first] == [b.tokens_BT.tolist() for b in second]

@@ -122,12 +122,19 @@ def test_kl_needs_a_reference():
 def test_masked_correction_silences_tokens_the_sampler_disagrees_on():
     model = tiny_model()
     batch = group(model, [1.0, 0.0])
-    off = [s.model_copy(update={"sampler_logprobs": [lp - 3.0 * m for lp, m in zip(s.sampler_logprobs, s.loss_mask, strict=True)]}) for s in batch.samples]
+    off = [
+        s.model_copy(
+            update={"sampler_logprobs": [lp - 3.0 * m for lp, m in zip(s.sampler_logprobs, s.loss_mask, strict=True)]}
+        )
+        for s in batch.samples
+    ]
     off_policy = batch.model_copy(update={"samples": off})
     masked = learner(tiny_model(), correction=CorrectionConfig(kind="masked")).train([off_policy], step=1)
     assert masked["correction/masked_share"] == 1.0
     assert masked["optim/grad_norm"] == 0.0
-    truncated = learner(tiny_model(), correction=CorrectionConfig(kind="truncated", clip_high=2.0)).train([off_policy], step=1)
+    truncated = learner(tiny_model(), correction=CorrectionConfig(kind="truncated", clip_high=2.0)).train(
+        [off_policy], step=1
+    )
     assert truncated["correction/clipped_share"] == 1.0
     assert truncated["correction/ratio_mean"] == pytest.approx(math.exp(3.0), rel=1e-3)
     assert truncated["mismatch/k3_p99"] > 10
@@ -137,7 +144,12 @@ def test_a_non_finite_gradient_stops_the_step_and_keeps_the_weights():
     model = tiny_model()
     batch = group(model, [1.0, 0.0])
     poisoned = batch.model_copy(
-        update={"samples": [s.model_copy(update={"advantages": [a * float("inf") if a else 0.0 for a in s.advantages]}) for s in batch.samples]}
+        update={
+            "samples": [
+                s.model_copy(update={"advantages": [a * float("inf") if a else 0.0 for a in s.advantages]})
+                for s in batch.samples
+            ]
+        }
     )
     before = [p.clone() for p in model.parameters()]
     with pytest.raises(NonFiniteGradients, match="step 3"):

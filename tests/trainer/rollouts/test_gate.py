@@ -13,17 +13,25 @@ from trainer.rollouts.gate import (
 
 
 def test_the_published_formula():
-    assert staleness_capacity(published_version=3, max_staleness=2, batch_rollouts=96, accepted=300, reserved=100) == 6 * 96 - 400
-    assert staleness_capacity(
-        published_version=0, max_staleness=0, batch_rollouts=8, accepted=8, reserved=0, accepted_offset=8
-    ) == -8
+    assert (
+        staleness_capacity(published_version=3, max_staleness=2, batch_rollouts=96, accepted=300, reserved=100)
+        == 6 * 96 - 400
+    )
+    assert (
+        staleness_capacity(
+            published_version=0, max_staleness=0, batch_rollouts=8, accepted=8, reserved=0, accepted_offset=8
+        )
+        == -8
+    )
     assert concurrency_capacity(limit=64, in_flight=60) == 4
     assert concurrency_capacity(limit=None, in_flight=60) is None
 
 
 @given(st.integers(1, 64), st.integers(1, 64))
 def test_smallest_useful_staleness_is_the_ceiling(in_flight, batch):
-    assert smallest_useful_staleness(in_flight_groups=in_flight, groups_per_step=batch) == math.ceil(in_flight / batch) - 1
+    assert (
+        smallest_useful_staleness(in_flight_groups=in_flight, groups_per_step=batch) == math.ceil(in_flight / batch) - 1
+    )
 
 
 @given(st.integers(1, 16), st.integers(2, 16))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import random
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from trainer.stages.data import (
     commit,
     drill,
     midtrain_examples,
+    module,
     read_episodes,
     sft_examples,
     tokenize_episode,
@@ -58,11 +61,27 @@ def test_drills_weigh_what_can_be_known() -> None:
 def test_a_commit_mends_its_listing() -> None:
     rng = random.Random(3)
     for _ in range(50):
-        listing, change = commit(rng)
-        old, new = change.rstrip("\n").split("\n")
+        shown, *change = (piece.text for piece in commit(rng))
+        old, new = "".join(change).rstrip("\n").split("\n")
         assert old[0] + new[0] == "-+"
-        assert sum(line.endswith(old[1:]) for line in listing.splitlines()) == 1
+        assert sum(line.endswith(old[1:]) for line in shown.splitlines()) == 1
         assert old[1:] != new[1:]
+
+
+def test_a_module_is_correct_source() -> None:
+    rng = random.Random(4)
+    for _ in range(50):
+        text = "".join(piece.text for piece in module(rng))
+        plain = re.sub(r"(?m)^\d+\||^\w+\.py:1:.*\n", "", text)
+        assert ast.parse(plain).body
+
+
+def test_choices_weigh_most(renderer: ChatRenderer) -> None:
+    stream = midtrain_examples(renderer.tokenizer, seed=0, drill_share=0.0, source_share=0.0)
+    for example in islice(stream, 20):
+        heavy = {str(renderer.tokenizer.decode([i])) for i, w in zip(*example, strict=True) if w == 1.0}
+        assert any(text.strip() in "+ - * < > <= >= == != 2 3 4 5 6 7 8 9 0".split() for text in heavy)  # noqa: SIM905
+        assert example.weights[0] == 0.0
 
 
 def test_the_mixture_is_seeded_and_holds_its_shares(renderer: ChatRenderer) -> None:

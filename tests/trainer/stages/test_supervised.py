@@ -40,6 +40,7 @@ def episodes(count: int) -> list[ExpertEpisode]:
         ExpertEpisode(
             task_id=f"t{i}",
             bundle_hash="0" * 64,
+            profile="toy",
             messages=({"role": "user", "content": f"total_{i}(2) gives {i}, expected {i + 1}"},),
             turns=(
                 turn(0, "grep", {"pattern": f"def total_{i}"}, f"totals.py:1:def total_{i}(n):"),
