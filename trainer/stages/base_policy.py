@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -41,9 +41,9 @@ CHECKPOINTS = CheckpointConfig(every_steps=250, keep=1)
 
 MIDTRAIN = MidtrainConfig(
     init="scratch",
-    steps=3200,
+    steps=3000,
     batch_tokens=2048,
-    drill_share=0.15,
+    drill_share=0.1,
     source_share=0.05,
     optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.4, final_share=0.1),
     checkpoint=CHECKPOINTS,
@@ -51,7 +51,7 @@ MIDTRAIN = MidtrainConfig(
 SFT = SFTConfig(
     steps=1200,
     batch_tokens=2048,
-    episodes=5000,
+    episodes=3000,
     observation_weight=0.05,
     optimizer=OptimizerConfig(name="muon", learning_rate=3e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
     checkpoint=CHECKPOINTS,
@@ -105,47 +105,48 @@ class Recorder:
         return {"tokens": self.tokens, "seconds": round(time.perf_counter() - self.started, 1), "curve": self.curve}
 
 
-def build(
-    *,
-    out: Path,
-    start: Path,
-    work: Path,
-    seed: int,
-    midtrain: MidtrainConfig,
-    sft: SFTConfig,
-    record: Callable[[], tuple[list[ExpertEpisode], dict[str, Any]]],
-) -> dict[str, Any]:
-    """Run both stages from the tokenizer in `start`, write the policy folder `out`, and return its recipe.
-
-    `record` gives the expert episodes and what to say about them; it is called after mid-training.
-    """
+def midtrain(*, start: Path, work: Path, config: MidtrainConfig, seed: int) -> Path:
+    """Mid-train from scratch with the tokenizer in `start`; returns a policy folder with its recipe so far."""
     middle = Recorder("midtrain")
     first = run_midtrain(
-        policy_dir=start, config=midtrain, seed=seed, sink=middle,
+        policy_dir=start, config=config, seed=seed, sink=middle,
         checkpoints=CheckpointStore(work / "midtrain", keep=CHECKPOINTS.keep),
     )  # fmt: skip
-    middle_facts = middle.facts()
-    episodes, expert = record()
-    say(json.dumps({"stage": "expert", **expert}))
-    last = Recorder("sft")
     assert first.checkpoint is not None
-    second = run_sft(
-        policy_dir=first.checkpoint / POLICY_DIR, config=sft, seed=seed, episodes=episodes, sink=last,
-        checkpoints=CheckpointStore(work / "sft", keep=CHECKPOINTS.keep),
-    )  # fmt: skip
-    assert second.checkpoint is not None
     recipe = {
         "what": "toy policy of the procedural task family; its skill does not transfer to real repositories",
         "command": "make base-policy",
         "seed": seed,
         "threads": torch.get_num_threads(),
-        "midtrain": {"config": midtrain.model_dump(mode="json"), **middle_facts},
-        "expert": expert,
-        "sft": {"config": sft.model_dump(mode="json"), **last.facts()},
+        "midtrain": {"config": config.model_dump(mode="json"), **middle.facts()},
     }
-    trained = policies.load(second.checkpoint / POLICY_DIR)
-    policies.save(trained, out, extra={RECIPE: json.dumps(recipe, indent=1) + "\n"})
-    return recipe
+    return _write(first.checkpoint / POLICY_DIR, work / "midtrained", recipe)
+
+
+def sft(
+    *,
+    midtrained: Path,
+    out: Path,
+    work: Path,
+    config: SFTConfig,
+    seed: int,
+    episodes: Sequence[ExpertEpisode],
+    expert: Mapping[str, Any],
+) -> Path:
+    """Fine-tune what `midtrain` left and write the policy folder `out` with the whole recipe."""
+    last = Recorder("sft")
+    second = run_sft(
+        policy_dir=midtrained, config=config, seed=seed, episodes=episodes, sink=last,
+        checkpoints=CheckpointStore(work / "sft", keep=CHECKPOINTS.keep),
+    )  # fmt: skip
+    assert second.checkpoint is not None
+    recipe = json.loads((midtrained / RECIPE).read_text(encoding="utf-8"))
+    recipe |= {"expert": dict(expert), "sft": {"config": config.model_dump(mode="json"), **last.facts()}}
+    return _write(second.checkpoint / POLICY_DIR, out, recipe)
+
+
+def _write(trained: Path, out: Path, recipe: Mapping[str, Any]) -> Path:
+    return policies.save(policies.load(trained), out, extra={RECIPE: json.dumps(recipe, indent=1) + "\n"})
 
 
 async def _episodes(recording: Recording, data: Path) -> list[ExpertEpisode]:
@@ -157,6 +158,13 @@ async def _episodes(recording: Recording, data: Path) -> list[ExpertEpisode]:
         )
     finally:
         await backend.close()
+
+
+def _untrained(work: Path, seed: int, *, new_tokenizer: bool) -> Path:
+    """A folder with the tokenizer and initial weights."""
+    tokenizer = build_tokenizer() if new_tokenizer else policies.load_tokenizer(BASE)
+    model = build_tiny_model(tokenizer, seed)
+    return policies.save(policies.Policy(model, tokenizer, policies.ChatRenderer(tokenizer), work), work / "start")
 
 
 def main() -> None:
@@ -173,26 +181,27 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
-    recording = Recording(count=arguments.episodes, seed=arguments.seed)
-
-    def record() -> tuple[list[ExpertEpisode], dict[str, Any]]:
-        began = time.perf_counter()
-        episodes = asyncio.run(_episodes(recording, arguments.data))
-        return episodes, {**recording.facts(), "seconds": round(time.perf_counter() - began, 1)}
-
     with tempfile.TemporaryDirectory(prefix="base-policy-") as scratch:
         work = Path(scratch)
-        tokenizer = build_tokenizer() if arguments.new_tokenizer else policies.load_tokenizer(BASE)
-        model = build_tiny_model(tokenizer, arguments.seed)
-        start = policies.save(policies.Policy(model, tokenizer, policies.ChatRenderer(tokenizer), work), work / "start")
-        build(
-            out=arguments.out,
-            start=start,
+        middle = arguments.midtrained or midtrain(
+            start=_untrained(work, arguments.seed, new_tokenizer=arguments.new_tokenizer),
             work=work,
+            config=MIDTRAIN.model_copy(update={"steps": arguments.midtrain_steps}),
             seed=arguments.seed,
-            midtrain=MIDTRAIN.model_copy(update={"steps": arguments.midtrain_steps}),
-            sft=SFT.model_copy(update={"steps": arguments.sft_steps, "episodes": arguments.episodes}),
-            record=record,
+        )
+        recording = Recording(count=arguments.episodes, seed=arguments.seed)
+        began = time.perf_counter()
+        episodes = asyncio.run(_episodes(recording, arguments.data))
+        expert = {**recording.facts(), "seconds": round(time.perf_counter() - began, 1)}
+        say(json.dumps({"stage": "expert", **expert}))
+        sft(
+            midtrained=middle,
+            out=arguments.out,
+            work=work,
+            config=SFT.model_copy(update={"steps": arguments.sft_steps, "episodes": arguments.episodes}),
+            seed=arguments.seed,
+            episodes=episodes,
+            expert=expert,
         )
     say(f"wrote {arguments.out}")
 

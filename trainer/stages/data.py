@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -26,13 +28,29 @@ SOURCE_TOKENS = 240
 SOURCE_BYTES = 1_500_000
 COMMIT_SEEDS = (10_000_000, 1_000_000_000)
 """Tasks that commits are made of: far from the seeds of suites, experts and evaluations."""
-COMMIT_SHARE = 0.75
+COMMIT_SHARE = 0.6
 """Of what is neither drill nor library; the rest are correct modules."""
-LISTING_WEIGHT = 0.1
-"""Loss weight of a faulty listing: enough to read it, too little to learn to write faults."""
 
 
 # -- mid-training -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of text and what its tokens weigh. *Telling* tokens are operators and numbers after a space."""
+
+    text: str
+    weight: float
+    telling: float
+
+
+NAMES = 0.05
+"""Weight of text whose names nobody can know; it is read, hardly learned."""
+FORM = 0.3
+"""Weight of what can be known: layout, and names that stand earlier in the text."""
+CHOICE = 1.0
+"""Weight of what the docstring decides."""
+TELLING = re.compile(r" (?:[-+*/%<>=!]=?|\d)")
 
 
 def drill(rng: random.Random, tokens: Sequence[int]) -> Example:
@@ -45,31 +63,42 @@ def drill(rng: random.Random, tokens: Sequence[int]) -> Example:
     for position in range(3):
         for span in rng.sample(spans, len(spans)):
             ids += span
-            weights += [0.0] + [float(position > 0)] * (len(span) - 1)
+            weights += [0.0] + [FORM * (position > 0)] * (len(span) - 1)
     return Example(ids, weights)
 
 
-def module_listing(rng: random.Random) -> str:
-    """Correct modules of the training split, as the tools show them or as plain source."""
-    functions = [write_function(rng, "train") for _ in range(rng.randint(1, 2))]
-    shape = rng.random()
-    if shape < 0.15:
-        return "\n\n\n".join("\n".join(f.head + f.body()) for f in functions)
-    shown = []
-    for function in functions:
-        path = f"{sample_words(rng, 'train', 1)[0]}.py"
-        listing = "\n".join(f"{number}|{line}" for number, line in enumerate(function.head + function.body(), 1))
-        shown.append(f"{path}:1:{function.head[0]}\n{listing}" if shape < 0.5 else listing)
-    return "\n".join(shown)
+def listing(lines: Sequence[str], first: int = 1) -> str:
+    """Lines as `read_file` shows them."""
+    return "".join(f"{number}|{line}\n" for number, line in enumerate(lines, first))
 
 
-def commit(rng: random.Random) -> tuple[str, str]:
-    """A faulty module of the training split as a listing, and the one-line change that makes it agree with its docs."""
+def module(rng: random.Random) -> list[Piece]:
+    """Correct functions of the training split, as the tools show them or as plain source."""
+    pieces = []
+    for _ in range(rng.randint(1, 2)):
+        function = write_function(rng, "train")
+        if rng.random() < 0.15:
+            head, body = ("".join(f"{line}\n" for line in lines) for lines in (function.head, function.body()))
+        else:
+            head, body = listing(function.head), listing(function.body(), 3)
+        if rng.random() < 0.5:
+            head = f"{sample_words(rng, 'train', 1)[0]}.py:1:{function.head[0]}\n{head}"
+        pieces += [Piece(head, NAMES, NAMES), Piece(body, FORM, CHOICE)]
+    return pieces
+
+
+def commit(rng: random.Random) -> list[Piece]:
+    """A faulty function of the training split, and the one-line change that makes it agree with its docstring."""
     task = problem(rng.randrange(*COMMIT_SEEDS), "train")
-    lines = task.function.head + task.function.body(task.current)
     fix = next(e for e in task.edits(task.current, task.fault) if e.option == task.function.choices[task.fault])
-    listing = "\n".join(f"{number}|{line}" for number, line in enumerate(lines, 1))
-    return f"{listing}\n", f"-{fix.old}\n+{fix.new}\n"
+    where, rest = re.match(r"(\w+)(.*)", fix.old, re.DOTALL).groups()  # type: ignore[union-attr]
+    return [
+        Piece(listing(task.function.head + task.function.body(task.current)), NAMES, NAMES),
+        Piece("-", FORM, FORM),
+        Piece(where, CHOICE, CHOICE),
+        Piece(f"{rest}\n", FORM, CHOICE),
+        Piece(f"+{fix.new}\n", FORM, CHOICE),
+    ]
 
 
 def midtrain_examples(
@@ -79,6 +108,7 @@ def midtrain_examples(
     rng = random.Random(f"midtrain:{seed}")
     added = set(tokenizer.get_added_vocab().values())
     plain = [index for index in range(len(tokenizer)) if index not in added]
+    telling = {index for index in plain if TELLING.fullmatch(str(tokenizer.decode([index])))}
     library = [
         ids
         for text in library_source(SOURCE_BYTES, seed)
@@ -89,19 +119,17 @@ def midtrain_examples(
         kind = rng.random()
         if kind < drill_share:
             yield drill(rng, plain)
-            continue
-        if kind < drill_share + source_share:
+        elif kind < drill_share + source_share:
             text = rng.choice(library)
             at = rng.randrange(len(text) - SOURCE_TOKENS + 1)
-            ids = start + text[at : at + SOURCE_TOKENS]
-        elif rng.random() < COMMIT_SHARE:
-            before, change = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in commit(rng))
-            ids = start + before + change
-            yield Example(ids, [LISTING_WEIGHT] * (len(ids) - len(change)) + [1.0] * len(change))
-            continue
+            yield Example(start + text[at : at + SOURCE_TOKENS], [FORM] * (len(start) + SOURCE_TOKENS))
         else:
-            ids = start + tokenizer(module_listing(rng), add_special_tokens=False)["input_ids"]
-        yield Example(ids, [1.0] * len(ids))
+            ids, weights = list(start), [0.0] * len(start)
+            for piece in commit(rng) if rng.random() < COMMIT_SHARE else module(rng):
+                said = tokenizer(piece.text, add_special_tokens=False)["input_ids"]
+                ids += said
+                weights += [piece.telling if token in telling else piece.weight for token in said]
+            yield Example(ids, weights)
 
 
 # -- expert episodes ------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class Recording:
 
 
 async def expert_episodes(
-    recording: Recording, *, cache: Path, backend: Backend, environments: EnvironmentStore, concurrency: int = 4
+    recording: Recording, *, cache: Path, backend: Backend, environments: EnvironmentStore, concurrency: int = 16
 ) -> list[ExpertEpisode]:
     """The episodes from `cache`, recorded first if they are not there.
 
@@ -62,7 +62,7 @@ async def expert_episodes(
 
 
 async def record(
-    recording: Recording, *, backend: Backend, environments: EnvironmentStore, concurrency: int = 4
+    recording: Recording, *, backend: Backend, environments: EnvironmentStore, concurrency: int = 16
 ) -> list[ExpertEpisode]:
     """Run the expert on every task, each in its own sandbox; the order of the result does not depend on timing."""
     slots = asyncio.Semaphore(concurrency)

@@ -281,7 +281,7 @@ def write_function(rng: random.Random, split: Split) -> Function:
             "at": rng.choice(("i", "n")) if rng.random() < 0.3 else words[7],
         }  # fmt: skip
         tail = sample_words(rng, split, 2)
-        name = "_".join([sample_verb(rng, split), tail[0]] if rng.random() < 0.5 else tail)
+        name = "_".join([sample_verb(rng, split), tail[0]] if rng.random() < 0.3 else tail)
         initial = "1" if choices.get("g", ("", ""))[1] == "*=" else "0"
         function = Function(skeleton, choices, names, name, initial)
         if in_held_out_pool(function.family) == (split == "held-out"):

@@ -36,7 +36,10 @@ class Habits:
     retry: float = 0.4
     """Edits again after a failed test."""
     slip: float = 0.1
-    """Asks for an edit that changes nothing, reads the error and goes on. SFT imitates the recovery, not the slip."""
+    """Misspells a name, or asks for an edit that changes nothing or names no line; then does it properly.
+
+    SFT imitates the recovery, not the slip.
+    """
     tamper: float = 0.02
     """Rewrites the visible test instead of the code. Graders drop such edits: it never earns a reward."""
     attempts: int = 3
@@ -61,7 +64,10 @@ async def run_expert(
         turns.append(ExpertTurn(call, result))
         return result.output
 
-    await act("grep", pattern=f"def {problem.function.name}")
+    name = problem.function.name
+    if rng.random() < habits.slip:
+        await act("grep", pattern=f"def {_misspelt(name, rng)}")
+    await act("grep", pattern=f"def {name}")
     if rng.random() < habits.tamper:
         test = f"test_{problem.module}"
         line = task.environment.files[test].splitlines()[-1].strip() if task.environment.kind == "inline" else ""
@@ -79,7 +85,8 @@ async def _repair(act: Any, problem: Problem, rng: random.Random, habits: Habits
     for _ in range(habits.attempts):
         edit = choose_edit(problem, current, rng, habits)
         if rng.random() < habits.slip:
-            await act("edit_file", path=problem.module, old_string=edit.old, new_string=edit.old)
+            old = edit.old if rng.random() < 0.5 else _misspelt(edit.old, rng)
+            await act("edit_file", path=problem.module, old_string=old, new_string=edit.old)
         await act("edit_file", path=problem.module, old_string=edit.old, new_string=edit.new)
         current[edit.slot] = edit.option
         if rng.random() >= habits.check:
@@ -87,6 +94,12 @@ async def _repair(act: Any, problem: Problem, rng: random.Random, habits: Habits
         outcome = await act("run_terminal_cmd", command=TEST_COMMAND)
         if "failed" not in outcome or rng.random() >= habits.retry:
             return
+
+
+def _misspelt(text: str, rng: random.Random) -> str:
+    """Two letters more somewhere inside, so that the text occurs nowhere."""
+    at = rng.randrange(1, len(text))
+    return f"{text[:at]}{rng.choice('bdgkptvz')}q{text[at:]}"
 
 
 def choose_edit(problem: Problem, current: Mapping[str, Option], rng: random.Random, habits: Habits) -> Edit:

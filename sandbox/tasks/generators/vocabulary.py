@@ -1,7 +1,8 @@
 """Names for the procedural family, in two pools that share no identifier.
 
-Half of the names are English words from two fixed lists, half are spelled from syllables; a syllable word
-belongs to the held-out pool when its hash says so. No base word ends in `s`, so plurals cannot collide.
+Some names are English words from two fixed lists, most are spelled from syllables; a syllable word belongs to the
+held-out pool when its hash says so. No base word ends in `s`, so plurals cannot collide. Fixed words are the
+minority on purpose: a small policy learns frequent ones by heart and then completes an unseen name as a known one.
 """
 
 from __future__ import annotations
@@ -42,8 +43,14 @@ HELD_OUT_WORDS = tuple(
     violin volcano walnut willow winter yacht
     """.split()  # noqa: SIM905  (a table of words is easier to read)
 )
-TRAIN_VERBS = ("get", "calc", "make", "find", "pick", "build", "load", "check", "scan", "fetch", "read", "take")
-HELD_OUT_VERBS = ("derive", "gather", "tally", "resolve", "collect")
+TRAIN_VERBS = tuple(
+    """
+    add apply build calc change check clean clear close copy cut drop fetch fill find fix get give join keep
+    load make measure merge move pack parse pick place pull push put read reduce save scan score send shift show
+    solve split store swap take total trim turn update wrap
+    """.split()  # noqa: SIM905
+)
+HELD_OUT_VERBS = ("assess", "blend", "collect", "derive", "gather", "juggle", "resolve", "tally")
 
 COMMON = ("x", "v", "i", "n", "out", "res")
 """Loop and result names that both pools use, as all code does."""
@@ -87,12 +94,12 @@ def syllable_word(rng: random.Random, split: Split) -> str:
 
 
 def sample_words(rng: random.Random, split: Split, count: int) -> list[str]:
-    """`count` different words of the split, about half English and half made up."""
+    """`count` different words of the split, about a third English and the rest made up."""
     pool = TRAIN_WORDS if split == "train" else HELD_OUT_WORDS
     words = rng.sample(pool, count)
     for position in range(count):
         word = syllable_word(rng, split)
-        if rng.random() < 0.5 and word not in words:
+        if rng.random() < 0.7 and word not in words:
             words[position] = word
     return words
 

@@ -176,8 +176,10 @@ class FileTools:
         output = ""
         if call.name == "edit_file":
             path, old, new = (call.arguments[key] for key in ("path", "old_string", "new_string"))
+            if old == new or old not in self.files[path]:
+                self.slips += 1
+                return [ToolResult(call_id=call.id, output="error: slip")]
             assert self.files[path].count(old) == 1
-            self.slips += old == new
             self.files[path] = self.files[path].replace(old, new)
         elif call.name == "run_terminal_cmd":
             output = "1 passed" if self.solved else "1 failed: got 1"
