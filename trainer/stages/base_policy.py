@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("--midtrain-steps", type=int, default=MIDTRAIN.steps)
     parser.add_argument("--sft-steps", type=int, default=SFT.steps)
     parser.add_argument("--episodes", type=int, default=SFT.episodes)
+    parser.add_argument("--midtrained", type=Path, help="start SFT from this mid-trained policy folder")
     parser.add_argument(
         "--new-tokenizer", action="store_true", help="train the tokenizer again: old checkpoints become unusable"
     )

@@ -17,6 +17,7 @@ from sandbox.backends.base import Backend
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session, schema_hash_of
 from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.generators import procedural_expert
 from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.generators.procedural_expert import Habits, run_expert
 from trainer.rollouts.episode import opening_messages
@@ -37,8 +38,19 @@ class Recording:
     profile: str = "toy"
 
     def facts(self) -> dict[str, Any]:
-        """Everything that the episodes depend on besides the code."""
-        return {**asdict(self), "tools": schema_hash_of(get_profile(self.profile)), "format": 1}
+        """Everything that the episodes depend on: the expert, the tools, and the generator's tasks by a sample."""
+        sample = [generate(self.first + index, "train").bundle_hash for index in range(8)]
+        return {
+            **asdict(self),
+            "expert": hashlib.sha256(Path(procedural_expert.__file__).read_bytes()).hexdigest(),
+            "tools": schema_hash_of(get_profile(self.profile)),
+            "tasks": hashlib.sha256("".join(sample).encode()).hexdigest(),
+        }
+
+    @property
+    def first(self) -> int:
+        """Seed of the first task."""
+        return FIRST_TASK + self.seed * 100_000
 
     @property
     def file_name(self) -> str:
@@ -66,7 +78,6 @@ async def record(
 ) -> list[ExpertEpisode]:
     """Run the expert on every task, each in its own sandbox; the order of the result does not depend on timing."""
     slots = asyncio.Semaphore(concurrency)
-    first = FIRST_TASK + recording.seed * 100_000
 
     async def one(seed: int) -> ExpertEpisode:
         async with slots, asyncio.timeout(EPISODE_SECONDS):
@@ -83,5 +94,5 @@ async def record(
             )
 
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(one(first + index)) for index in range(recording.count)]
+        running = [group.create_task(one(recording.first + index)) for index in range(recording.count)]
     return [task.result() for task in running]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
+from sandbox.tasks.generators.procedural import generate
 from trainer.learning.supervised import Example, batches
 from trainer.policy import ChatRenderer
 from trainer.policy.tokenizer import build_tokenizer
@@ -161,3 +162,10 @@ def test_the_cache_name_follows_everything_that_matters() -> None:
     names = {Recording(10).file_name, Recording(11).file_name, Recording(10, seed=1).file_name}
     assert len(names) == 3
     assert Recording(10).file_name == Recording(10).file_name
+    assert Recording(10, seed=1).first - Recording(10).first >= 50_000
+
+
+def test_episodes_of_other_tasks_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Recording(10).file_name
+    monkeypatch.setattr("trainer.stages.expert.generate", lambda seed, split: generate(seed + 1, split))
+    assert Recording(10).file_name != before
