@@ -22,7 +22,7 @@ NAMES_A_HOST = re.compile(r"https?://|--(extra-)?index|--find-links|--trusted-ho
 def direct_requirements() -> list[str]:
     """What we ask for by name: the product's list and the developers'."""
     lines = (REPOSITORY / "requirements.in").read_text().splitlines()
-    product = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    product = [wanted for line in lines if (wanted := line.partition("#")[0].strip())]
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return [*product, *extras["dev"]]
 

@@ -102,7 +102,7 @@ def _status(layout: Layout) -> int:
     supervisor = Supervisor.running(layout)
     if supervisor is None:
         print("not running")
-        return 1
+        return 0
     print(_url(layout))
     for state in supervisor.states():
         print(
