@@ -14,11 +14,13 @@ from django.urls import path
 
 http = get_asgi_application()
 
-from composer_web.live.consumer import HintConsumer  # needs the app registry
+from composer_web.live.consumer import HintConsumer  # noqa: E402 (needs the app registry)
 
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter([path("ws/live", HintConsumer.as_asgi())]))),  # type: ignore[list-item]
+        "websocket": AllowedHostsOriginValidator(
+            AuthMiddlewareStack(URLRouter([path("ws/live", HintConsumer.as_asgi())]))
+        ),
     }
 )

@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
-from kombu import Queue
+from kombu.entity import Queue
 
 from composer_web.env import env
 

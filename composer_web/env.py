@@ -40,8 +40,12 @@ class Env(BaseSettings):
     debug: bool = False
     database_pool: int = Field(default=8, ge=1, description="Most database connections of one process")
     episodes: int = Field(default=4, ge=1, description="Groups that one rollout worker runs at a time")
-    trainer_lease_seconds: float = Field(default=10.0, gt=1, description="A silent trainer loses its run after this long")
-    group_lease_seconds: float = Field(default=20.0, gt=1, description="A silent rollout worker loses its group after this long")
+    trainer_lease_seconds: float = Field(
+        default=10.0, gt=1, description="A silent trainer loses its run after this long"
+    )
+    group_lease_seconds: float = Field(
+        default=20.0, gt=1, description="A silent rollout worker loses its group after this long"
+    )
 
     def secret(self) -> str:
         """The signing key, made once (mode 0600) when none is configured."""

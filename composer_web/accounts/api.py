@@ -27,11 +27,15 @@ def list_tokens(request: HttpRequest) -> Any:
 
 @router.post("", response={201: NewToken, 422: ErrorOut}, auth=PERSON, summary="Make a token (session only)")
 def create_token(request: HttpRequest, payload: TokenIn) -> Any:
-    token, secret = services.create_token(user=caller(request), name=payload.name, scopes=payload.scopes, days=payload.days)
+    token, secret = services.create_token(
+        user=caller(request), name=payload.name, scopes=payload.scopes, days=payload.days
+    )
     return Status(201, {**TokenOut.from_orm(token).dict(), "secret": secret})
 
 
-@router.delete("/{token_id}", response={200: TokenOut, 404: ErrorOut}, auth=PERSON, summary="Revoke a token (session only)")
+@router.delete(
+    "/{token_id}", response={200: TokenOut, 404: ErrorOut}, auth=PERSON, summary="Revoke a token (session only)"
+)
 def revoke_token(request: HttpRequest, token_id: int) -> Any:
     token = ApiToken.objects.filter(pk=token_id, user=caller(request)).first()
     if token is None:

@@ -43,7 +43,9 @@ def create_user(*, username: str, password: str, role: str = Role.VIEWER, by: Us
         user.set_password(password)
         user.full_clean()
     except ValidationError as error:
-        raise UserError("password" if not hasattr(error, "error_dict") else "username", " ".join(error.messages)) from error
+        raise UserError(
+            "password" if not hasattr(error, "error_dict") else "username", " ".join(error.messages)
+        ) from error
     user.save()
     audit(actor=by, action="user.create", target=f"user:{user.pk}", username=username, role=role)
     return user
@@ -60,7 +62,9 @@ def set_role(*, user: User, role: str, by: User | None) -> User:
 
 
 @transaction.atomic
-def create_token(*, user: User, name: str, scopes: Iterable[str], days: int = 90, by: User | None = None) -> tuple[ApiToken, str]:
+def create_token(
+    *, user: User, name: str, scopes: Iterable[str], days: int = 90, by: User | None = None
+) -> tuple[ApiToken, str]:
     """A token and its secret, which is shown this one time. Raises UserError.
 
     A scope above the owner's role is refused: a token never may do more than its owner.
@@ -78,9 +82,13 @@ def create_token(*, user: User, name: str, scopes: Iterable[str], days: int = 90
         raise UserError("name", "give the token a name that says where it is used")
     secret = TOKEN_MARK + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
-        user=user, name=name.strip()[:80], prefix=secret[:9], digest=_digest(secret), scopes=wanted,
+        user=user,
+        name=name.strip()[:80],
+        prefix=secret[:9],
+        digest=_digest(secret),
+        scopes=wanted,
         expires_at=timezone.now() + timedelta(days=days),
-    )  # fmt: skip
+    )
     audit(actor=by or user, action="token.create", target=f"token:{token.pk}", name=token.name, scopes=wanted)
     return token, secret
 

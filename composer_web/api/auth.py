@@ -27,7 +27,9 @@ class Token(HttpBearer):
         if found is None:
             return None
         if not allows(found, self.scope):
-            raise Forbidden(f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}")
+            raise Forbidden(
+                f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}"
+            )
         return found.user
 
 

@@ -20,7 +20,14 @@ STATUS = {"invalid": 422, "not_found": 404, "conflict": 409}
 
 
 def install(api: NinjaAPI) -> None:
-    def answer(request: HttpRequest, status: int, code: str, message: str, field: str = "", fields: dict[str, str] | None = None) -> HttpResponse:
+    def answer(
+        request: HttpRequest,
+        status: int,
+        code: str,
+        message: str,
+        field: str = "",
+        fields: dict[str, str] | None = None,
+    ) -> HttpResponse:
         body = {"error": {"code": code, "message": message, "field": field, "fields": fields or {}}}
         return api.create_response(request, body, status=status)
 
@@ -36,7 +43,9 @@ def install(api: NinjaAPI) -> None:
 
     @api.exception_handler(AuthenticationError)
     def unauthenticated(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
-        return answer(request, 401, "unauthenticated", "send `Authorization: Bearer <token>` with a valid token, or log in")
+        return answer(
+            request, 401, "unauthenticated", "send `Authorization: Bearer <token>` with a valid token, or log in"
+        )
 
     @api.exception_handler(Forbidden)
     def forbidden(request: HttpRequest, error: Forbidden) -> HttpResponse:
@@ -74,4 +83,6 @@ def install(api: NinjaAPI) -> None:
 def _path(location: tuple[Any, ...]) -> str:
     """('body', 'payload', 'stage', 'steps') → 'stage.steps': the client never sees our argument names."""
     parts = [str(part) for part in location[1:]]
-    return ".".join(part for part in parts if part not in ("payload", "config", "midtrain", "sft", "rl")) or str(location[0])
+    return ".".join(part for part in parts if part not in ("payload", "config", "midtrain", "sft", "rl")) or str(
+        location[0]
+    )

@@ -18,7 +18,7 @@ from composer_web.tasks.api import suites, tasks
 api = NinjaAPI(
     title="OpenComposer",
     version="1",
-    description="Everything that the pages show and do. Errors are {\"error\": {code, message, field, fields}}.",
+    description='Everything that the pages show and do. Errors are {"error": {code, message, field, fields}}.',
     urls_namespace="api-1",
     auth=needs("read"),
     docs_url=None,

@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 class ErrorBody(Schema):
-    code: str = Field(description="invalid, not_found, conflict, unauthenticated, forbidden, csrf, unavailable, internal")
+    code: str = Field(
+        description="invalid, not_found, conflict, unauthenticated, forbidden, csrf, unavailable, internal"
+    )
     message: str = Field(description="What was found and what to do")
     field: str = Field(default="", description="Dotted path of the first wrong field, empty for the whole request")
     fields: dict[str, str] = Field(default_factory=dict, description="Every wrong field and its message")

@@ -20,18 +20,34 @@ router = Router()
 
 @router.get("", response=Page[EvaluationOut], summary="List evaluations")
 def list_evaluations(
-    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
-    run: int | None = None, policy: str = "", suite: str = "", phase: str = "", state: str = "",
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    run: int | None = None,
+    policy: str = "",
+    suite: str = "",
+    phase: str = "",
+    state: str = "",
+) -> Any:
     return page(filtered(EvaluationFilter, request, selectors.evaluations()), limit=limit, before=before)
 
 
-@router.post("", response={201: EvaluationOut, 404: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Evaluate a policy version")
+@router.post(
+    "",
+    response={201: EvaluationOut, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Evaluate a policy version",
+)
 def create_evaluation(request: HttpRequest, payload: EvaluationIn) -> Any:
     evaluation = services.evaluate(
-        reference=payload.policy, suite=get_suite(payload.suite), tasks=payload.tasks, samples=payload.samples,
-        temperature=payload.temperature, seed=payload.seed, actor=caller(request),
-    )  # fmt: skip
+        reference=payload.policy,
+        suite=get_suite(payload.suite),
+        tasks=payload.tasks,
+        samples=payload.samples,
+        temperature=payload.temperature,
+        seed=payload.seed,
+        actor=caller(request),
+    )
     return Status(201, selectors.get_evaluation(evaluation.pk))
 
 
@@ -40,7 +56,12 @@ def get_evaluation(request: HttpRequest, evaluation_id: int) -> Any:
     return selectors.get_evaluation(evaluation_id)
 
 
-@router.post("/{evaluation_id}/cancel", response={200: EvaluationOut, 404: ErrorOut, 409: ErrorOut}, auth=needs("operate"), summary="Cancel")
+@router.post(
+    "/{evaluation_id}/cancel",
+    response={200: EvaluationOut, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("operate"),
+    summary="Cancel",
+)
 def cancel(request: HttpRequest, evaluation_id: int) -> Any:
     services.cancel(evaluation=selectors.get_evaluation(evaluation_id), actor=caller(request))
     return selectors.get_evaluation(evaluation_id)

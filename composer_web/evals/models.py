@@ -52,7 +52,9 @@ class Evaluation(models.Model):
     state = models.CharField(max_length=16, choices=EvaluationState, default=EvaluationState.PENDING)
     results = models.JSONField(default=dict, help_text="pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds")
     failure = models.TextField(blank=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -61,7 +63,9 @@ class Evaluation(models.Model):
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "version", "phase"], name="one_evaluation_per_version", condition=models.Q(run__isnull=False)
+                fields=["run", "version", "phase"],
+                name="one_evaluation_per_version",
+                condition=models.Q(run__isnull=False),
             )
         ]
 
@@ -73,4 +77,6 @@ class EvaluationTransition(Transition):
     evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, related_name="transitions")
 
     class Meta(Transition.Meta):
-        constraints = [models.CheckConstraint(condition=legal_pairs(EVALUATION_LEGAL), name="evaluation_legal_transition")]
+        constraints = [
+            models.CheckConstraint(condition=legal_pairs(EVALUATION_LEGAL), name="evaluation_legal_transition")
+        ]

@@ -11,6 +11,7 @@ from composer_web.ops.errors import NotFound
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import WaitTimeout
 
+GROUPS_DONE = ("accepted", "consumed", "dropped")
 FINAL = ("finished", "failed", "cancelled")
 
 
@@ -21,7 +22,7 @@ def evaluations() -> QuerySet[Evaluation]:
         .defer("run__config", "run__latest")
         .annotate(
             groups_total=Count("groups"),
-            groups_done=Count("groups", filter=Q(groups__state__in=["accepted", "consumed", "dropped"])),
+            groups_done=Count("groups", filter=Q(groups__state__in=GROUPS_DONE)),
         )
     )
 
@@ -48,6 +49,9 @@ def wait_for_evaluations(run: Run, *, timeout: float, poll: float = 0.5) -> list
         if not open_:
             return found
         if time.monotonic() > end:
-            e = open_[0]
-            raise WaitTimeout(f"evaluation {e.pk} ({e.phase}) is {e.state} with {e.groups_done} of {e.groups_total} groups after {timeout:.0f} s")
+            first = open_[0]
+            left = first.groups.exclude(state__in=GROUPS_DONE).count()
+            raise WaitTimeout(
+                f"evaluation {first.pk} ({first.phase}) is {first.state} with {left} open groups after {timeout:.0f} s"
+            )
         time.sleep(poll)

@@ -20,15 +20,25 @@ from composer_web.runs.metrics import record
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
 from composer_web.tasks.models import Suite
-from trainer.config import HarnessConfig, RLConfig, RewardConfig, SamplingConfig
+from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 
 
 @transaction.atomic
 def create_evaluation(
-    *, policy: Policy, version: int, suite: Suite, tasks: int, samples: int, seed: int = 0, run: Run | None = None,
-    phase: str = Phase.ALONE, sampling: SamplingConfig | None = None, harness: HarnessConfig | None = None,
-    reward: RewardConfig | None = None, actor: User | None = None,
-) -> Evaluation:  # fmt: skip
+    *,
+    policy: Policy,
+    version: int,
+    suite: Suite,
+    tasks: int,
+    samples: int,
+    seed: int = 0,
+    run: Run | None = None,
+    phase: str = Phase.ALONE,
+    sampling: SamplingConfig | None = None,
+    harness: HarnessConfig | None = None,
+    reward: RewardConfig | None = None,
+    actor: User | None = None,
+) -> Evaluation:
     """An evaluation that starts at once. Raises UserError. One per run, version and phase: asking again returns it."""
     if run is not None:
         found = Evaluation.objects.filter(run=run, version=version, phase=phase).first()
@@ -43,25 +53,55 @@ def create_evaluation(
         raise UserError("tasks", f"at least one task, not {tasks}")
     sampling, harness, reward = sampling or SamplingConfig(), harness or HarnessConfig(), reward or RewardConfig()
     evaluation = Evaluation.objects.create(
-        run=run, policy=policy, version=version, suite=suite, phase=phase, tasks=min(tasks, usable), samples=samples,
-        temperature=sampling.temperature, seed=seed, created_by=actor,
+        run=run,
+        policy=policy,
+        version=version,
+        suite=suite,
+        phase=phase,
+        tasks=min(tasks, usable),
+        samples=samples,
+        temperature=sampling.temperature,
+        seed=seed,
+        created_by=actor,
         conditions={"sampling": sampling.model_dump(), "harness": harness.model_dump(), "reward": reward.model_dump()},
-    )  # fmt: skip
-    audit(actor=actor, action="eval.create", target=f"eval:{evaluation.pk}", policy=policy.name, version=version, suite=suite.name)
+    )
+    audit(
+        actor=actor,
+        action="eval.create",
+        target=f"eval:{evaluation.pk}",
+        policy=policy.name,
+        version=version,
+        suite=suite.name,
+    )
     enqueue("evals.start", {"evaluation_id": evaluation.pk}, queue="control", key=f"start:{evaluation.pk}")
     hint("evals", *([f"run:{run.pk}"] if run else []))
     return evaluation
 
 
-def evaluate(*, reference: str, suite: Suite, tasks: int, samples: int, temperature: float, seed: int = 0, actor: User | None = None) -> Evaluation:
+def evaluate(
+    *,
+    reference: str,
+    suite: Suite,
+    tasks: int,
+    samples: int,
+    temperature: float,
+    seed: int = 0,
+    actor: User | None = None,
+) -> Evaluation:
     """Evaluate `name` or `name@version` on a suite, on its own. Raises UserError."""
     if not 0 < temperature <= 2:
         raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
     weights = resolve(reference)
     return create_evaluation(
-        policy=weights.policy, version=weights.version, suite=suite, tasks=tasks, samples=samples, seed=seed,
-        sampling=SamplingConfig(temperature=temperature), actor=actor,
-    )  # fmt: skip
+        policy=weights.policy,
+        version=weights.version,
+        suite=suite,
+        tasks=tasks,
+        samples=samples,
+        seed=seed,
+        sampling=SamplingConfig(temperature=temperature),
+        actor=actor,
+    )
 
 
 @transaction.atomic
@@ -80,13 +120,27 @@ def for_version(*, run: Run, version: int) -> Evaluation | None:
         return None
     suite = Suite.objects.filter(name=stage.eval_suite).first()
     if suite is None:
-        add_event(run=run, kind="alert", level="error", message=f"suite {stage.eval_suite!r} is gone: no evaluation of version {version}")
+        add_event(
+            run=run,
+            kind="alert",
+            level="error",
+            message=f"suite {stage.eval_suite!r} is gone: no evaluation of version {version}",
+        )
         return None
     assert run.policy_out is not None
     return create_evaluation(
-        run=run, policy=run.policy_out, version=version, suite=suite, phase=phase, tasks=stage.eval_tasks, samples=samples,
-        seed=run.seed + 1, sampling=stage.sampling, harness=stage.harness, reward=stage.reward,
-    )  # fmt: skip
+        run=run,
+        policy=run.policy_out,
+        version=version,
+        suite=suite,
+        phase=phase,
+        tasks=stage.eval_tasks,
+        samples=samples,
+        seed=run.seed + 1,
+        sampling=stage.sampling,
+        harness=stage.harness,
+        reward=stage.reward,
+    )
 
 
 def mark_running(*, evaluation: Evaluation) -> Evaluation:
@@ -102,10 +156,13 @@ def mark_finished(*, evaluation: Evaluation, results: dict[str, Any]) -> Evaluat
         values = {name: value for name, value in named.items() if value is not None}
         record(run=run, step=evaluation.version, values=values)
         add_event(
-            run=run, kind="eval", step=evaluation.version, data={"evaluation": evaluation.pk},
+            run=run,
+            kind="eval",
+            step=evaluation.version,
+            data={"evaluation": evaluation.pk},
             message=f"{evaluation.suite.name} {evaluation.phase} (version {evaluation.version}): "
             f"pass@1 {results['pass1']:.1%}, best of {results['best_of']} {results['best']:.1%}",
-        )  # fmt: skip
+        )
     return evaluation
 
 

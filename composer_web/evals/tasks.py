@@ -21,7 +21,9 @@ from composer_web.tasks.selectors import first_versions
 def start(*, evaluation_id: int, **_: Any) -> None:
     """Dispatch every group of a pending evaluation."""
     with transaction.atomic():
-        evaluation = Evaluation.objects.select_for_update(of=("self",)).select_related("suite", "run").get(pk=evaluation_id)
+        evaluation = (
+            Evaluation.objects.select_for_update(of=("self",)).select_related("suite", "run").get(pk=evaluation_id)
+        )
         if evaluation.state == "pending":
             services.mark_running(evaluation=evaluation)
             dispatch_evaluation(evaluation=evaluation, version_ids=first_versions(evaluation.suite, evaluation.tasks))
@@ -32,13 +34,17 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
     """Close an evaluation whose groups have all ended."""
     with transaction.atomic():
         evaluation = (
-            Evaluation.objects.select_for_update(of=("self",)).select_related("suite", "run", "policy").get(pk=evaluation_id)
+            Evaluation.objects.select_for_update(of=("self",))
+            .select_related("suite", "run", "policy")
+            .get(pk=evaluation_id)
         )
         if evaluation.state != "running" or evaluation.groups.filter(state__in=GROUP_OPEN).exists():
             return
         passes: dict[int, list[bool]] = {pk: [] for pk in evaluation.groups.values_list("pk", flat=True)}
         lost = 0
-        for group_id, verdict in Rollout.objects.filter(group__evaluation=evaluation).values_list("group_id", "verdict"):
+        for group_id, verdict in Rollout.objects.filter(group__evaluation=evaluation).values_list(
+            "group_id", "verdict"
+        ):
             if verdict == "infra_error":
                 lost += 1
             else:

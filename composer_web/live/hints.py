@@ -54,4 +54,6 @@ def publish(*topics: str) -> None:
     except redis.RedisError as error:
         if time.monotonic() - _warned > 60:
             _warned = time.monotonic()
-            log.warning("live hints are not sent (%s): pages refresh on their own timers until the broker answers", error)
+            log.warning(
+                "live hints are not sent (%s): pages refresh on their own timers until the broker answers", error
+            )

@@ -52,7 +52,9 @@ class ArtifactStore:
                     os.unlink(file.name)
                     raise
         except OSError as error:
-            raise ArtifactError(f"cannot write {key} below {self.root}: {error.strerror}; free disk space and retry") from error
+            raise ArtifactError(
+                f"cannot write {key} below {self.root}: {error.strerror}; free disk space and retry"
+            ) from error
         return len(data)
 
     def get(self, key: str) -> bytes:
@@ -64,7 +66,9 @@ class ArtifactStore:
                 raise ArtifactError(f"artifact {key} cannot be read: it unpacks to more than {MAX_BYTES} bytes")
             return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BYTES)
         except FileNotFoundError as error:
-            raise ArtifactError(f"artifact {key} is not in {self.root}; it was removed or written on another machine") from error
+            raise ArtifactError(
+                f"artifact {key} is not in {self.root}; it was removed or written on another machine"
+            ) from error
         except (OSError, zstandard.ZstdError) as error:
             raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
 

@@ -43,7 +43,9 @@ def survives_restart(function: Callable[P, T], *, deadline: float = DEADLINE_SEC
                 connection.close()
                 if time.monotonic() + pause > end:
                     name = getattr(function, "__qualname__", "a query")
-                    raise DatabaseGone(f"Postgres did not answer for {deadline:.0f} s while in {name}: {error}") from error
+                    raise DatabaseGone(
+                        f"Postgres did not answer for {deadline:.0f} s while in {name}: {error}"
+                    ) from error
                 log.warning("Postgres is away (%s); trying again in %.1f s", str(error).strip().splitlines()[0], pause)
                 time.sleep(pause * random.uniform(0.8, 1.2))
                 pause = min(pause * 2, 2.0)

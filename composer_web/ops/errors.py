@@ -6,7 +6,9 @@ from __future__ import annotations
 class UserError(Exception):
     """Something that the caller can put right. `field` is a dotted path into the input, '' for the whole."""
 
-    def __init__(self, field: str, message: str, *, code: str = "invalid", fields: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, field: str, message: str, *, code: str = "invalid", fields: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.field, self.message, self.code = field, message, code
         self.fields = fields or ({field: message} if field else {})

@@ -61,7 +61,7 @@ def _broker() -> tuple[bool, str, dict[str, Any]]:
 
     try:
         with redis.Redis.from_url(env().redis_url, socket_timeout=2.0, socket_connect_timeout=2.0) as client:
-            info: dict[str, Any] = client.info("server")  # type: ignore[assignment]
+            info: dict[str, Any] = client.info("server")
     except redis.RedisError as error:
         return False, f"the broker does not answer: {error}; messages wait in the outbox meanwhile", {}
     name = "Valkey" if "valkey_version" in info else "Redis"
@@ -89,7 +89,11 @@ def _outbox() -> tuple[bool, str, dict[str, Any]]:
     oldest = waiting.order_by("due_at").values_list("due_at", flat=True).first()
     age = (timezone.now() - oldest).total_seconds() if oldest else 0.0
     ok = age < 30
-    return ok, f"{waiting.count()} waiting" + ("" if ok else f", the oldest for {age:.0f} s: is the control worker up?"), {}
+    return (
+        ok,
+        f"{waiting.count()} waiting" + ("" if ok else f", the oldest for {age:.0f} s: is the control worker up?"),
+        {},
+    )
 
 
 def _workers() -> tuple[bool, str, dict[str, Any]]:
@@ -100,5 +104,9 @@ def _workers() -> tuple[bool, str, dict[str, Any]]:
     ]
     living = {row["kind"] for row in rows if row["silent"] < SILENT_SECONDS}
     missing = {"trainer", "control", "rollout"} - living
-    text = f"{len(rows)} processes" if not missing else f"no living {', '.join(sorted(missing))}: start them with `make up`"
+    text = (
+        f"{len(rows)} processes"
+        if not missing
+        else f"no living {', '.join(sorted(missing))}: start them with `make up`"
+    )
     return not missing, text, {"workers": rows}

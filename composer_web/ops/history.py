@@ -67,16 +67,14 @@ def say_why(*, actor: str, reason: str) -> None:
         )
 
 
-def change_state(
-    entity: M, to: str, *, legal: Pairs, actor: str = "system", reason: str = "", **fields: Any
-) -> M:
+def change_state(entity: M, to: str, *, legal: Pairs, actor: str = "system", reason: str = "", **fields: Any) -> M:
     """Move a row (locked here) to state `to`, setting `fields` in the same statement. Raises IllegalTransition.
 
     The passed instance is refreshed to what was written.
     """
     with transaction.atomic():
-        row = type(entity)._default_manager.select_for_update(of=("self",), no_key=True).get(pk=entity.pk)  # type: ignore[attr-defined]
-        before: str = row.state
+        row = type(entity)._default_manager.select_for_update(of=("self",), no_key=True).get(pk=entity.pk)
+        before: str = row.state  # type: ignore[attr-defined]
         if (before, to) not in legal:
             name = f"{type(entity)._meta.verbose_name} {entity.pk}"
             raise IllegalTransition(name, before, to, {b for a, b in legal if a == before})
@@ -98,8 +96,8 @@ FUNCTIONS = RunSQL(
             IF NEW.state = OLD.state THEN RETURN NULL; END IF;
             before := OLD.state;
         END IF;
-        EXECUTE format('INSERT INTO %I (%I, from_state, to_state, actor, reason, at) VALUES ($1, $2, $3, $4, $5, clock_timestamp())',
-                       TG_ARGV[0], TG_ARGV[1])
+        EXECUTE format('INSERT INTO %I (%I, from_state, to_state, actor, reason, at)'
+                       ' VALUES ($1, $2, $3, $4, $5, clock_timestamp())', TG_ARGV[0], TG_ARGV[1])
         USING NEW.id, before, NEW.state,
               coalesce(current_setting('opencomposer.actor', true), ''),
               coalesce(current_setting('opencomposer.reason', true), '');

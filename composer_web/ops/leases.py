@@ -44,7 +44,8 @@ def take(resource: str, *, owner: str, seconds: float, takeover: bool = False) -
         cursor.execute(
             """
             INSERT INTO ops_lease AS l (resource, owner, token, taken_at, heartbeat_at, expires_at)
-            VALUES (%(resource)s, %(owner)s, 1, clock_timestamp(), clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second')
+            VALUES (%(resource)s, %(owner)s, 1, clock_timestamp(), clock_timestamp(),
+                    clock_timestamp() + %(seconds)s * interval '1 second')
             ON CONFLICT (resource) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1, taken_at = clock_timestamp(),
                 heartbeat_at = clock_timestamp(), expires_at = EXCLUDED.expires_at
             WHERE l.expires_at < clock_timestamp() OR l.owner = '' OR (%(takeover)s AND l.owner = EXCLUDED.owner)
@@ -92,7 +93,8 @@ def release(held: Held) -> None:
 def is_held(resource: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT 1 FROM ops_lease WHERE resource = %s AND owner <> '' AND expires_at >= clock_timestamp()", [resource]
+            "SELECT 1 FROM ops_lease WHERE resource = %s AND owner <> '' AND expires_at >= clock_timestamp()",
+            [resource],
         )
         return cursor.fetchone() is not None
 

@@ -14,7 +14,7 @@ class Outbox(models.Model):
     task = models.CharField(max_length=100)
     kwargs = models.JSONField(default=dict)
     queue = models.CharField(max_length=20)
-    key = models.CharField(max_length=120, null=True, blank=True)
+    key = models.CharField(max_length=120, null=True, blank=True)  # noqa: DJ001 (null is not unique, "" would be)
     created_at = models.DateTimeField(auto_now_add=True)
     due_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True, blank=True)

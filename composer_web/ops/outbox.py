@@ -26,9 +26,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
 
 
-def enqueue(
-    task: str, kwargs: dict[str, Any], *, queue: str, key: str | None = None, delay: float = 0.0
-) -> None:
+def enqueue(task: str, kwargs: dict[str, Any], *, queue: str, key: str | None = None, delay: float = 0.0) -> None:
     """Ask for Celery task `task` once the current transaction commits (`delay` seconds later at the earliest)."""
     enqueue_many([(task, kwargs, queue, key)], delay=delay)
 
@@ -68,11 +66,19 @@ def flush(*, limit: int = 500) -> int:
                 for row in rows:
                     try:
                         app.send_task(
-                            row.task, kwargs=row.kwargs, queue=row.queue, task_id=f"outbox-{row.pk}-{row.attempts}",
-                            producer=producer, retry=False,
-                        )  # fmt: skip
+                            row.task,
+                            kwargs=row.kwargs,
+                            queue=row.queue,
+                            task_id=f"outbox-{row.pk}-{row.attempts}",
+                            producer=producer,
+                            retry=False,
+                        )
                     except (BrokerError, RedisError, OSError) as error:
-                        log.warning("the broker does not take messages (%s); %d wait in the outbox", error, len(rows) - len(sent))
+                        log.warning(
+                            "the broker does not take messages (%s); %d wait in the outbox",
+                            error,
+                            len(rows) - len(sent),
+                        )
                         Outbox.objects.filter(pk__in=[r.pk for r in rows if r.pk not in sent]).update(
                             attempts=F("attempts") + 1, due_at=timezone.now() + timedelta(seconds=RETRY_SECONDS)
                         )

@@ -45,9 +45,13 @@ class Presence:
         WorkerHeartbeat.objects.update_or_create(
             name=self.name,
             defaults={
-                "kind": self.kind, "pid": os.getpid(), "started_at": self.started, "beat_at": timezone.now(), "detail": self.detail(),
+                "kind": self.kind,
+                "pid": os.getpid(),
+                "started_at": self.started,
+                "beat_at": timezone.now(),
+                "detail": self.detail(),
             },
-        )  # fmt: skip
+        )
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -76,7 +76,9 @@ def _groups(dry_run: bool) -> Iterator[Finding]:
         .annotate(group=Cast(KeyTextTransform("group_id", "kwargs"), BigIntegerField()))
         .filter(group=OuterRef("pk"))
     )
-    silent = Group.objects.filter(state="dispatched", dispatched_at__lt=timezone.now() - SILENT).exclude(Exists(waiting))
+    silent = Group.objects.filter(state="dispatched", dispatched_at__lt=timezone.now() - SILENT).exclude(
+        Exists(waiting)
+    )
     for group in silent:
         if depth["rollout" if group.run_id else "eval"] == 0:
             action = "send again" if dry_run else rollouts.recover(group_id=group.pk, cause="its message was lost")
@@ -121,7 +123,7 @@ def queue_depth() -> dict[str, int] | None:
     try:
         client = redis.Redis.from_url(env().redis_url, socket_timeout=2.0, socket_connect_timeout=2.0)
         with client:
-            return {name: int(client.llen(name)) for name in QUEUES}  # type: ignore[arg-type]
+            return {name: int(client.llen(name)) for name in QUEUES}
     except redis.RedisError as error:
         log.warning("the broker does not answer: %s", error)
         return None

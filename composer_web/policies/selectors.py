@@ -24,7 +24,8 @@ class Weights:
 def policies() -> QuerySet[Policy]:
     """For lists: parent, run and checkpoint counts come along."""
     return Policy.objects.select_related("parent", "produced_by").annotate(
-        checkpoint_count=Count("checkpoints", filter=Q(checkpoints__removed_at=None)), newest_version=Max("checkpoints__version")
+        checkpoint_count=Count("checkpoints", filter=Q(checkpoints__removed_at=None)),
+        newest_version=Max("checkpoints__version"),
     )
 
 
@@ -52,7 +53,10 @@ def resolve(reference: str) -> Weights:
     name, _, version = reference.partition("@")
     policy = Policy.objects.filter(name=name).first()
     if policy is None:
-        known = ", ".join(Policy.objects.values_list("name", flat=True)[:8]) or "none yet; import one with manage.py importpolicy"
+        known = (
+            ", ".join(Policy.objects.values_list("name", flat=True)[:8])
+            or "none yet; import one with manage.py importpolicy"
+        )
         raise UserError("policy", f"there is no policy {name!r}; there are: {known}")
     rows = Checkpoint.objects.filter(policy=policy, removed_at=None).order_by("-version", "kind")
     if version:

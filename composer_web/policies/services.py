@@ -15,9 +15,17 @@ from composer_web.ops.errors import UserError
 from composer_web.policies.models import Checkpoint, Policy
 
 CONFIG_FIELDS = (
-    "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "vocab_size", "max_position_embeddings", "tie_word_embeddings", "rope_theta",
-)  # fmt: skip
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "max_position_embeddings",
+    "tie_word_embeddings",
+    "rope_theta",
+)
 
 
 def stored_path(path: Path) -> str:
@@ -46,7 +54,9 @@ def describe_architecture(folder: Path) -> dict[str, Any]:
             raise UserError("policy", f"{folder} holds no *.safetensors weights; export the model with save_pretrained")
         parameters = sum(_count_parameters(path) for path in weights)
     except FileNotFoundError as error:
-        raise UserError("policy", f"{folder} is not a Hugging Face model folder: {error.filename} is missing") from error
+        raise UserError(
+            "policy", f"{folder} is not a Hugging Face model folder: {error.filename} is missing"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError("policy", f"{folder} cannot be read: {error}") from error
     found = {name: config[name] for name in CONFIG_FIELDS if name in config}
@@ -80,12 +90,15 @@ def import_base(*, path: Path, name: str = "base", description: str = "", toy: b
         defaults={"base_dir": stored_path(path), "architecture": architecture, "description": description, "toy": toy},
     )
     Checkpoint.objects.update_or_create(
-        policy=policy, version=0, kind="base",
+        policy=policy,
+        version=0,
+        kind="base",
         defaults={
-            "path": stored_path(path), "digest": digest,
+            "path": stored_path(path),
+            "digest": digest,
             "bytes": sum(f.stat().st_size for f in path.rglob("*") if f.is_file()),
         },
-    )  # fmt: skip
+    )
     return policy
 
 
@@ -100,9 +113,13 @@ def _digest(folder: Path) -> str:
 def create_child(*, name: str, parent: Policy, parent_version: int) -> Policy:
     """The lineage that a run writes into."""
     return Policy.objects.create(
-        name=name, base_dir=parent.base_dir, architecture=parent.architecture, toy=parent.toy,
-        parent=parent, parent_version=parent_version,
-    )  # fmt: skip
+        name=name,
+        base_dir=parent.base_dir,
+        architecture=parent.architecture,
+        toy=parent.toy,
+        parent=parent,
+        parent_version=parent_version,
+    )
 
 
 @transaction.atomic
@@ -113,9 +130,11 @@ def record_checkpoint(*, policy: Policy, version: int, path: Path, final: bool, 
     """
     size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     checkpoint, _ = Checkpoint.objects.update_or_create(
-        policy=policy, version=version, kind="final" if final else "step",
+        policy=policy,
+        version=version,
+        kind="final" if final else "step",
         defaults={"path": stored_path(path), "bytes": size, "digest": digest, "removed_at": None},
-    )  # fmt: skip
+    )
     for other in Checkpoint.objects.filter(policy=policy, removed_at=None).exclude(pk=checkpoint.pk):
         if not real_path(other.path).is_dir():
             other.removed_at = timezone.now()

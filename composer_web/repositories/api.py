@@ -17,11 +17,18 @@ router = Router()
 
 
 @router.get("", response=Page[EnvironmentOut], summary="List environments")
-def list_environments(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
+def list_environments(
+    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None
+) -> Any:
     return page(selectors.environments(), limit=limit, before=before)
 
 
-@router.post("", response={201: EnvironmentOut, 409: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Build an environment")
+@router.post(
+    "",
+    response={201: EnvironmentOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Build an environment",
+)
 def build(request: HttpRequest, payload: EnvironmentIn) -> Any:
     from composer_web.repositories.building import request_package
 

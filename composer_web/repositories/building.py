@@ -35,7 +35,9 @@ def request_package(*, name: str, actor: User | None = None) -> Environment:
     """Ask for the environment of a locked package. Raises UserError that names the packages there are."""
     known = locked_packages()
     if name not in known:
-        raise UserError("package", f"package {name!r} is not pinned in packages.lock; there are: {', '.join(sorted(known))}")
+        raise UserError(
+            "package", f"package {name!r} is not pinned in packages.lock; there are: {', '.join(sorted(known))}"
+        )
     return services.request_build(name=name, source=known[name], actor=actor)
 
 
@@ -56,7 +58,9 @@ def build_environment(environment_id: int) -> str:
     finally:
         leases.keeper.drop(held)
     artifacts().put(log_key, build_report(built).encode())
-    services.finish(environment=environment, held=held, digest=built.environment.digest, detail=describe(built), log_key=log_key)
+    services.finish(
+        environment=environment, held=held, digest=built.environment.digest, detail=describe(built), log_key=log_key
+    )
     return "ready"
 
 
@@ -73,7 +77,10 @@ def describe(built: BuiltPackage) -> dict[str, object]:
 
 def build_report(built: BuiltPackage) -> str:
     """The build log for people: what was found and what each stable test takes."""
-    lines = [f"{built.name} {built.version}: {len(built.tests)} stable tests, {len(built.flaky)} flaky, {len(built.covered)} functions covered"]
+    lines = [
+        f"{built.name} {built.version}: {len(built.tests)} stable tests, "
+        f"{len(built.flaky)} flaky, {len(built.covered)} functions covered"
+    ]
     lines += [f"{seconds:8.3f} s  {test}" for test, seconds in built.tests.items()]
     lines += [f"   flaky    {test}" for test in built.flaky]
     return "\n".join(lines) + "\n"
@@ -87,7 +94,10 @@ def mutation_specs(*, packages: Sequence[str], count: int, seed: int, split: str
     built = build_package_environments(root, list(packages))
     for package in built:
         services.register_ready(
-            name=package.name, source=f"{package.name}=={package.version}", digest=package.environment.digest, detail=describe(package)
+            name=package.name,
+            source=f"{package.name}=={package.version}",
+            digest=package.environment.digest,
+            detail=describe(package),
         )
 
     async def collect(backend: object) -> list[TaskSpec]:

@@ -35,7 +35,9 @@ class Environment(models.Model):
     detail = models.JSONField(default=dict, help_text="Tests found, files, bytes, Python version")
     log_key = models.CharField(max_length=200, blank=True, help_text="Build log in the artifact store")
     failure = models.TextField(blank=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -50,4 +52,6 @@ class EnvironmentTransition(Transition):
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="transitions")
 
     class Meta(Transition.Meta):
-        constraints = [models.CheckConstraint(condition=legal_pairs(ENVIRONMENT_LEGAL), name="environment_legal_transition")]
+        constraints = [
+            models.CheckConstraint(condition=legal_pairs(ENVIRONMENT_LEGAL), name="environment_legal_transition")
+        ]

@@ -22,7 +22,9 @@ MAX_BUILDS = 3
 @transaction.atomic
 def request_build(*, name: str, source: str, actor: User | None = None) -> Environment:
     """Ask the build workers for an environment; one that failed is tried again. Raises Conflict."""
-    environment, created = Environment.objects.get_or_create(name=name, defaults={"source": source, "created_by": actor})
+    environment, created = Environment.objects.get_or_create(
+        name=name, defaults={"source": source, "created_by": actor}
+    )
     if not created:
         if environment.source != source:
             raise Conflict(f"environment {name!r} is built from {environment.source}; choose another name", "name")
@@ -41,7 +43,9 @@ def register_ready(*, name: str, source: str, digest: str, detail: dict[str, Any
     """An environment that was built outside the workers (set-up, import). Idempotent by name and digest."""
     found = Environment.objects.select_for_update().filter(name=name).first()
     if found is None:
-        found = Environment.objects.create(name=name, source=source, digest=digest, state=EnvironmentState.READY, detail=detail or {})
+        found = Environment.objects.create(
+            name=name, source=source, digest=digest, state=EnvironmentState.READY, detail=detail or {}
+        )
     elif found.digest != digest:
         found.digest, found.detail = digest, detail or {}
         found.save(update_fields=["digest", "detail", "updated_at"])
@@ -63,10 +67,19 @@ def claim(*, environment_id: int, owner: str, seconds: float) -> tuple[Environme
 
 
 @transaction.atomic
-def finish(*, environment: Environment, held: leases.Held, digest: str, detail: dict[str, Any], log_key: str) -> Environment:
+def finish(
+    *, environment: Environment, held: leases.Held, digest: str, detail: dict[str, Any], log_key: str
+) -> Environment:
     """Raises LeaseLost."""
     leases.require(held)
-    move(environment=environment, to=EnvironmentState.READY, reason="built", digest=digest, detail=detail, log_key=log_key)
+    move(
+        environment=environment,
+        to=EnvironmentState.READY,
+        reason="built",
+        digest=digest,
+        detail=detail,
+        log_key=log_key,
+    )
     leases.release(held)
     return environment
 

@@ -21,10 +21,18 @@ PATCH_CHARS = 200_000
 
 @rollouts.get("", response=Page[RolloutOut], summary="List rollouts")
 def list_rollouts(
-    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
-    run: int | None = None, evaluation: int | None = None, task: str = "", verdict: str = "", stop_reason: str = "",
-    reward_min: float | None = None, reward_max: float | None = None, version: int | None = None,
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    run: int | None = None,
+    evaluation: int | None = None,
+    task: str = "",
+    verdict: str = "",
+    stop_reason: str = "",
+    reward_min: float | None = None,
+    reward_max: float | None = None,
+    version: int | None = None,
+) -> Any:
     """Newest first; the filters are those of the rollouts page."""
     return page(filtered(RolloutFilter, request, selectors.rollouts()), limit=limit, before=before)
 
@@ -34,9 +42,17 @@ def get_rollout(request: HttpRequest, rollout_id: int) -> Any:
     return selectors.get_rollout(rollout_id)
 
 
-@rollouts.get("/{rollout_id}/trajectory", response={200: TrajectoryPage, 404: ErrorOut, 503: ErrorOut}, summary="The recorded trajectory, by turns")
+@rollouts.get(
+    "/{rollout_id}/trajectory",
+    response={200: TrajectoryPage, 404: ErrorOut, 503: ErrorOut},
+    summary="The recorded trajectory, by turns",
+)
 def get_trajectory(
-    request: HttpRequest, rollout_id: int, offset: int = Query(0, ge=0), limit: int = Query(20, ge=1, le=MAX_PAGE), tokens: bool = False
+    request: HttpRequest,
+    rollout_id: int,
+    offset: int = Query(0, ge=0),
+    limit: int = Query(20, ge=1, le=MAX_PAGE),
+    tokens: bool = False,
 ) -> Any:
     rollout = selectors.get_rollout(rollout_id)
     t = selectors.trajectory(rollout)
@@ -44,20 +60,33 @@ def get_trajectory(
     shown = sorted({turn.segment for turn in turns})
     end = offset + len(turns)
     return {
-        "rollout_id": rollout.pk, "task_id": t.task_id, "bundle_hash": t.bundle_hash, "messages": list(t.messages),
-        "stop_reason": str(t.stop_reason), "report": t.report.model_dump(mode="json"), "reward": t.reward,
-        "reward_parts": [part.model_dump(mode="json") for part in t.reward_parts], "seconds": t.seconds,
-        "patch": t.patch[:PATCH_CHARS], "patch_skipped": list(t.patch_skipped), "turns_total": len(t.turns),
-        "turns": [turn.model_dump(mode="json") for turn in turns], "next": end if end < len(t.turns) else None,
+        "rollout_id": rollout.pk,
+        "task_id": t.task_id,
+        "bundle_hash": t.bundle_hash,
+        "messages": list(t.messages),
+        "stop_reason": str(t.stop_reason),
+        "report": t.report.model_dump(mode="json"),
+        "reward": t.reward,
+        "reward_parts": [part.model_dump(mode="json") for part in t.reward_parts],
+        "seconds": t.seconds,
+        "patch": t.patch[:PATCH_CHARS],
+        "patch_skipped": list(t.patch_skipped),
+        "turns_total": len(t.turns),
+        "turns": [turn.model_dump(mode="json") for turn in turns],
+        "next": end if end < len(t.turns) else None,
         "segments": [{"index": i, **t.segments[i].model_dump()} for i in shown] if tokens else [],
-    }  # fmt: skip
+    }
 
 
 @groups.get("", response=Page[GroupOut], summary="List groups")
 def list_groups(
-    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
-    run: int | None = None, evaluation: int | None = None, state: str = "",
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    run: int | None = None,
+    evaluation: int | None = None,
+    state: str = "",
+) -> Any:
     query = selectors.groups()
     for name, value in (("run_id", run), ("evaluation_id", evaluation), ("state", state or None)):
         if value is not None:

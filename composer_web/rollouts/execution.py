@@ -84,7 +84,13 @@ def execute(group_id: int) -> str:
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
         cause = str(error) if expected else f"{type(error).__name__}: {error}"
-        log.log(logging.WARNING if expected else logging.ERROR, "group %d failed: %s", group_id, cause, exc_info=not expected)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "group %d failed: %s",
+            group_id,
+            cause,
+            exc_info=not expected,
+        )
         try:
             again = survives_restart(services.fail)(group=group, held=held, cause=cause)
         except leases.LeaseLost:
@@ -108,16 +114,22 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         graded.append(services.Graded(trajectory, key))
     if result.train_group is None:
         cause = result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict"
-        again = survives_restart(services.fail)(group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors)
+        again = survives_restart(services.fail)(
+            group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
+        )
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
     train_key = ""
     if group.run_id:
         train_key = f"{prefix}/train.json.zst"
         artifacts().put_model(train_key, result.train_group)
     done = survives_restart(services.accept)(
-        group=group, held=held, graded=graded, train_key=train_key, oldest_version=result.train_group.oldest_version,
+        group=group,
+        held=held,
+        graded=graded,
+        train_key=train_key,
+        oldest_version=result.train_group.oldest_version,
         infra_errors=result.infra_errors,
-    )  # fmt: skip
+    )
     for token in artifacts().children(f"groups/{group.pk}"):
         if done and token != str(held.token):
             artifacts().remove_tree(f"groups/{group.pk}/{token}")
@@ -132,7 +144,10 @@ def make_plan(group: Group) -> Plan:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
         spec = DeploymentSpec(
-            name=deployment_name(run), policy_dir=str(real_path(run.policy_in.base_dir)), store=str(weights_folder(run)), follow=True
+            name=deployment_name(run),
+            policy_dir=str(real_path(run.policy_in.base_dir)),
+            store=str(weights_folder(run)),
+            follow=True,
         )
         return Plan(task, stage, run.seed, spec)
     assert evaluation is not None
@@ -147,9 +162,11 @@ def make_plan(group: Group) -> Plan:
     )
     if evaluation.run is not None:
         spec = DeploymentSpec(
-            name=f"eval-{evaluation.pk}", policy_dir=str(real_path(evaluation.policy.base_dir)),
-            store=str(weights_folder(evaluation.run)), version=evaluation.version,
-        )  # fmt: skip
+            name=f"eval-{evaluation.pk}",
+            policy_dir=str(real_path(evaluation.policy.base_dir)),
+            store=str(weights_folder(evaluation.run)),
+            version=evaluation.version,
+        )
     else:
         weights = resolve(f"{evaluation.policy.name}@{evaluation.version}")
         spec = DeploymentSpec(name=f"eval-{evaluation.pk}", policy_dir=str(weights.path))
@@ -202,7 +219,9 @@ def _controls_pass(group: Group, plan: Plan, held: leases.Held) -> bool:
     controls = _wait(work, group=group, held=held, seconds=600.0)
     if any(str(verdict) == "infra_error" for verdict in (*controls.oracle, *controls.noop)):
         raise GroupFailed(f"the controls of the task could not be graded: {controls.reason}")
-    survives_restart(record_controls)(version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok)
+    survives_restart(record_controls)(
+        version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok
+    )
     return controls.ok
 
 

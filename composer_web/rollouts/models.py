@@ -70,7 +70,8 @@ class Group(models.Model):
             models.UniqueConstraint(fields=["run", "task_version"], name="group_task_once_per_run"),
             models.UniqueConstraint(fields=["evaluation", "prompt_index"], name="group_prompt_once_per_evaluation"),
             models.CheckConstraint(
-                condition=~models.Q(state="consumed") | models.Q(consumed_step__isnull=False), name="group_consumed_has_step"
+                condition=~models.Q(state="consumed") | models.Q(consumed_step__isnull=False),
+                name="group_consumed_has_step",
             ),
         ]
 
@@ -118,7 +119,9 @@ class Rollout(models.Model):
     oldest_version = models.IntegerField(null=True, blank=True)
     newest_version = models.IntegerField(null=True, blank=True)
     seconds = models.JSONField(default=dict, help_text="Wall seconds by phase")
-    artifact_key = models.CharField(max_length=200, blank=True, help_text="Trajectory (zstd JSON) in the artifact store")
+    artifact_key = models.CharField(
+        max_length=200, blank=True, help_text="Trajectory (zstd JSON) in the artifact store"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -136,7 +139,8 @@ class Rollout(models.Model):
                 name="rollout_final_has_verdict",
             ),
             models.CheckConstraint(
-                condition=~models.Q(verdict="infra_error") | models.Q(reward__isnull=True), name="rollout_infra_has_no_reward"
+                condition=~models.Q(verdict="infra_error") | models.Q(reward__isnull=True),
+                name="rollout_infra_has_no_reward",
             ),
         ]
 

@@ -61,7 +61,7 @@ def siblings(rollout: Rollout) -> QuerySet[Rollout]:
 
 
 def verdict_counts(*, run: Run | None = None) -> dict[str, int]:
-    """Dispatched rollouts and verdicts by kind; `open` are still without one. dispatched = passed + failed + infra_error + open."""
+    """Dispatched rollouts and verdicts by kind; `open` have none yet and dispatched is the sum of all."""
     query = Rollout.objects.all()
     if run is not None:
         query = query.filter(Q(group__run=run) | Q(group__evaluation__run=run))

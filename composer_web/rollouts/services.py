@@ -69,7 +69,13 @@ def pump(*, run_id: int) -> int:
             )
         return 0
     groups = [
-        Group(run=run, task_version_id=pk, prompt_index=start + i, size=stage.group_size, dispatched_version=run.policy_version)
+        Group(
+            run=run,
+            task_version_id=pk,
+            prompt_index=start + i,
+            size=stage.group_size,
+            dispatched_version=run.policy_version,
+        )
         for i, pk in enumerate(fresh)
     ]
     _dispatch(groups, queue="rollout", reason=f"admitted at version {run.policy_version}")
@@ -82,7 +88,13 @@ def dispatch_evaluation(*, evaluation: Evaluation, version_ids: Sequence[int]) -
     """All groups of an evaluation, one per task in this order. Idempotent."""
     done = set(Group.objects.filter(evaluation=evaluation).values_list("prompt_index", flat=True))
     groups = [
-        Group(evaluation=evaluation, task_version_id=pk, prompt_index=i, size=evaluation.samples, dispatched_version=evaluation.version)
+        Group(
+            evaluation=evaluation,
+            task_version_id=pk,
+            prompt_index=i,
+            size=evaluation.samples,
+            dispatched_version=evaluation.version,
+        )
         for i, pk in enumerate(version_ids)
         if i not in done
     ]
@@ -111,10 +123,18 @@ class Claim:
 @transaction.atomic
 def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
     """Take a dispatched group. None when it is finished, someone else runs it, or its run has ended (then it is dropped)."""
-    group = Group.objects.select_for_update(of=("self",)).select_related("run", "evaluation", "task_version__task").get(pk=group_id)
+    group = (
+        Group.objects.select_for_update(of=("self",))
+        .select_related("run", "evaluation", "task_version__task")
+        .get(pk=group_id)
+    )
     if group.state != "dispatched":
         return None
-    ended = group.run.state in RUN_FINAL if group.run else group.evaluation is not None and group.evaluation.state != "running"
+    ended = (
+        group.run.state in RUN_FINAL
+        if group.run
+        else group.evaluation is not None and group.evaluation.state != "running"
+    )
     if ended:
         drop(group=group, cause="its run or evaluation has ended")
         return None
@@ -137,7 +157,13 @@ class Graded:
 
 @transaction.atomic
 def accept(
-    *, group: Group, held: leases.Held, graded: Sequence[Graded], train_key: str, oldest_version: int, infra_errors: Sequence[str]
+    *,
+    group: Group,
+    held: leases.Held,
+    graded: Sequence[Graded],
+    train_key: str,
+    oldest_version: int,
+    infra_errors: Sequence[str],
 ) -> bool:
     """Store every verdict and accept the group, in one transaction fenced by the lease. Raises LeaseLost.
 
@@ -151,11 +177,19 @@ def accept(
     _write_verdicts(row, graded, actor=held.owner)
     rewards = [g.trajectory.reward for g in graded if g.trajectory.reward is not None]
     change_state(
-        row, "accepted", legal=GROUP_LEGAL, actor=held.owner, reason="all rollouts have verdicts",
-        oldest_version=oldest_version, mean_reward=sum(rewards) / len(rewards) if rewards else None,
-        best_reward=max(rewards, default=None), train_key=train_key, accepted_at=timezone.now(),
-        infra_errors=row.infra_errors + len(infra_errors), cause="",
-    )  # fmt: skip
+        row,
+        "accepted",
+        legal=GROUP_LEGAL,
+        actor=held.owner,
+        reason="all rollouts have verdicts",
+        oldest_version=oldest_version,
+        mean_reward=sum(rewards) / len(rewards) if rewards else None,
+        best_reward=max(rewards, default=None),
+        train_key=train_key,
+        accepted_at=timezone.now(),
+        infra_errors=row.infra_errors + len(infra_errors),
+        cause="",
+    )
     leases.release(held)
     if infra_errors and row.run:
         _note_infra(row, f"{len(infra_errors)} attempts were lost and run again", infra_errors)
@@ -164,7 +198,9 @@ def accept(
 
 
 @transaction.atomic
-def fail(*, group: Group, held: leases.Held, cause: str, graded: Sequence[Graded] = (), infra_errors: Sequence[str] = ()) -> bool:
+def fail(
+    *, group: Group, held: leases.Held, cause: str, graded: Sequence[Graded] = (), infra_errors: Sequence[str] = ()
+) -> bool:
     """The infrastructure failed under a group: dispatch it again, or drop it once its attempts are used up.
 
     True when it will be tried again. Raises LeaseLost. Verdicts of a failed attempt count only when it was the last.
@@ -214,7 +250,12 @@ def recover(*, group_id: int, cause: str) -> str:
     """A group without a living worker goes back to the queue, or is dropped once its attempts are used up."""
     group = Group.objects.select_for_update(of=("self",)).get(pk=group_id)
     if group.state == "dispatched":
-        enqueue("rollouts.run_group", {"group_id": group.pk}, queue="rollout" if group.run_id else "eval", key=f"group:{group.pk}")
+        enqueue(
+            "rollouts.run_group",
+            {"group_id": group.pk},
+            queue="rollout" if group.run_id else "eval",
+            key=f"group:{group.pk}",
+        )
         return "sent again"
     if group.state != "running" or leases.is_held(f"group:{group.pk}"):
         return "left alone"
@@ -234,9 +275,15 @@ def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "syste
     """A running group whose attempt is over without verdicts goes back to the queue."""
     version = group.run.policy_version if group.run else group.dispatched_version
     change_state(
-        group, "dispatched", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause, dispatched_at=timezone.now(),
+        group,
+        "dispatched",
+        legal=GROUP_LEGAL,
+        actor=actor,
+        reason=cause,
+        cause=cause,
+        dispatched_at=timezone.now(),
         dispatched_version=version,
-    )  # fmt: skip
+    )
     Rollout.objects.filter(group=group, state="running").update(state=RolloutState.DISPATCHED)
     enqueue("rollouts.run_group", {"group_id": group.pk}, queue="rollout" if group.run_id else "eval", delay=delay)
     hint(f"group:{group.pk}")
@@ -248,18 +295,24 @@ def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
     """Give a group up: its open rollouts end as `infra_error` with this cause, and the gate has room for another prompt."""
     change_state(group, "dropped", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause)
     Rollout.objects.filter(group=group, verdict="").update(
-        state=RolloutState.LOST, verdict="infra_error", cause=cause, finished_at=timezone.now(),
+        state=RolloutState.LOST,
+        verdict="infra_error",
+        cause=cause,
+        finished_at=timezone.now(),
         stop_reason="cancelled" if "ended" in cause or "cancelled" in cause else "infra_error",
-    )  # fmt: skip
+    )
     _after_end(group)
     return group
 
 
 @transaction.atomic
-def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, cause: str = "cancelled: the run has ended") -> int:
+def drop_open(
+    *, run_id: int | None = None, evaluation_id: int | None = None, cause: str = "cancelled: the run has ended"
+) -> int:
     """Drop the groups of an ended run or evaluation that have no verdicts yet; workers notice and stop."""
     rows = Group.objects.select_for_update(of=("self",)).filter(state__in=GROUP_OPEN)
-    rows = rows.filter(run_id=run_id) if run_id else rows.filter(evaluation_id=evaluation_id)
+    owner = {"run_id": run_id} if run_id else {"evaluation_id": evaluation_id}
+    rows = rows.filter(**owner)
     found = list(rows)
     for group in found:
         drop(group=group, cause=cause)
@@ -270,7 +323,9 @@ def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, ca
 def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
     """Accepted groups become the batch of `step`. Fails whole if one of them is not accepted."""
     say_why(actor="trainer", reason=f"batch of step {step}")
-    changed = Group.objects.filter(run=run, pk__in=group_ids, state="accepted").update(state="consumed", consumed_step=step)
+    changed = Group.objects.filter(run=run, pk__in=group_ids, state="accepted").update(
+        state="consumed", consumed_step=step
+    )
     assert changed == len(group_ids), f"{len(group_ids) - changed} groups of step {step} are not accepted"
 
 
@@ -298,15 +353,36 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
         changed.append(row)
     Rollout.objects.bulk_update(
         changed,
-        ["state", "verdict", "stop_reason", "reward", "cause", "reward_parts", "turns", "tool_calls", "tool_errors", "policy_tokens",
-         "total_tokens", "oldest_version", "newest_version", "seconds", "artifact_key", "finished_at"],
-    )  # fmt: skip
+        [
+            "state",
+            "verdict",
+            "stop_reason",
+            "reward",
+            "cause",
+            "reward_parts",
+            "turns",
+            "tool_calls",
+            "tool_errors",
+            "policy_tokens",
+            "total_tokens",
+            "oldest_version",
+            "newest_version",
+            "seconds",
+            "artifact_key",
+            "finished_at",
+        ],
+    )
 
 
 def _after_end(group: Group) -> None:
     hint(f"group:{group.pk}", "rollouts", *_owner_topics(group))
     if group.evaluation_id:
-        enqueue("evals.advance", {"evaluation_id": group.evaluation_id}, queue="control", key=f"advance:{group.evaluation_id}")
+        enqueue(
+            "evals.advance",
+            {"evaluation_id": group.evaluation_id},
+            queue="control",
+            key=f"advance:{group.evaluation_id}",
+        )
     elif group.run_id and group.run.state == RunState.RUNNING:  # type: ignore[union-attr]
         pump(run_id=group.run_id)
 
@@ -319,6 +395,9 @@ def _note_infra(group: Group, message: str, causes: Sequence[str]) -> None:
     assert group.run is not None
     distinct = sorted(set(causes))[:5]
     add_event(
-        run=group.run, kind="infra", level="warning", message=f"group {group.pk}: {message}",
+        run=group.run,
+        kind="infra",
+        level="warning",
+        message=f"group {group.pk}: {message}",
         data={"group": group.pk, "causes": [cause[:300] for cause in distinct]},
-    )  # fmt: skip
+    )

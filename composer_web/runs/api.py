@@ -31,9 +31,14 @@ ACTIONS = {
 
 @router.get("", response=Page[RunOut], summary="List runs")
 def list_runs(
-    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
-    q: str = "", state: str = "", kind: str = "", policy: str = "",
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    q: str = "",
+    state: str = "",
+    kind: str = "",
+    policy: str = "",
+) -> Any:
     """Newest first; the filters are those of the runs page."""
     return page(filtered(RunFilter, request, selectors.runs()), limit=limit, before=before)
 
@@ -47,7 +52,9 @@ def create_run(request: HttpRequest, config: RunConfig, start: bool = False) -> 
     return Status(201, selectors.get_run(run.pk))
 
 
-@router.post("/validate", response={200: Checked, 422: ErrorOut}, summary="Check a configuration without creating a run")
+@router.post(
+    "/validate", response={200: Checked, 422: ErrorOut}, summary="Check a configuration without creating a run"
+)
 def validate(request: HttpRequest, config: RunConfig) -> Any:
     return {"ok": True, "warnings": services.check_config(config), "config": config.model_dump(mode="json")}
 
@@ -55,7 +62,8 @@ def validate(request: HttpRequest, config: RunConfig) -> Any:
 @router.get("/presets", response=list[PresetOut], summary="Configurations to start from")
 def presets(request: HttpRequest) -> Any:
     return [
-        {"key": p.key, "title": p.title, "description": p.description, "config": p.config.model_dump(mode="json")} for p in PRESETS
+        {"key": p.key, "title": p.title, "description": p.description, "config": p.config.model_dump(mode="json")}
+        for p in PRESETS
     ]
 
 
@@ -66,18 +74,26 @@ def get_run(request: HttpRequest, run_id: int) -> Any:
 
 @router.get("/{run_id}/metrics", response={200: MetricsOut, 404: ErrorOut}, summary="Metrics as min/max/last buckets")
 def get_metrics(
-    request: HttpRequest, run_id: int, name: list[str] = Query(default=[]), buckets: int = Query(500, ge=1, le=2000),
-    first: int | None = None, last: int | None = None, after: int | None = None,
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    run_id: int,
+    name: list[str] = Query(default=[]),
+    buckets: int = Query(500, ge=1, le=2000),
+    first: int | None = None,
+    last: int | None = None,
+    after: int | None = None,
+) -> Any:
     """Without `name` only the names. `first`/`last` zoom to steps; `after` gives what is new since a step."""
     if len(name) > MAX_SERIES:
         raise UserError("name", f"at most {MAX_SERIES} series a request, not {len(name)}")
     run = selectors.get_run(run_id)
     found = {n: metrics.buckets(run, n, count=buckets, first=first, last=last, after=after) for n in name}
     return {
-        "state": run.state, "step": run.step, "updated_at": metrics.last_update(run), "names": metrics.names(run),
+        "state": run.state,
+        "step": run.step,
+        "updated_at": metrics.last_update(run),
+        "names": metrics.names(run),
         "series": {n: [BucketOut.from_orm(b) for b in rows] for n, rows in found.items()},
-    }  # fmt: skip
+    }
 
 
 @router.get("/{run_id}/events", response={200: list[EventOut], 404: ErrorOut}, summary="The run's log, newest first")
@@ -87,8 +103,11 @@ def get_events(request: HttpRequest, run_id: int, after: int = 0, limit: int = Q
 
 # After the other paths below a run: its second part would match theirs.
 @router.post(
-    "/{run_id}/{action}", response={200: RunDetail, 404: ErrorOut, 409: ErrorOut}, auth=needs("operate"), summary="Start, pause, resume or stop"
-)  # fmt: skip
+    "/{run_id}/{action}",
+    response={200: RunDetail, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("operate"),
+    summary="Start, pause, resume or stop",
+)
 def act(request: HttpRequest, run_id: int, action: Action) -> Any:
     run = selectors.get_run(run_id)
     ACTIONS[action](run=run, actor=caller(request))

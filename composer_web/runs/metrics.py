@@ -58,7 +58,8 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
     now = timezone.now()
     with connection.cursor() as cursor:
         cursor.execute(
-            "CREATE TEMP TABLE IF NOT EXISTS metric_staging (run_id bigint, key_id bigint, step integer, value double precision, at timestamptz)"
+            "CREATE TEMP TABLE IF NOT EXISTS metric_staging"
+            " (run_id bigint, key_id bigint, step integer, value double precision, at timestamptz)"
             " ON COMMIT DELETE ROWS"
         )
         cursor.execute("DELETE FROM metric_staging")
@@ -89,7 +90,8 @@ def names(run: Run) -> list[str]:
             WITH RECURSIVE k AS (
                 (SELECT key_id FROM runs_metric WHERE run_id = %(run)s ORDER BY key_id LIMIT 1)
                 UNION ALL
-                SELECT (SELECT m.key_id FROM runs_metric m WHERE m.run_id = %(run)s AND m.key_id > k.key_id ORDER BY m.key_id LIMIT 1)
+                SELECT (SELECT m.key_id FROM runs_metric m
+                        WHERE m.run_id = %(run)s AND m.key_id > k.key_id ORDER BY m.key_id LIMIT 1)
                 FROM k WHERE k.key_id IS NOT NULL
             )
             SELECT n.name FROM k JOIN runs_metrickey n ON n.id = k.key_id ORDER BY n.name
@@ -100,7 +102,13 @@ def names(run: Run) -> list[str]:
 
 
 def buckets(
-    run: Run, name: str, *, count: int = 500, first: int | None = None, last: int | None = None, after: int | None = None
+    run: Run,
+    name: str,
+    *,
+    count: int = 500,
+    first: int | None = None,
+    last: int | None = None,
+    after: int | None = None,
 ) -> list[Bucket]:
     """A metric of a run in at most `count` + 1 buckets of equal width over steps [first, last], in order.
 
@@ -108,7 +116,8 @@ def buckets(
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT min(step), max(step) FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id WHERE run_id = %s AND k.name = %s",
+            "SELECT min(step), max(step) FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id"
+            " WHERE run_id = %s AND k.name = %s",
             [run.pk, name],
         )
         low, high = cursor.fetchone()

@@ -53,17 +53,23 @@ class Run(models.Model):
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     policy_in = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="runs_from")
     policy_in_version = models.PositiveIntegerField(default=0)
-    policy_out = models.OneToOneField(Policy, on_delete=models.PROTECT, null=True, blank=True, related_name="produced_by")
+    policy_out = models.OneToOneField(
+        Policy, on_delete=models.PROTECT, null=True, blank=True, related_name="produced_by"
+    )
     seed = models.PositiveBigIntegerField(default=0)
     code_version = models.CharField(max_length=60, blank=True)
     step = models.PositiveIntegerField(default=0, help_text="Optimiser steps done")
     steps_total = models.PositiveIntegerField()
-    policy_version = models.IntegerField(default=-1, help_text="Newest version in the weight store; -1 before the first")
+    policy_version = models.IntegerField(
+        default=-1, help_text="Newest version in the weight store; -1 before the first"
+    )
     phase = models.CharField(max_length=80, blank=True, help_text="What the trainer does now, in words")
     latest = models.JSONField(default=dict, help_text="Last value of each metric")
     failure = models.TextField(blank=True)
     recoveries = models.PositiveIntegerField(default=0, help_text="Times that a lost trainer was replaced")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -94,7 +100,9 @@ class RunEvent(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
     at = models.DateTimeField(auto_now_add=True)
     kind = models.CharField(max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra")
-    level = models.CharField(max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")], default="info")
+    level = models.CharField(
+        max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")], default="info"
+    )
     step = models.PositiveIntegerField(null=True, blank=True)
     message = models.TextField()
     data = models.JSONField(default=dict)

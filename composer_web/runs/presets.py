@@ -17,32 +17,49 @@ class Preset:
 
 PRESETS = (
     Preset(
-        "rl-toy", "RL on the toy policy", "40 steps of asynchronous RL on the procedural suite; minutes on two cores.",
+        "rl-toy",
+        "RL on the toy policy",
+        "40 steps of asynchronous RL on the procedural suite; minutes on two cores.",
         RunConfig(name="RL on the procedural suite", stage=RLConfig()),
     ),
     Preset(
-        "rl-on-policy", "RL, on-policy", "No staleness: each step waits for rollouts of the newest version.",
+        "rl-on-policy",
+        "RL, on-policy",
+        "No staleness: each step waits for rollouts of the newest version.",
         RunConfig(name="On-policy RL", stage=RLConfig(max_staleness=0, max_in_flight_groups=12)),
     ),
     Preset(
-        "rl-smoke", "RL smoke test", "Three small steps: shows that rollouts, grading and training work here.",
+        "rl-smoke",
+        "RL smoke test",
+        "Three small steps: shows that rollouts, grading and training work here.",
         RunConfig(
             name="RL smoke test",
             stage=RLConfig(
-                steps=3, groups_per_step=2, group_size=4, max_in_flight_groups=4, eval_tasks=4, eval_samples=2, eval_every=3,
-                optimizer=OptimizerConfig(warmup_steps=1), checkpoint=CheckpointConfig(every_steps=1),
+                steps=3,
+                groups_per_step=2,
+                group_size=4,
+                max_in_flight_groups=4,
+                eval_tasks=4,
+                eval_samples=2,
+                eval_every=3,
+                optimizer=OptimizerConfig(warmup_steps=1),
+                checkpoint=CheckpointConfig(every_steps=1),
             ),
         ),
     ),
     Preset(
-        "sft-toy", "SFT on expert episodes", "Records imperfect scripted episodes in real sandboxes and trains on them.",
+        "sft-toy",
+        "SFT on expert episodes",
+        "Records imperfect scripted episodes in real sandboxes and trains on them.",
         RunConfig(name="SFT on expert episodes", stage=SFTConfig()),
     ),
     Preset(
-        "midtrain-toy", "Mid-training", "Continues next-token training on Python source and copying drills.",
+        "midtrain-toy",
+        "Mid-training",
+        "Continues next-token training on Python source and copying drills.",
         RunConfig(name="Mid-training", stage=MidtrainConfig()),
     ),
-)  # fmt: skip
+)
 
 
 def preset(key: str) -> Preset | None:

@@ -56,7 +56,9 @@ def wait_for(run: Run, condition: Callable[[Run], bool], *, what: str, timeout: 
         if condition(run):
             return run
         if time.monotonic() > end:
-            raise WaitTimeout(f"run {run.pk} is {run.state} at step {run.step} of {run.steps_total}, not {what}, after {timeout:.0f} s")
+            raise WaitTimeout(
+                f"run {run.pk} is {run.state} at step {run.step} of {run.steps_total}, not {what}, after {timeout:.0f} s"
+            )
         time.sleep(poll)
 
 

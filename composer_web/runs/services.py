@@ -54,15 +54,19 @@ def check_config(config: RunConfig) -> list[str]:
         if usable < need:
             raise UserError(
                 "stage.suite",
-                f"{stage.steps} steps × {stage.groups_per_step} groups need {need} prompts and suite {stage.suite!r} has {usable}; "
-                "each prompt is used once, so build a larger suite or lower the steps",
+                f"{stage.steps} steps × {stage.groups_per_step} groups need {need} prompts "
+                f"and suite {stage.suite!r} has {usable}; each prompt is used once, so build a larger suite or lower the steps",
             )
         if usable < need * 1.02:
-            warnings.append(f"suite {stage.suite!r} has {usable - need} prompts to spare: dropped groups may leave too few")
+            warnings.append(
+                f"suite {stage.suite!r} has {usable - need} prompts to spare: dropped groups may leave too few"
+            )
         if stage.eval_suite:
             held_out = _usable_tasks(stage.eval_suite, "stage.eval_suite")
             if held_out < stage.eval_tasks:
-                warnings.append(f"evaluations use all {held_out} tasks of {stage.eval_suite!r}, fewer than {stage.eval_tasks}")
+                warnings.append(
+                    f"evaluations use all {held_out} tasks of {stage.eval_suite!r}, fewer than {stage.eval_tasks}"
+                )
     if weights.policy.toy:
         warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
     return warnings
@@ -71,7 +75,10 @@ def check_config(config: RunConfig) -> list[str]:
 def _usable_tasks(name: str, field: str) -> int:
     suite = Suite.objects.filter(name=name).first()
     if suite is None:
-        known = ", ".join(Suite.objects.values_list("name", flat=True)[:8]) or "none yet; build them with manage.py build_suites"
+        known = (
+            ", ".join(Suite.objects.values_list("name", flat=True)[:8])
+            or "none yet; build them with manage.py build_suites"
+        )
         raise UserError(field, f"there is no suite {name!r}; there are: {known}")
     return suite.memberships.exclude(task_version__controls_ok=False).count()
 
@@ -82,10 +89,17 @@ def create_run(*, config: RunConfig, actor: User | None = None, parent: Run | No
     check_config(config)
     weights = resolve(config.policy)
     run = Run.objects.create(
-        name=config.name, kind=config.stage.kind, config=config.model_dump(mode="json"), parent=parent,
-        policy_in=weights.policy, policy_in_version=weights.version, seed=config.seed,
-        steps_total=config.stage.steps, code_version=code_version(), created_by=actor,
-    )  # fmt: skip
+        name=config.name,
+        kind=config.stage.kind,
+        config=config.model_dump(mode="json"),
+        parent=parent,
+        policy_in=weights.policy,
+        policy_in_version=weights.version,
+        seed=config.seed,
+        steps_total=config.stage.steps,
+        code_version=code_version(),
+        created_by=actor,
+    )
     audit(actor=actor, action="run.create", target=f"run:{run.pk}", name=run.name)
     hint("runs")
     return run
@@ -132,7 +146,12 @@ def mark_running(*, run: Run, owner: str) -> Run:
         else:
             Run.objects.filter(pk=run.pk).update(recoveries=run.recoveries + 1)
             run.recoveries += 1
-            add_event(run=run, kind="recovery", level="warning", message=f"the trainer was lost; {owner} goes on from the last checkpoint")
+            add_event(
+                run=run,
+                kind="recovery",
+                level="warning",
+                message=f"the trainer was lost; {owner} goes on from the last checkpoint",
+            )
     return run
 
 
@@ -156,10 +175,21 @@ def mark_paused(*, run: Run) -> Run:
 
 @transaction.atomic
 def add_event(
-    *, run: Run, kind: str, message: str, level: Level = "info", step: int | None = None, data: Mapping[str, Any] | None = None
+    *,
+    run: Run,
+    kind: str,
+    message: str,
+    level: Level = "info",
+    step: int | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> RunEvent:
     event = RunEvent.objects.create(
-        run=run, kind=kind, level=level, step=run.step if step is None else step, message=message[:4000], data=dict(data or {})
+        run=run,
+        kind=kind,
+        level=level,
+        step=run.step if step is None else step,
+        message=message[:4000],
+        data=dict(data or {}),
     )
     hint(f"run:{run.pk}")
     return event
@@ -201,7 +231,9 @@ def _state(run: Run) -> str:
 def _move(run: Run, to: str, actor: User | None, reason: str, **fields: Any) -> Run:
     with transaction.atomic():
         try:
-            change_state(run, to, legal=RUN_LEGAL, actor=actor.get_username() if actor else "system", reason=reason, **fields)
+            change_state(
+                run, to, legal=RUN_LEGAL, actor=actor.get_username() if actor else "system", reason=reason, **fields
+            )
         except IllegalTransition as error:
             raise Conflict(str(error), "state") from error
         if actor is not None:
@@ -213,10 +245,11 @@ def _move(run: Run, to: str, actor: User | None, reason: str, **fields: Any) -> 
 @functools.lru_cache(maxsize=1)
 def code_version() -> str:
     """Commit of the running code, with `+` when the checkout has changes; empty outside a checkout."""
+
     def git(*arguments: str) -> str:
         return subprocess.run(
             ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, timeout=5, check=False
-        ).stdout.strip()  # fmt: skip
+        ).stdout.strip()
 
     try:
         commit = git("rev-parse", "--short=12", "HEAD")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from composer_web.env import env
 from composer_web.runs.layout import checkpoints_folder, weights_folder
@@ -10,6 +11,9 @@ from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig
 from trainer.stages.base import StageError, StageResult
+
+if TYPE_CHECKING:
+    from trainer.stages.data import ExpertEpisode
 
 
 def run_stage(*, run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> bool:
@@ -59,7 +63,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     )
 
 
-def _episodes(count: int, seed: int) -> list[object]:
+def _episodes(count: int, seed: int) -> list[ExpertEpisode]:
     """Expert episodes from the cache, recorded in real sandboxes first if need be. Raises StageError."""
     import asyncio
 
@@ -68,7 +72,7 @@ def _episodes(count: int, seed: int) -> list[object]:
     from sandbox.tasks.environments import EnvironmentStore
     from trainer.stages.expert import Recording, expert_episodes
 
-    async def record() -> list[object]:
+    async def record() -> list[ExpertEpisode]:
         backend = default_backend()
         try:
             return list(

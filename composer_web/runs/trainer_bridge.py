@@ -93,9 +93,9 @@ class DatabaseGroupSource:
             run=run, state__in=GROUP_OPEN, dispatched_version__lte=step - 1 - self.stage.max_staleness
         )
         accepted = list(
-            Group.objects.filter(run=run, state="accepted").order_by("prompt_index").values_list("pk", flat=True)[
-                : self.stage.groups_per_step
-            ]
+            Group.objects.filter(run=run, state="accepted")
+            .order_by("prompt_index")
+            .values_list("pk", flat=True)[: self.stage.groups_per_step]
         )
         if len(accepted) < self.stage.groups_per_step or must.exists():
             return None
@@ -169,11 +169,16 @@ class DatabaseSink:
         checkpoint = record_checkpoint(policy=policy, version=step, path=path / "policy", final=final)
         kind = "final checkpoint" if final else "checkpoint"
         services.add_event(
-            run=self.run, kind="checkpoint", step=step, message=f"{kind} of step {step} saved",
+            run=self.run,
+            kind="checkpoint",
+            step=step,
+            message=f"{kind} of step {step} saved",
             data={"checkpoint": checkpoint.pk, "bytes": checkpoint.bytes},
-        )  # fmt: skip
+        )
 
-    def event(self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None) -> None:
+    def event(
+        self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
         kind = "note" if level == "info" else "alert"
         survives_restart(services.add_event)(run=self.run, kind=kind, level=level, message=message, data=data)
 

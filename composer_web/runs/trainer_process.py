@@ -53,7 +53,9 @@ class TrainerProcess:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise AlreadyRunning(f"a trainer named {self.owner} runs already; stop it or give another --name") from error
+                raise AlreadyRunning(
+                    f"a trainer named {self.owner} runs already; stop it or give another --name"
+                ) from error
             yield
 
     def run_for_ever(self, *, once: bool = False) -> None:

@@ -22,9 +22,15 @@ suites = Router()
 
 @tasks.get("", response=Page[TaskOut], summary="List tasks")
 def list_tasks(
-    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None,
-    q: str = "", source: str = "", category: str = "", suite: str = "", controls: str = "",
-) -> Any:  # fmt: skip
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    q: str = "",
+    source: str = "",
+    category: str = "",
+    suite: str = "",
+    controls: str = "",
+) -> Any:
     """Newest first; the filters are those of the tasks page."""
     return page(filtered(TaskFilter, request, selectors.tasks()), limit=limit, before=before)
 
@@ -50,12 +56,22 @@ def list_suites(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE),
     return page(selectors.suites(), limit=limit, before=before)
 
 
-@suites.post("", response={201: SuiteOut, 409: ErrorOut, 422: ErrorOut}, auth=needs("review"), summary="Create a suite from bundles")
+@suites.post(
+    "",
+    response={201: SuiteOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("review"),
+    summary="Create a suite from bundles",
+)
 def create_suite(request: HttpRequest, payload: SuiteIn) -> Any:
     suite = services.build_suite(
-        name=payload.name, purpose=payload.purpose, specs=payload.tasks, description=payload.description,
-        recipe={"source": "api"}, validate=True, actor=caller(request),
-    )  # fmt: skip
+        name=payload.name,
+        purpose=payload.purpose,
+        specs=payload.tasks,
+        description=payload.description,
+        recipe={"source": "api"},
+        validate=True,
+        actor=caller(request),
+    )
     return Status(201, selectors.get_suite(suite.pk))
 
 
@@ -70,6 +86,11 @@ def get_members(request: HttpRequest, name: str, limit: int = Query(100, ge=1, l
     return {"items": rows[:limit], "next": rows[limit - 1].position if len(rows) > limit else None}
 
 
-@suites.post("/{name}/validate", response={200: Requested, 404: ErrorOut}, auth=needs("review"), summary="Run the missing controls")
+@suites.post(
+    "/{name}/validate",
+    response={200: Requested, 404: ErrorOut},
+    auth=needs("review"),
+    summary="Run the missing controls",
+)
 def validate_suite(request: HttpRequest, name: str) -> Any:
     return {"requested": services.request_suite_controls(suite=selectors.get_suite(name), actor=caller(request))}

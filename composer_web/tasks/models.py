@@ -35,7 +35,9 @@ class TaskVersion(models.Model):
     number = models.PositiveIntegerField(default=1)
     spec = models.JSONField(help_text="sandbox.tasks.spec.TaskSpec")
     bundle_hash = models.CharField(max_length=64, unique=True)
-    environment = models.ForeignKey(Environment, on_delete=models.PROTECT, null=True, blank=True, related_name="task_versions")
+    environment = models.ForeignKey(
+        Environment, on_delete=models.PROTECT, null=True, blank=True, related_name="task_versions"
+    )
     controls = models.JSONField(null=True, blank=True, help_text="sandbox.grading.controls.Controls")
     controls_ok = models.BooleanField(null=True, blank=True)
     controls_at = models.DateTimeField(null=True, blank=True)
@@ -58,7 +60,9 @@ class Suite(models.Model):
 
     name = models.SlugField(max_length=80, unique=True)
     purpose = models.CharField(
-        max_length=12, choices=[("train", "Training"), ("held-out", "Held out"), ("benchmark", "Benchmark")], default="benchmark"
+        max_length=12,
+        choices=[("train", "Training"), ("held-out", "Held out"), ("benchmark", "Benchmark")],
+        default="benchmark",
     )
     description = models.TextField(blank=True)
     recipe = models.JSONField(default=dict, help_text="How its tasks were made: generator, seed, counts")

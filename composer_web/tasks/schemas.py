@@ -34,7 +34,9 @@ class VersionOut(Schema):
 class TaskDetail(TaskOut):
     versions: list[VersionOut]
     instruction: str
-    spec: dict[str, Any] | None = Field(default=None, description="The whole bundle, hidden tests and oracle included: reviewers only")
+    spec: dict[str, Any] | None = Field(
+        default=None, description="The whole bundle, hidden tests and oracle included: reviewers only"
+    )
 
 
 class SuiteOut(Schema):

@@ -37,22 +37,30 @@ def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
     environments = _environments(fresh.values())
     Task.objects.bulk_create(
         [Task(slug=s.id, source=s.source, category=s.category, family=s.family) for s in fresh.values()],
-        ignore_conflicts=True, batch_size=BATCH,
-    )  # fmt: skip
-    tasks = {task.slug: task for task in Task.objects.filter(slug__in=[s.id for s in fresh.values()]).select_for_update()}
+        ignore_conflicts=True,
+        batch_size=BATCH,
+    )
+    tasks = {
+        task.slug: task for task in Task.objects.filter(slug__in=[s.id for s in fresh.values()]).select_for_update()
+    }
     numbers: dict[int, int] = {}
     for task_id, number in TaskVersion.objects.filter(task__in=tasks.values()).values_list("task_id", "number"):
         numbers[task_id] = max(number, numbers.get(task_id, 0))
     made = TaskVersion.objects.bulk_create(
         [
             TaskVersion(
-                task=tasks[s.id], number=numbers.get(tasks[s.id].pk, 0) + 1, spec=s.model_dump(mode="json"), bundle_hash=digest,
-                environment=environments.get(s.environment.digest) if isinstance(s.environment, BuiltEnvironment) else None,
+                task=tasks[s.id],
+                number=numbers.get(tasks[s.id].pk, 0) + 1,
+                spec=s.model_dump(mode="json"),
+                bundle_hash=digest,
+                environment=environments.get(s.environment.digest)
+                if isinstance(s.environment, BuiltEnvironment)
+                else None,
             )
             for digest, s in fresh.items()
         ],
         batch_size=BATCH,
-    )  # fmt: skip
+    )
     known.update({version.bundle_hash: version for version in made})
     return [known[digest] for digest in hashes]
 
@@ -67,9 +75,15 @@ def _environments(specs: Iterable[TaskSpec]) -> dict[str, Environment]:
 
 @transaction.atomic
 def build_suite(
-    *, name: str, purpose: str, specs: Sequence[TaskSpec], description: str = "", recipe: dict[str, Any] | None = None,
-    validate: bool = False, actor: User | None = None,
-) -> Suite:  # fmt: skip
+    *,
+    name: str,
+    purpose: str,
+    specs: Sequence[TaskSpec],
+    description: str = "",
+    recipe: dict[str, Any] | None = None,
+    validate: bool = False,
+    actor: User | None = None,
+) -> Suite:
     """Create a suite of these bundles in this order, or replace the membership of one that no run has used.
 
     `validate` sends the controls of each new version to the build workers. Raises UserError, Conflict.
@@ -98,7 +112,13 @@ def build_suite(
 
 
 def build_procedural(
-    *, n_train: int, n_held_out: int, seed: int = 0, train: str = "train", held_out: str = "held-out", actor: User | None = None
+    *,
+    n_train: int,
+    n_held_out: int,
+    seed: int = 0,
+    train: str = "train",
+    held_out: str = "held-out",
+    actor: User | None = None,
 ) -> tuple[Suite, Suite]:
     """The procedural suites: disjoint families and identifiers in `train` and `held_out`, from one seed."""
     from sandbox.tasks.generators.procedural import generate
@@ -108,7 +128,9 @@ def build_procedural(
         specs = [generate(seed * 1_000_000 + index, purpose) for index in range(count)]  # type: ignore[arg-type]
         recipe = {"generator": "procedural", "split": purpose, "seed": seed, "count": count}
         text = f"{count} generated one-bug repositories, {purpose} split, seed {seed}"
-        suites.append(build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, actor=actor))
+        suites.append(
+            build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, actor=actor)
+        )
     return suites[0], suites[1]
 
 
@@ -116,7 +138,9 @@ PACKAGE_SUITES = {"packages": "train", "packages-held-out": "held-out"}
 """Suites of mutation tasks on real packages, by name → purpose and split."""
 
 
-def build_packages_suite(*, name: str, purpose: str, specs: Sequence[TaskSpec], seed: int, validate: bool = True) -> Suite:
+def build_packages_suite(
+    *, name: str, purpose: str, specs: Sequence[TaskSpec], seed: int, validate: bool = True
+) -> Suite:
     """One of PACKAGE_SUITES from mutation tasks. Raises UserError, Conflict."""
     recipe = {"generator": "mutation", "seed": seed, "split": purpose, "count": len(specs)}
     text = f"Bugs planted in functions of real packages, {purpose} split; hidden tests are the packages' own"
@@ -142,7 +166,9 @@ def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
 def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool) -> TaskVersion:
     """Outcome of the oracle and no-op controls, bound to the bundle's hash. Raises UserError when it is another's."""
     if controls.get("bundle_hash") != version.bundle_hash:
-        raise UserError("controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}")
+        raise UserError(
+            "controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}"
+        )
     version.controls, version.controls_ok, version.controls_at = controls, ok, timezone.now()
     version.save(update_fields=["controls", "controls_ok", "controls_at"])
     hint("suites", *(f"suite:{pk}" for pk in version.suites.values_list("pk", flat=True)))

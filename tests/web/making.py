@@ -13,7 +13,14 @@ from trainer.rollouts.group import build_train_group
 from trainer.rollouts.types import RewardPart, Segment, Trajectory
 
 SMALL = RLConfig(
-    steps=2, groups_per_step=2, group_size=2, max_staleness=1, max_in_flight_groups=4, eval_suite=None, eval_tasks=2, eval_samples=2
+    steps=2,
+    groups_per_step=2,
+    group_size=2,
+    max_staleness=1,
+    max_in_flight_groups=4,
+    eval_suite=None,
+    eval_tasks=2,
+    eval_samples=2,
 )
 
 
@@ -51,8 +58,13 @@ def finish(group: Group, held: leases.Held, passes: list[bool]) -> bool:
         artifacts().put_model(key, trajectory(group, sample, passed=passed))
         graded.append(rollouts.Graded(trajectory(group, sample, passed=passed), key))
     train = build_train_group(
-        [g.trajectory for g in graded], group_id=str(group.pk), prompt_index=group.prompt_index, dispatched_version=group.dispatched_version
+        [g.trajectory for g in graded],
+        group_id=str(group.pk),
+        prompt_index=group.prompt_index,
+        dispatched_version=group.dispatched_version,
     )
     train_key = f"groups/{group.pk}/{held.token}/train.json.zst"
     artifacts().put_model(train_key, train)
-    return rollouts.accept(group=group, held=held, graded=graded, train_key=train_key, oldest_version=0, infra_errors=())
+    return rollouts.accept(
+        group=group, held=held, graded=graded, train_key=train_key, oldest_version=0, infra_errors=()
+    )

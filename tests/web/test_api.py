@@ -62,7 +62,18 @@ def test_the_description_is_valid_openapi() -> None:
 
 
 def every_read() -> list[str]:
-    return ["/runs", "/rollouts", "/groups", "/tasks", "/suites", "/policies", "/evaluations", "/environments", "/tokens", "/health"]
+    return [
+        "/runs",
+        "/rollouts",
+        "/groups",
+        "/tasks",
+        "/suites",
+        "/policies",
+        "/evaluations",
+        "/environments",
+        "/tokens",
+        "/health",
+    ]
 
 
 @pytest.mark.parametrize("path", every_read())
@@ -92,7 +103,9 @@ def test_a_token_has_its_scopes_only(client: Client, bearer: Bearer, draft: Run)
     assert post(client, f"/runs/{draft.pk}/start", headers=bearer("operator", "operate")).json()["state"] == "queued"
 
 
-def test_a_token_never_may_more_than_its_owner(people: dict[str, User], client: Client, bearer: Bearer, draft: Run) -> None:
+def test_a_token_never_may_more_than_its_owner(
+    people: dict[str, User], client: Client, bearer: Bearer, draft: Run
+) -> None:
     with pytest.raises(UserError, match="does not include operate"):
         create_token(user=people["viewer"], name="x", scopes=["operate"])
     headers = bearer("operator", "operate")
@@ -120,7 +133,12 @@ def test_a_session_needs_the_csrf_token(people: dict[str, User], draft: Run) -> 
     assert response.status_code == 403 and error(response)["code"] == "csrf"
     # A token carries no cookie, so it needs none.
     _, secret = create_token(user=people["operator"], name="x", scopes=["operate"])
-    assert post(Client(enforce_csrf_checks=True), f"/runs/{draft.pk}/start", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+    assert (
+        post(
+            Client(enforce_csrf_checks=True), f"/runs/{draft.pk}/start", headers={"Authorization": f"Bearer {secret}"}
+        ).status_code
+        == 200
+    )
 
 
 def test_tokens_are_made_by_people_not_by_tokens(people: dict[str, User], client: Client, bearer: Bearer) -> None:
@@ -147,9 +165,17 @@ def test_a_run_by_the_api(client: Client, bearer: Bearer, draft: Run) -> None:
     assert post(client, f"/runs/{run['id']}/stop", headers=headers).json()["state"] == "cancelled"
     again = post(client, f"/runs/{run['id']}/start", headers=headers)
     assert again.status_code == 409 and "cancelled and cannot become queued" in error(again)["message"]
-    assert list(AuditEntry.objects.filter(actor__username="operator", action__startswith="run.").values_list("action", flat=True)) == [
-        "run.cancelled", "run.queued", "run.paused", "run.queued", "run.create",
-    ]  # fmt: skip
+    assert list(
+        AuditEntry.objects.filter(actor__username="operator", action__startswith="run.").values_list(
+            "action", flat=True
+        )
+    ) == [
+        "run.cancelled",
+        "run.queued",
+        "run.paused",
+        "run.queued",
+        "run.create",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,11 +203,14 @@ def test_a_wrong_setting_names_field_and_remedy(
 
 
 def test_a_right_setting_comes_back_whole(client: Client, bearer: Bearer, draft: Run) -> None:
-    body = {"name": "x", "stage": {"kind": "rl", "steps": 2, "groups_per_step": 2, "max_in_flight_groups": 4, "eval_suite": None}}
+    body = {
+        "name": "x",
+        "stage": {"kind": "rl", "steps": 2, "groups_per_step": 2, "max_in_flight_groups": 4, "eval_suite": None},
+    }
     found = post(client, "/runs/validate", body, headers=bearer("viewer")).json()
     assert found["ok"] and found["config"]["stage"]["group_size"] == 8
     assert any("toy" in warning for warning in found["warnings"])
-    assert [p["key"] for p in client.get("/api/v1/runs/presets", headers=bearer("viewer")).json()][0] == "rl-toy"
+    assert client.get("/api/v1/runs/presets", headers=bearer("viewer")).json()[0]["key"] == "rl-toy"
 
 
 def test_metrics_events_and_pages(client: Client, bearer: Bearer, filled: Run) -> None:
@@ -228,12 +257,21 @@ def test_a_lost_blob_is_said(client: Client, bearer: Bearer, filled: Run) -> Non
 @pytest.mark.parametrize(
     ("path", "status", "field"),
     [
-        ("/runs/999", 404, ""), ("/tasks/none", 404, ""), ("/suites/none", 404, ""), ("/policies/none", 404, ""),
-        ("/evaluations/9", 404, ""), ("/environments/none", 404, ""), ("/groups/9", 404, ""), ("/rollouts/9", 404, ""),
-        ("/runs?limit=0", 422, "limit"), ("/runs?state=flying", 422, "state"), ("/rollouts?verdict=maybe", 422, "verdict"),
-        ("/rollouts?colour=red", 422, "colour"), ("/runs/x", 422, "run_id"),
+        ("/runs/999", 404, ""),
+        ("/tasks/none", 404, ""),
+        ("/suites/none", 404, ""),
+        ("/policies/none", 404, ""),
+        ("/evaluations/9", 404, ""),
+        ("/environments/none", 404, ""),
+        ("/groups/9", 404, ""),
+        ("/rollouts/9", 404, ""),
+        ("/runs?limit=0", 422, "limit"),
+        ("/runs?state=flying", 422, "state"),
+        ("/rollouts?verdict=maybe", 422, "verdict"),
+        ("/rollouts?colour=red", 422, "colour"),
+        ("/runs/x", 422, "run_id"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_address_or_filter(client: Client, bearer: Bearer, path: str, status: int, field: str) -> None:
     response = client.get(f"/api/v1{path}", headers=bearer("viewer"))
     assert response.status_code == status and error(response)["field"] == field
@@ -248,11 +286,15 @@ def test_hidden_tests_are_for_reviewers(client: Client, bearer: Bearer, draft: R
 def test_a_suite_by_the_api_is_validated_and_frozen_once_used(
     client: Client, bearer: Bearer, make_suite: Callable[..., Suite], running: Run
 ) -> None:
-    specs = [m.task_version.spec for m in Suite.objects.get(name="train").memberships.select_related("task_version")[:3]]
+    specs = [
+        m.task_version.spec for m in Suite.objects.get(name="train").memberships.select_related("task_version")[:3]
+    ]
     headers = bearer("reviewer", "review")
     made = post(client, "/suites", {"name": "mine", "tasks": specs}, headers=headers)
     assert made.status_code == 201 and made.json()["task_count"] == 3
-    assert [m["position"] for m in client.get("/api/v1/suites/mine/tasks?limit=2", headers=headers).json()["items"]] == [0, 1]
+    assert [
+        m["position"] for m in client.get("/api/v1/suites/mine/tasks?limit=2", headers=headers).json()["items"]
+    ] == [0, 1]
     broken = {**specs[0], "environment": {"kind": "inline", "files": {"../../etc/passwd": "x"}}}
     assert post(client, "/suites", {"name": "bad", "tasks": [broken]}, headers=headers).status_code == 422
     rollouts.pump(run_id=running.pk)
@@ -276,15 +318,24 @@ def test_an_unknown_package_names_the_known_ones(client: Client, bearer: Bearer)
 
 # Queries of each list, log-in included. A change here is a decision: a list must not ask once a row.
 QUERIES = {
-    "/runs": 2, "/rollouts": 2, "/groups": 2, "/tasks": 2, "/suites": 2, "/policies": 2, "/evaluations": 2, "/environments": 2,
-}  # fmt: skip
+    "/runs": 2,
+    "/rollouts": 2,
+    "/groups": 2,
+    "/tasks": 2,
+    "/suites": 2,
+    "/policies": 2,
+    "/evaluations": 2,
+    "/environments": 2,
+}
 
 
 @pytest.mark.parametrize("path", QUERIES)
 def test_a_list_takes_a_fixed_number_of_queries(client: Client, bearer: Bearer, filled: Run, path: str) -> None:
     headers = bearer("viewer")
     client.get(f"/api/v1{path}", headers=headers)
-    with CaptureQueriesContext(connection, ) as seen:
+    with CaptureQueriesContext(
+        connection,
+    ) as seen:
         assert client.get(f"/api/v1{path}", headers=headers).status_code == 200
     assert len(seen) == QUERIES[path], [q["sql"][:120] for q in seen.captured_queries]
 

@@ -24,7 +24,10 @@ def run(*arguments: Any, **options: Any) -> str:
 
 def test_a_run_from_a_file(draft: Run, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text('name = "from a file"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\nmax_in_flight_groups = 4\neval_suite = "train"\n')
+    file.write_text(
+        'name = "from a file"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\n'
+        'max_in_flight_groups = 4\neval_suite = "train"\n'
+    )
     made = run("run", "create", str(file), "--set", "stage.group_size=4", "--set", "seed=9", "--start")
     assert "queued\trl\t0/2\tfrom a file" in made
     pk = made.split("\t")[0]
@@ -64,7 +67,7 @@ def test_an_unreadable_policy_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    with pytest.raises(CommandError, match="no \\*.safetensors"):
+    with pytest.raises(CommandError, match=r"no \*\.safetensors"):
         run("importpolicy", str(folder))
     (folder / "model.safetensors").write_bytes(b"garbage" * 100)
     with pytest.raises(CommandError, match="cannot be read"):

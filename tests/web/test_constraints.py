@@ -48,7 +48,9 @@ def test_a_sample_has_one_rollout(accepted: Group) -> None:
         Rollout.objects.create(group=accepted, sample=0)
 
 
-@pytest.mark.parametrize("change", [{"verdict": "failed"}, {"reward": 0.5}, {"artifact_key": "x"}, {"state": "dispatched", "verdict": ""}])
+@pytest.mark.parametrize(
+    "change", [{"verdict": "failed"}, {"reward": 0.5}, {"artifact_key": "x"}, {"state": "dispatched", "verdict": ""}]
+)
 def test_a_verdict_never_changes(accepted: Group, change: dict[str, object]) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         Rollout.objects.filter(group=accepted, verdict="passed").update(**change)

@@ -72,8 +72,13 @@ def test_a_failing_group_is_retried_then_dropped_and_replaced(running: Run) -> N
     group = groups(running)[0]
     for attempt in range(1, services.MAX_ATTEMPTS + 1):
         claimed = claim(group)
-        graded = [services.Graded(trajectory(group, 0, passed=True), "groups/x/0"), services.Graded(trajectory(group, 1, passed=None), "groups/x/1")]
-        again = services.fail(group=group, held=claimed.held, cause="inference is down", graded=graded, infra_errors=["inference is down"])
+        graded = [
+            services.Graded(trajectory(group, 0, passed=True), "groups/x/0"),
+            services.Graded(trajectory(group, 1, passed=None), "groups/x/1"),
+        ]
+        again = services.fail(
+            group=group, held=claimed.held, cause="inference is down", graded=graded, infra_errors=["inference is down"]
+        )
         assert again == (attempt < services.MAX_ATTEMPTS)
     group.refresh_from_db()
     assert group.state == "dropped" and "inference is down" in group.cause and group.infra_errors == 3

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def server(free_port: int) -> Iterator[str]:
     """The product's own ASGI application on a free port."""
-    config = uvicorn.Config("composer_web.asgi:application", host="127.0.0.1", port=free_port, log_level="warning", lifespan="off")
+    config = uvicorn.Config(
+        "composer_web.asgi:application", host="127.0.0.1", port=free_port, log_level="warning", lifespan="off"
+    )
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
@@ -46,7 +48,9 @@ def cookie() -> str:
 
 def connect(server: str, cookie: str = "", origin: str | None = None) -> websockets.connect:
     return websockets.connect(
-        f"ws://{server}/ws/live", additional_headers={"Cookie": cookie} if cookie else {}, origin=origin or f"http://{server}"  # type: ignore[arg-type]
+        f"ws://{server}/ws/live",
+        additional_headers={"Cookie": cookie} if cookie else {},
+        origin=origin or f"http://{server}",  # type: ignore[arg-type]
     )
 
 
@@ -70,9 +74,9 @@ async def test_a_hint_arrives_after_the_commit(server: str, cookie: str) -> None
 
 
 def _commit_and_roll_back() -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with transaction.atomic():
         hint("runs")
-        raise ZeroDivisionError
+        transaction.set_rollback(True)
     with transaction.atomic():
         hint("run:7")
 
@@ -89,14 +93,20 @@ async def test_a_burst_becomes_one_message(server: str, cookie: str) -> None:
             message = await receive(socket)
             topics.append("subscribed" if "subscribed" in message else str(message["topic"]))
         with pytest.raises(TimeoutError):
-            topics.append(str((await asyncio.wait_for(socket.recv(), 3 * INTERVAL))))
+            topics.append(str(await asyncio.wait_for(socket.recv(), 3 * INTERVAL)))
         # One, or two when the burst straddles a flush; never one for each, and none of a topic not asked for.
         assert topics.count("runs") <= 2 and "run:1" not in topics
 
 
 @pytest.mark.parametrize(
     ("frame", "code"),
-    [("not json", "json"), ('"text"', "message"), ('{"subscribe": ["../etc"]}', "topic"), ("x" * 5000, "frame"), (b"\0\1", "frame")],
+    [
+        ("not json", "json"),
+        ('"text"', "message"),
+        ('{"subscribe": ["../etc"]}', "topic"),
+        ("x" * 5000, "frame"),
+        (b"\0\1", "frame"),
+    ],
 )
 async def test_nonsense_is_answered_and_survived(server: str, cookie: str, frame: str | bytes, code: str) -> None:
     async with connect(server, cookie) as socket:

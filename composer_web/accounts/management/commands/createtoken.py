@@ -26,7 +26,9 @@ class Command(BaseCommand):
         if user is None:
             raise CommandError(f"there is no user {options['username']!r}; make one with manage.py seed")
         try:
-            _, secret = create_token(user=user, name=options["name"], scopes=options["scope"] or ["read"], days=options["days"])
+            _, secret = create_token(
+                user=user, name=options["name"], scopes=options["scope"] or ["read"], days=options["days"]
+            )
         except UserError as error:
             raise CommandError(error.message) from error
         self.stdout.write(secret)

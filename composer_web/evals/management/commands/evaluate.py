@@ -30,9 +30,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **o: Any) -> None:
         try:
             evaluation = evaluate(
-                reference=o["policy"], suite=get_suite(o["suite"]), tasks=o["tasks"], samples=o["samples"],
-                temperature=o["temperature"], seed=o["seed"],
-            )  # fmt: skip
+                reference=o["policy"],
+                suite=get_suite(o["suite"]),
+                tasks=o["tasks"],
+                samples=o["samples"],
+                temperature=o["temperature"],
+                seed=o["seed"],
+            )
             end = time.monotonic() + o["timeout"]
             while o["timeout"] and evaluation.state not in FINAL:
                 if time.monotonic() > end:

@@ -23,4 +23,6 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         for finding in findings:
             self.stdout.write(f"{finding.target}: {finding.problem}: {finding.action}")
-        self.stdout.write(f"{len(findings)} findings" + (" (dry run: nothing was changed)" if options["dry_run"] else ""))
+        self.stdout.write(
+            f"{len(findings)} findings" + (" (dry run: nothing was changed)" if options["dry_run"] else "")
+        )

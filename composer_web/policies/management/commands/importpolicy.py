@@ -23,7 +23,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            policy = import_base(path=options["folder"], name=options["name"], description=options["description"], toy=options["toy"])
+            policy = import_base(
+                path=options["folder"], name=options["name"], description=options["description"], toy=options["toy"]
+            )
         except UserError as error:
             raise CommandError(error.message) from error
-        self.stdout.write(f"{policy.name}: {policy.architecture['class']}, {policy.architecture['parameters']:,} parameters")
+        self.stdout.write(
+            f"{policy.name}: {policy.architecture['class']}, {policy.architecture['parameters']:,} parameters"
+        )

@@ -16,7 +16,9 @@ from composer_web.runs.models import Metric
 
 
 class Command(BaseCommand):
-    help = "Write rollouts (with trajectories on demand) or metrics of a run to standard output, one JSON object a line."
+    help = (
+        "Write rollouts (with trajectories on demand) or metrics of a run to standard output, one JSON object a line."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", type=int)
@@ -26,7 +28,11 @@ class Command(BaseCommand):
         try:
             run = selectors.get_run(options["run"])
             if options["what"] == "metrics":
-                rows = Metric.objects.filter(run=run).order_by("step", "key_id").values_list("step", "key__name", "value", "at")
+                rows = (
+                    Metric.objects.filter(run=run)
+                    .order_by("step", "key_id")
+                    .values_list("step", "key__name", "value", "at")
+                )
                 for step, name, value, at in rows.iterator():
                     self._line({"step": step, "name": name, "value": value, "at": at.isoformat()})
                 return
@@ -34,10 +40,15 @@ class Command(BaseCommand):
                 if options["what"] == "rollouts":
                     self._line(
                         {
-                            "id": rollout.pk, "group": rollout.group_id, "sample": rollout.sample, "task": rollout.group.task_version.task.slug,
-                            "verdict": rollout.verdict, "reward": rollout.reward, "stop_reason": rollout.stop_reason,
+                            "id": rollout.pk,
+                            "group": rollout.group_id,
+                            "sample": rollout.sample,
+                            "task": rollout.group.task_version.task.slug,
+                            "verdict": rollout.verdict,
+                            "reward": rollout.reward,
+                            "stop_reason": rollout.stop_reason,
                         }
-                    )  # fmt: skip
+                    )
                 elif rollout.artifact_key:
                     self._line({"id": rollout.pk, "trajectory": rollouts.trajectory(rollout).model_dump(mode="json")})
         except (NotFound, ArtifactError) as error:

@@ -26,14 +26,20 @@ class Command(BaseCommand):
         create = actions.add_parser("create", help="create a draft from a TOML or JSON file (- reads JSON) or a preset")
         create.add_argument("file", nargs="?")
         create.add_argument("--preset", choices=[p.key for p in PRESETS])
-        create.add_argument("--set", action="append", default=[], metavar="stage.steps=5", help="change a field (JSON value or text)")
+        create.add_argument(
+            "--set", action="append", default=[], metavar="stage.steps=5", help="change a field (JSON value or text)"
+        )
         create.add_argument("--start", action="store_true")
         listing = actions.add_parser("list", help="runs, newest first")
         listing.add_argument("--state")
         for name, text in (
-            ("start", "queue a draft"), ("show", "everything of a run as JSON"), ("pause", "stop after the current step"),
-            ("resume", "go on from the last checkpoint"), ("stop", "cancel for good"), ("wait", "wait until it has ended"),
-        ):  # fmt: skip
+            ("start", "queue a draft"),
+            ("show", "everything of a run as JSON"),
+            ("pause", "stop after the current step"),
+            ("resume", "go on from the last checkpoint"),
+            ("stop", "cancel for good"),
+            ("wait", "wait until it has ended"),
+        ):
             actions.add_parser(name, help=text).add_argument("id", type=int)
         actions.choices["wait"].add_argument("--timeout", type=float, default=3600.0)
         actions.add_parser("presets", help="configurations to start from")
@@ -42,7 +48,9 @@ class Command(BaseCommand):
         try:
             getattr(self, f"do_{action}")(options)
         except UserError as error:
-            details = "".join(f"\n  {field}: {message}" for field, message in error.fields.items() if message != error.message)
+            details = "".join(
+                f"\n  {field}: {message}" for field, message in error.fields.items() if message != error.message
+            )
             raise CommandError(error.message + details) from error
         except selectors.WaitTimeout as error:
             raise CommandError(str(error)) from error
@@ -85,9 +93,18 @@ class Command(BaseCommand):
     def do_show(self, options: dict[str, Any]) -> None:
         run = selectors.get_run(options["id"])
         facts = {
-            "id": run.pk, "name": run.name, "kind": run.kind, "state": run.state, "step": run.step, "steps": run.steps_total,
-            "phase": run.phase, "failure": run.failure, "rollouts": verdict_counts(run=run), "latest": run.latest, "config": run.config,
-        }  # fmt: skip
+            "id": run.pk,
+            "name": run.name,
+            "kind": run.kind,
+            "state": run.state,
+            "step": run.step,
+            "steps": run.steps_total,
+            "phase": run.phase,
+            "failure": run.failure,
+            "rollouts": verdict_counts(run=run),
+            "latest": run.latest,
+            "config": run.config,
+        }
         self.stdout.write(json.dumps(facts, indent=2))
 
     def do_start(self, options: dict[str, Any]) -> None:
@@ -110,7 +127,10 @@ class Command(BaseCommand):
             self.stdout.write(f"{p.key:16} {p.title}: {p.description}")
 
     def _say(self, run: Run) -> None:
-        self.stdout.write(f"{run.pk}\t{run.state}\t{run.kind}\t{run.step}/{run.steps_total}\t{run.name}" + (f"\t{run.failure}" if run.failure else ""))
+        self.stdout.write(
+            f"{run.pk}\t{run.state}\t{run.kind}\t{run.step}/{run.steps_total}\t{run.name}"
+            + (f"\t{run.failure}" if run.failure else "")
+        )
 
 
 def _assign(data: dict[str, Any], path: list[str], text: str) -> None:

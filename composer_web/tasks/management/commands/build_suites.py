@@ -22,14 +22,20 @@ class Command(BaseCommand):
         parser.add_argument("--train", type=int, default=640, help="procedural training tasks (0: none)")
         parser.add_argument("--held-out", type=int, default=64, help="procedural held-out tasks (0: none)")
         parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--packages", nargs="*", default=None, metavar="NAME", help="locked packages; without names all")
+        parser.add_argument(
+            "--packages", nargs="*", default=None, metavar="NAME", help="locked packages; without names all"
+        )
         parser.add_argument("--package-tasks", type=int, default=8, help="mutation tasks of each package")
-        parser.add_argument("--validate", action="store_true", help="run the controls of every new task on the build workers")
+        parser.add_argument(
+            "--validate", action="store_true", help="run the controls of every new task on the build workers"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             if options["train"] and options["held_out"]:
-                for suite in build_procedural(n_train=options["train"], n_held_out=options["held_out"], seed=options["seed"]):
+                for suite in build_procedural(
+                    n_train=options["train"], n_held_out=options["held_out"], seed=options["seed"]
+                ):
                     self._say(suite)
             if options["packages"] is not None:
                 self._packages(options)
