@@ -1,6 +1,6 @@
 """The procedural family: small repositories with one planted bug that a small policy can learn to find.
 
-A function's docstring is its specification; one operator, constant or comparison of its body disagrees with it.
+A function's docstring is its specification; one operator or constant of its body disagrees with it.
 Every task is a pure function of (seed, split). Training and held-out tasks share no identifier (`vocabulary.py`)
 and no semantic combination (skeleton + every phrase of the docstring): a fifth of the combinations, chosen by
 hash, is never trained on. Code holds no double quotes, so that edits need no escapes inside JSON.
@@ -80,7 +80,7 @@ class Skeleton:
     body: tuple[str, ...]
     slots: Mapping[str, tuple[Option, ...]]
     faults: tuple[str, ...]
-    """Slots that a planted bug may change."""
+    """Slots that a planted bug may change: those whose repair a policy of this size learns. None: neighbours only."""
     arguments: Callable[[random.Random], Arguments]
 
 
@@ -111,7 +111,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "    return {acc} {a1} {k1}",
         ),
         {"g": AGGREGATES, "c": COMPARISONS, "a": ARITHMETIC, "k": CONSTANTS},
-        ("c", "a", "k"),
+        ("a", "k"),
         _numbers_and_one_of_them,
     ),
     Skeleton(
@@ -126,7 +126,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "    return sorted({acc}, reverse={o1})",
         ),
         {"c": COMPARISONS, "a": ARITHMETIC, "k": CONSTANTS, "o": ORDERS},
-        ("c", "a", "k"),
+        ("a", "k"),
         _numbers_and_one_of_them,
     ),
     Skeleton(
@@ -141,7 +141,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "    return {acc}",
         ),
         {"c": COMPARISONS, "a": ARITHMETIC, "k": CONSTANTS},
-        ("c", "a", "k"),
+        ("a", "k"),
         _numbers_and_one_of_them,
     ),
     Skeleton(
@@ -173,7 +173,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "a": ARITHMETIC,
             "k": CONSTANTS,
         },
-        ("j", "a", "k"),
+        ("a", "k"),
         lambda rng: (rng.randint(2, 30),),
     ),
     Skeleton(
@@ -187,7 +187,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "    return {acc}",
         ),
         {"a": ARITHMETIC, "b": ARITHMETIC, "k": CONSTANTS, "c": COMPARISONS, "j": CONSTANTS},
-        ("c", "a", "b", "k", "j"),
+        (),
         lambda rng: (rng.randint(1, 9), rng.randint(1, 10)),
     ),
     Skeleton(
@@ -201,7 +201,7 @@ SKELETONS: tuple[Skeleton, ...] = (
             "    return {acc}",
         ),
         {"a": ARITHMETIC, "b": ARITHMETIC[:2], "k": CONSTANTS},
-        ("a", "b", "k"),
+        (),
         _two_lists,
     ),
 )
@@ -307,6 +307,8 @@ def evaluate(code: str, name: str, inputs: list[Arguments]) -> list[str | None]:
 
 def _plant(rng: random.Random, function: Function) -> tuple[str, dict[str, Option]] | None:
     """A fault slot and the faulty choices, if the change touches one line and every line can be named in an edit."""
+    if not function.skeleton.faults:
+        return None
     fault = rng.choice(function.skeleton.faults)
     option = rng.choice([o for o in function.skeleton.slots[fault] if o != function.choices[fault]])
     current = {**function.choices, fault: option}
