@@ -29,7 +29,7 @@ ARGUMENTS = (
 CANDIDATES = ("/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome")
 WIDTHS = {"wide": (1280, 800), "narrow": (420, 860)}
 SUFFIX = {"light": "", "dark": "-dark", "wide": "", "narrow": "-narrow"}
-SETTLE_MS = 60_000
+SETTLE_MS = 120_000
 
 
 def chromium() -> str | None:
@@ -61,8 +61,9 @@ def log_in(page: Page, url: str, user: str, password: str) -> None:
 def first_link(page: Page, url: str, path: str, selector: str) -> str | None:
     """Address behind the first matching link of a list page."""
     page.goto(url + path)
-    link = page.locator(selector).first
-    return link.get_attribute("href") if link.count() else None
+    found = page.locator(f"{selector}, .empty").first  # a live table may be between two answers
+    found.wait_for()
+    return found.get_attribute("href")
 
 
 def places(page: Page, url: str) -> dict[str, str]:
@@ -104,13 +105,13 @@ def settle(page: Page) -> None:
 
 
 def shrink(path: Path) -> None:
-    """Fewer colours: a page needs no more than 128."""
+    """Fewer colours: a page needs no more than 256."""
     try:
         from PIL import Image
     except ImportError:
         return
     with Image.open(path) as image:
-        image.convert("RGB").quantize(colors=128, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+        image.convert("RGB").quantize(colors=256, method=Image.Quantize.MEDIANCUT).save(path, optimize=True)
 
 
 def main() -> None:
