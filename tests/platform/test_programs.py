@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import configparser
 import shlex
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from scripts.stack import environment, programs, valkey
 from scripts.stack.layout import Layout
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short, so that the sockets stay inside (pytest's own may be too long for them)."""
+    with tempfile.TemporaryDirectory(prefix="oc-") as name:
+        yield Path(name)
+
 
 ADDRESSES = environment.Addresses(
     host="127.0.0.1", port=8800, inference_port=9000, valkey=valkey.Endpoint(port=9001, password="p"), mark="m"
@@ -22,8 +34,8 @@ def generated(data: Path) -> tuple[configparser.RawConfigParser, Layout]:
     return parser, layout
 
 
-def test_every_kind_of_work_has_one_program_that_restarts(tmp_path: Path) -> None:
-    parser, _ = generated(tmp_path)
+def test_every_kind_of_work_has_one_program_that_restarts(folder: Path) -> None:
+    parser, _ = generated(folder)
     product = parser["group:product"]["programs"].split(",")
     assert product == ["web", "worker-control", "worker-rollout", "worker-build", "beat", "trainer", "inference"]
     for name in [*product, *parser["group:services"]["programs"].split(",")]:
@@ -33,20 +45,20 @@ def test_every_kind_of_work_has_one_program_that_restarts(tmp_path: Path) -> Non
     assert queues == {"control", "rollout", "eval", "build"}
 
 
-def test_services_start_first_and_stop_last(tmp_path: Path) -> None:
-    parser, _ = generated(tmp_path)
+def test_services_start_first_and_stop_last(folder: Path) -> None:
+    parser, _ = generated(folder)
     assert int(parser["group:services"]["priority"]) < int(parser["group:product"]["priority"])
 
 
-def test_paths_with_spaces_and_percent_signs_survive(tmp_path: Path) -> None:
-    parser, layout = generated(tmp_path / "a b%c")
+def test_paths_with_spaces_and_percent_signs_survive(folder: Path) -> None:
+    parser, layout = generated(folder / "a b%c")
     command = parser["program:valkey"]["command"].replace("%%", "%")
     assert shlex.split(command)[1] == str(layout.run / "valkey.conf")
     assert parser["program:web"]["stdout_logfile"].replace("%%", "%") == str(layout.logs / "web.log")
 
 
-def test_the_control_socket_is_private_and_nothing_listens_on_the_network(tmp_path: Path) -> None:
-    parser, _ = generated(tmp_path)
+def test_the_control_socket_is_private_and_nothing_listens_on_the_network(folder: Path) -> None:
+    parser, _ = generated(folder)
     assert parser["unix_http_server"]["chmod"] == "0600"
     assert "inet_http_server" not in parser
 
