@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 
 def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -> Any:
     """A field with its help text; `advanced` tells the form where to put it."""
-    extra = {"advanced": True} if advanced else None
+    extra: dict[str, JsonValue] | None = {"advanced": True} if advanced else None
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
 
 

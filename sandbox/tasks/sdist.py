@@ -60,9 +60,7 @@ def fetch(pin: Pin, cache: Path) -> Path:
     if found is None:
         with tempfile.TemporaryDirectory(dir=cache, prefix="incoming-") as folder:
             wanted = Path(folder) / "wanted.txt"
-            wanted.write_text(
-                f"{pin.name}=={pin.version} " + " ".join(f"--hash=sha256:{h}" for h in pin.sha256)
-            )
+            wanted.write_text(f"{pin.name}=={pin.version} " + " ".join(f"--hash=sha256:{h}" for h in pin.sha256))
             # The build backend of this interpreter is used as it is: nothing that is not pinned is downloaded.
             _pip(
                 "download",

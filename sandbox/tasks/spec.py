@@ -22,7 +22,14 @@ class Frozen(BaseModel):
 def check_relative_path(path: str) -> str:
     """A normalised POSIX path below the checkout; raises ValueError that names the path."""
     pure = PurePosixPath(path)
-    if not path or path != str(pure) or pure.is_absolute() or ".." in pure.parts or ".git" in pure.parts or "\0" in path:
+    if (
+        not path
+        or path != str(pure)
+        or pure.is_absolute()
+        or ".." in pure.parts
+        or ".git" in pure.parts
+        or "\0" in path
+    ):
         raise ValueError(f"path {path!r} is not a plain relative path inside the repository")
     return path
 

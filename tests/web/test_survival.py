@@ -24,7 +24,7 @@ from composer_web.tasks.services import build_procedural
 from tests.web.helpers import eventually
 from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000), pytest.mark.django_db(transaction=True)]
 
 STEPS = 8
 STAGE = RLConfig(
@@ -107,7 +107,7 @@ def test_every_process_is_killed_once_and_nothing_is_lost(product: Product) -> N
             assert run.state != "failed", run.failure
             return condition(run)
 
-        eventually(holds, seconds=300, what=what)
+        eventually(holds, seconds=900, what=what)
 
     reach(lambda r: r.groups.filter(state="running").exists(), "a group in progress")
     product.kill("rollout")
@@ -121,7 +121,7 @@ def test_every_process_is_killed_once_and_nothing_is_lost(product: Product) -> N
     reach(lambda r: r.state in RUN_FINAL, "the end")
     eventually(
         lambda: not Evaluation.objects.filter(run=run, state__in=["pending", "running"]).exists(),
-        seconds=300,
+        seconds=900,
         what="evaluations",
     )
 

@@ -6,65 +6,147 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('policies', '0001_initial'),
-        ('runs', '0001_initial'),
-        ('tasks', '0001_initial'),
+        ("policies", "0001_initial"),
+        ("runs", "0001_initial"),
+        ("tasks", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Evaluation',
+            name="Evaluation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('version', models.PositiveIntegerField(default=0)),
-                ('phase', models.CharField(choices=[('before', 'Before'), ('during', 'During'), ('after', 'After'), ('alone', 'on its own')], default='alone', max_length=6)),
-                ('tasks', models.PositiveIntegerField()),
-                ('samples', models.PositiveIntegerField()),
-                ('temperature', models.FloatField()),
-                ('seed', models.PositiveBigIntegerField(default=0)),
-                ('conditions', models.JSONField(default=dict, help_text="Sampling and harness, as in the run's configuration")),
-                ('state', models.CharField(choices=[('pending', 'Pending'), ('running', 'Running'), ('finished', 'Finished'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='pending', max_length=16)),
-                ('results', models.JSONField(default=dict, help_text='pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds')),
-                ('failure', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='policies.policy')),
-                ('run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='runs.run')),
-                ('suite', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='tasks.suite')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("version", models.PositiveIntegerField(default=0)),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("before", "Before"),
+                            ("during", "During"),
+                            ("after", "After"),
+                            ("alone", "on its own"),
+                        ],
+                        default="alone",
+                        max_length=6,
+                    ),
+                ),
+                ("tasks", models.PositiveIntegerField()),
+                ("samples", models.PositiveIntegerField()),
+                ("temperature", models.FloatField()),
+                ("seed", models.PositiveBigIntegerField(default=0)),
+                (
+                    "conditions",
+                    models.JSONField(default=dict, help_text="Sampling and harness, as in the run's configuration"),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("running", "Running"),
+                            ("finished", "Finished"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "results",
+                    models.JSONField(
+                        default=dict, help_text="pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds"
+                    ),
+                ),
+                ("failure", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "policy",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="evaluations", to="policies.policy"
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="evaluations",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="evaluations", to="tasks.suite"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='EvaluationTransition',
+            name="EvaluationTransition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_state', models.CharField(blank=True, max_length=16)),
-                ('to_state', models.CharField(max_length=16)),
-                ('actor', models.CharField(blank=True, max_length=80)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField()),
-                ('evaluation', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transitions', to='evals.evaluation')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(max_length=16)),
+                ("actor", models.CharField(blank=True, max_length=80)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "evaluation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="transitions", to="evals.evaluation"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'abstract': False,
+                "ordering": ["id"],
+                "abstract": False,
             },
         ),
         migrations.AddConstraint(
-            model_name='evaluation',
-            constraint=models.UniqueConstraint(condition=models.Q(('run__isnull', False)), fields=('run', 'version', 'phase'), name='one_evaluation_per_version'),
+            model_name="evaluation",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("run__isnull", False)),
+                fields=("run", "version", "phase"),
+                name="one_evaluation_per_version",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='evaluationtransition',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('from_state', ''), ('to_state', 'pending')), models.Q(('from_state', 'failed'), ('to_state', 'pending')), models.Q(('from_state', 'pending'), ('to_state', 'cancelled')), models.Q(('from_state', 'pending'), ('to_state', 'failed')), models.Q(('from_state', 'pending'), ('to_state', 'running')), models.Q(('from_state', 'running'), ('to_state', 'cancelled')), models.Q(('from_state', 'running'), ('to_state', 'failed')), models.Q(('from_state', 'running'), ('to_state', 'finished')), _connector='OR'), name='evaluation_legal_transition'),
+            model_name="evaluationtransition",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("from_state", ""), ("to_state", "pending")),
+                    models.Q(("from_state", "failed"), ("to_state", "pending")),
+                    models.Q(("from_state", "pending"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "pending"), ("to_state", "failed")),
+                    models.Q(("from_state", "pending"), ("to_state", "running")),
+                    models.Q(("from_state", "running"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "running"), ("to_state", "failed")),
+                    models.Q(("from_state", "running"), ("to_state", "finished")),
+                    _connector="OR",
+                ),
+                name="evaluation_legal_transition",
+            ),
         ),
     ]

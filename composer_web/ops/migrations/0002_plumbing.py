@@ -4,56 +4,59 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('ops', '0001_functions'),
+        ("ops", "0001_functions"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Lease',
+            name="Lease",
             fields=[
-                ('resource', models.CharField(max_length=80, primary_key=True, serialize=False)),
-                ('owner', models.CharField(blank=True, max_length=120)),
-                ('token', models.PositiveBigIntegerField(default=0)),
-                ('taken_at', models.DateTimeField()),
-                ('heartbeat_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField(db_index=True)),
+                ("resource", models.CharField(max_length=80, primary_key=True, serialize=False)),
+                ("owner", models.CharField(blank=True, max_length=120)),
+                ("token", models.PositiveBigIntegerField(default=0)),
+                ("taken_at", models.DateTimeField()),
+                ("heartbeat_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField(db_index=True)),
             ],
         ),
         migrations.CreateModel(
-            name='WorkerHeartbeat',
+            name="WorkerHeartbeat",
             fields=[
-                ('name', models.CharField(max_length=120, primary_key=True, serialize=False)),
-                ('kind', models.CharField(max_length=20)),
-                ('pid', models.PositiveIntegerField()),
-                ('started_at', models.DateTimeField()),
-                ('beat_at', models.DateTimeField()),
-                ('detail', models.JSONField(default=dict)),
+                ("name", models.CharField(max_length=120, primary_key=True, serialize=False)),
+                ("kind", models.CharField(max_length=20)),
+                ("pid", models.PositiveIntegerField()),
+                ("started_at", models.DateTimeField()),
+                ("beat_at", models.DateTimeField()),
+                ("detail", models.JSONField(default=dict)),
             ],
             options={
-                'ordering': ['kind', 'name'],
+                "ordering": ["kind", "name"],
             },
         ),
         migrations.CreateModel(
-            name='Outbox',
+            name="Outbox",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('task', models.CharField(max_length=100)),
-                ('kwargs', models.JSONField(default=dict)),
-                ('queue', models.CharField(max_length=20)),
-                ('key', models.CharField(blank=True, max_length=120, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('due_at', models.DateTimeField()),
-                ('sent_at', models.DateTimeField(blank=True, null=True)),
-                ('attempts', models.PositiveIntegerField(default=0)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("task", models.CharField(max_length=100)),
+                ("kwargs", models.JSONField(default=dict)),
+                ("queue", models.CharField(max_length=20)),
+                ("key", models.CharField(blank=True, max_length=120, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("due_at", models.DateTimeField()),
+                ("sent_at", models.DateTimeField(blank=True, null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
             ],
             options={
-                'verbose_name_plural': 'outbox',
-                'indexes': [models.Index(models.F('due_at'), condition=models.Q(('sent_at', None)), name='outbox_due')],
-                'constraints': [models.UniqueConstraint(models.F('key'), condition=models.Q(('sent_at', None)), name='outbox_one_pending_per_key')],
+                "verbose_name_plural": "outbox",
+                "indexes": [models.Index(models.F("due_at"), condition=models.Q(("sent_at", None)), name="outbox_due")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        models.F("key"), condition=models.Q(("sent_at", None)), name="outbox_one_pending_per_key"
+                    )
+                ],
             },
         ),
     ]

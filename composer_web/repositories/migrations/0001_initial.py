@@ -6,7 +6,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -15,39 +14,85 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Environment',
+            name="Environment",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120, unique=True)),
-                ('source', models.CharField(help_text='What it is built from, for example package==1.2.3', max_length=200)),
-                ('digest', models.CharField(blank=True, max_length=80, null=True, unique=True)),
-                ('state', models.CharField(choices=[('requested', 'Requested'), ('building', 'Building'), ('ready', 'Ready'), ('failed', 'Failed')], default='requested', max_length=16)),
-                ('detail', models.JSONField(default=dict, help_text='Tests found, files, bytes, Python version')),
-                ('log_key', models.CharField(blank=True, help_text='Build log in the artifact store', max_length=200)),
-                ('failure', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120, unique=True)),
+                (
+                    "source",
+                    models.CharField(help_text="What it is built from, for example package==1.2.3", max_length=200),
+                ),
+                ("digest", models.CharField(blank=True, max_length=80, null=True, unique=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("requested", "Requested"),
+                            ("building", "Building"),
+                            ("ready", "Ready"),
+                            ("failed", "Failed"),
+                        ],
+                        default="requested",
+                        max_length=16,
+                    ),
+                ),
+                ("detail", models.JSONField(default=dict, help_text="Tests found, files, bytes, Python version")),
+                ("log_key", models.CharField(blank=True, help_text="Build log in the artifact store", max_length=200)),
+                ("failure", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='EnvironmentTransition',
+            name="EnvironmentTransition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_state', models.CharField(blank=True, max_length=16)),
-                ('to_state', models.CharField(max_length=16)),
-                ('actor', models.CharField(blank=True, max_length=80)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField()),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transitions', to='repositories.environment')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(max_length=16)),
+                ("actor", models.CharField(blank=True, max_length=80)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "environment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="transitions",
+                        to="repositories.environment",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'abstract': False,
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('from_state', ''), ('to_state', 'ready')), models.Q(('from_state', ''), ('to_state', 'requested')), models.Q(('from_state', 'building'), ('to_state', 'failed')), models.Q(('from_state', 'building'), ('to_state', 'ready')), models.Q(('from_state', 'building'), ('to_state', 'requested')), models.Q(('from_state', 'failed'), ('to_state', 'requested')), models.Q(('from_state', 'requested'), ('to_state', 'building')), models.Q(('from_state', 'requested'), ('to_state', 'failed')), _connector='OR'), name='environment_legal_transition')],
+                "ordering": ["id"],
+                "abstract": False,
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("from_state", ""), ("to_state", "ready")),
+                            models.Q(("from_state", ""), ("to_state", "requested")),
+                            models.Q(("from_state", "building"), ("to_state", "failed")),
+                            models.Q(("from_state", "building"), ("to_state", "ready")),
+                            models.Q(("from_state", "building"), ("to_state", "requested")),
+                            models.Q(("from_state", "failed"), ("to_state", "requested")),
+                            models.Q(("from_state", "requested"), ("to_state", "building")),
+                            models.Q(("from_state", "requested"), ("to_state", "failed")),
+                            _connector="OR",
+                        ),
+                        name="environment_legal_transition",
+                    )
+                ],
             },
         ),
     ]

@@ -5,157 +5,287 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('evals', '0001_initial'),
-        ('runs', '0001_initial'),
-        ('tasks', '0001_initial'),
+        ("evals", "0001_initial"),
+        ("runs", "0001_initial"),
+        ("tasks", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Group',
+            name="Group",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('prompt_index', models.PositiveIntegerField(help_text='Place in the seeded order of the suite')),
-                ('size', models.PositiveIntegerField(help_text='Rollouts of the group (G, or samples of an evaluation)')),
-                ('state', models.CharField(choices=[('pending', 'Pending'), ('dispatched', 'Dispatched'), ('running', 'Running'), ('accepted', 'Accepted'), ('consumed', 'Consumed'), ('dropped', 'Dropped')], default='pending', max_length=16)),
-                ('dispatched_version', models.IntegerField(default=-1)),
-                ('oldest_version', models.IntegerField(blank=True, null=True)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('infra_errors', models.PositiveIntegerField(default=0, help_text='Failed attempts, never trained on')),
-                ('cause', models.TextField(blank=True, help_text='Why it was retried or dropped')),
-                ('mean_reward', models.FloatField(blank=True, null=True)),
-                ('best_reward', models.FloatField(blank=True, null=True)),
-                ('consumed_step', models.PositiveIntegerField(blank=True, null=True)),
-                ('train_key', models.CharField(blank=True, help_text='TrainGroup in the artifact store', max_length=200)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('dispatched_at', models.DateTimeField(blank=True, null=True)),
-                ('accepted_at', models.DateTimeField(blank=True, null=True)),
-                ('evaluation', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='groups', to='evals.evaluation')),
-                ('run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='groups', to='runs.run')),
-                ('task_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='groups', to='tasks.taskversion')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("prompt_index", models.PositiveIntegerField(help_text="Place in the seeded order of the suite")),
+                (
+                    "size",
+                    models.PositiveIntegerField(help_text="Rollouts of the group (G, or samples of an evaluation)"),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("dispatched", "Dispatched"),
+                            ("running", "Running"),
+                            ("accepted", "Accepted"),
+                            ("consumed", "Consumed"),
+                            ("dropped", "Dropped"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                ("dispatched_version", models.IntegerField(default=-1)),
+                ("oldest_version", models.IntegerField(blank=True, null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("infra_errors", models.PositiveIntegerField(default=0, help_text="Failed attempts, never trained on")),
+                ("cause", models.TextField(blank=True, help_text="Why it was retried or dropped")),
+                ("mean_reward", models.FloatField(blank=True, null=True)),
+                ("best_reward", models.FloatField(blank=True, null=True)),
+                ("consumed_step", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "train_key",
+                    models.CharField(blank=True, help_text="TrainGroup in the artifact store", max_length=200),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("dispatched_at", models.DateTimeField(blank=True, null=True)),
+                ("accepted_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "evaluation",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="groups",
+                        to="evals.evaluation",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="groups",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "task_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="groups", to="tasks.taskversion"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='GroupTransition',
+            name="GroupTransition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_state', models.CharField(blank=True, max_length=16)),
-                ('to_state', models.CharField(max_length=16)),
-                ('actor', models.CharField(blank=True, max_length=80)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField()),
-                ('group', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transitions', to='rollouts.group')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(max_length=16)),
+                ("actor", models.CharField(blank=True, max_length=80)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "group",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="transitions", to="rollouts.group"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'abstract': False,
+                "ordering": ["id"],
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='Rollout',
+            name="Rollout",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('sample', models.PositiveIntegerField()),
-                ('state', models.CharField(choices=[('dispatched', 'Dispatched'), ('running', 'Running'), ('graded', 'Graded'), ('lost', 'infra error')], default='dispatched', max_length=16)),
-                ('verdict', models.CharField(blank=True, choices=[('passed', 'Passed'), ('failed', 'Failed'), ('infra_error', 'Infra error')], max_length=11)),
-                ('stop_reason', models.CharField(blank=True, max_length=20)),
-                ('reward', models.FloatField(blank=True, null=True)),
-                ('reward_parts', models.JSONField(default=list, help_text='[{name, value, weight, detail}]')),
-                ('cause', models.TextField(blank=True, help_text='Why it is not passed, in one line')),
-                ('turns', models.PositiveIntegerField(default=0)),
-                ('tool_calls', models.PositiveIntegerField(default=0)),
-                ('tool_errors', models.PositiveIntegerField(default=0)),
-                ('policy_tokens', models.PositiveIntegerField(default=0)),
-                ('total_tokens', models.PositiveIntegerField(default=0)),
-                ('oldest_version', models.IntegerField(blank=True, null=True)),
-                ('newest_version', models.IntegerField(blank=True, null=True)),
-                ('seconds', models.JSONField(default=dict, help_text='Wall seconds by phase')),
-                ('artifact_key', models.CharField(blank=True, help_text='Trajectory (zstd JSON) in the artifact store', max_length=200)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('group', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='rollouts', to='rollouts.group')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("sample", models.PositiveIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("dispatched", "Dispatched"),
+                            ("running", "Running"),
+                            ("graded", "Graded"),
+                            ("lost", "infra error"),
+                        ],
+                        default="dispatched",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        blank=True,
+                        choices=[("passed", "Passed"), ("failed", "Failed"), ("infra_error", "Infra error")],
+                        max_length=11,
+                    ),
+                ),
+                ("stop_reason", models.CharField(blank=True, max_length=20)),
+                ("reward", models.FloatField(blank=True, null=True)),
+                ("reward_parts", models.JSONField(default=list, help_text="[{name, value, weight, detail}]")),
+                ("cause", models.TextField(blank=True, help_text="Why it is not passed, in one line")),
+                ("turns", models.PositiveIntegerField(default=0)),
+                ("tool_calls", models.PositiveIntegerField(default=0)),
+                ("tool_errors", models.PositiveIntegerField(default=0)),
+                ("policy_tokens", models.PositiveIntegerField(default=0)),
+                ("total_tokens", models.PositiveIntegerField(default=0)),
+                ("oldest_version", models.IntegerField(blank=True, null=True)),
+                ("newest_version", models.IntegerField(blank=True, null=True)),
+                ("seconds", models.JSONField(default=dict, help_text="Wall seconds by phase")),
+                (
+                    "artifact_key",
+                    models.CharField(
+                        blank=True, help_text="Trajectory (zstd JSON) in the artifact store", max_length=200
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "group",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="rollouts", to="rollouts.group"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='RolloutTransition',
+            name="RolloutTransition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_state', models.CharField(blank=True, max_length=16)),
-                ('to_state', models.CharField(max_length=16)),
-                ('actor', models.CharField(blank=True, max_length=80)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField()),
-                ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transitions', to='rollouts.rollout')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(max_length=16)),
+                ("actor", models.CharField(blank=True, max_length=80)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "rollout",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="transitions", to="rollouts.rollout"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'abstract': False,
+                "ordering": ["id"],
+                "abstract": False,
             },
         ),
         migrations.AddIndex(
-            model_name='group',
-            index=models.Index(fields=['run', 'state', 'prompt_index'], name='group_by_state'),
+            model_name="group",
+            index=models.Index(fields=["run", "state", "prompt_index"], name="group_by_state"),
         ),
         migrations.AddIndex(
-            model_name='group',
-            index=models.Index(fields=['evaluation', 'state'], name='group_by_evaluation'),
+            model_name="group",
+            index=models.Index(fields=["evaluation", "state"], name="group_by_evaluation"),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.CheckConstraint(condition=models.Q(('run__isnull', True), ('evaluation__isnull', True), _connector='XOR'), name='group_has_one_owner'),
+            model_name="group",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("run__isnull", True), ("evaluation__isnull", True), _connector="XOR"),
+                name="group_has_one_owner",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.UniqueConstraint(fields=('run', 'prompt_index'), name='group_prompt_once_per_run'),
+            model_name="group",
+            constraint=models.UniqueConstraint(fields=("run", "prompt_index"), name="group_prompt_once_per_run"),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.UniqueConstraint(fields=('run', 'task_version'), name='group_task_once_per_run'),
+            model_name="group",
+            constraint=models.UniqueConstraint(fields=("run", "task_version"), name="group_task_once_per_run"),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.UniqueConstraint(fields=('evaluation', 'prompt_index'), name='group_prompt_once_per_evaluation'),
+            model_name="group",
+            constraint=models.UniqueConstraint(
+                fields=("evaluation", "prompt_index"), name="group_prompt_once_per_evaluation"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'consumed'), _negated=True), ('consumed_step__isnull', False), _connector='OR'), name='group_consumed_has_step'),
+            model_name="group",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "consumed"), _negated=True), ("consumed_step__isnull", False), _connector="OR"
+                ),
+                name="group_consumed_has_step",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='grouptransition',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('from_state', ''), ('to_state', 'dispatched')), models.Q(('from_state', ''), ('to_state', 'pending')), models.Q(('from_state', 'accepted'), ('to_state', 'consumed')), models.Q(('from_state', 'accepted'), ('to_state', 'dropped')), models.Q(('from_state', 'dispatched'), ('to_state', 'dropped')), models.Q(('from_state', 'dispatched'), ('to_state', 'running')), models.Q(('from_state', 'pending'), ('to_state', 'dispatched')), models.Q(('from_state', 'pending'), ('to_state', 'dropped')), models.Q(('from_state', 'running'), ('to_state', 'accepted')), models.Q(('from_state', 'running'), ('to_state', 'dispatched')), models.Q(('from_state', 'running'), ('to_state', 'dropped')), _connector='OR'), name='group_legal_transition'),
+            model_name="grouptransition",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("from_state", ""), ("to_state", "dispatched")),
+                    models.Q(("from_state", ""), ("to_state", "pending")),
+                    models.Q(("from_state", "accepted"), ("to_state", "consumed")),
+                    models.Q(("from_state", "accepted"), ("to_state", "dropped")),
+                    models.Q(("from_state", "dispatched"), ("to_state", "dropped")),
+                    models.Q(("from_state", "dispatched"), ("to_state", "running")),
+                    models.Q(("from_state", "pending"), ("to_state", "dispatched")),
+                    models.Q(("from_state", "pending"), ("to_state", "dropped")),
+                    models.Q(("from_state", "running"), ("to_state", "accepted")),
+                    models.Q(("from_state", "running"), ("to_state", "dispatched")),
+                    models.Q(("from_state", "running"), ("to_state", "dropped")),
+                    _connector="OR",
+                ),
+                name="group_legal_transition",
+            ),
         ),
         migrations.AddIndex(
-            model_name='rollout',
-            index=models.Index(fields=['verdict', '-id'], name='rollout_by_verdict'),
+            model_name="rollout",
+            index=models.Index(fields=["verdict", "-id"], name="rollout_by_verdict"),
         ),
         migrations.AddIndex(
-            model_name='rollout',
-            index=models.Index(fields=['stop_reason', '-id'], name='rollout_by_stop'),
+            model_name="rollout",
+            index=models.Index(fields=["stop_reason", "-id"], name="rollout_by_stop"),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.UniqueConstraint(fields=('group', 'sample'), name='rollout_once_per_sample'),
+            model_name="rollout",
+            constraint=models.UniqueConstraint(fields=("group", "sample"), name="rollout_once_per_sample"),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['graded', 'lost']), models.Q(('verdict', ''), _negated=True)), models.Q(('state__in', ['dispatched', 'running']), ('verdict', '')), _connector='OR'), name='rollout_final_has_verdict'),
+            model_name="rollout",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state__in", ["graded", "lost"]), models.Q(("verdict", ""), _negated=True)),
+                    models.Q(("state__in", ["dispatched", "running"]), ("verdict", "")),
+                    _connector="OR",
+                ),
+                name="rollout_final_has_verdict",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('verdict', 'infra_error'), _negated=True), ('reward__isnull', True), _connector='OR'), name='rollout_infra_has_no_reward'),
+            model_name="rollout",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("verdict", "infra_error"), _negated=True), ("reward__isnull", True), _connector="OR"
+                ),
+                name="rollout_infra_has_no_reward",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='rollouttransition',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('from_state', ''), ('to_state', 'dispatched')), models.Q(('from_state', 'dispatched'), ('to_state', 'lost')), models.Q(('from_state', 'dispatched'), ('to_state', 'running')), models.Q(('from_state', 'running'), ('to_state', 'dispatched')), models.Q(('from_state', 'running'), ('to_state', 'graded')), models.Q(('from_state', 'running'), ('to_state', 'lost')), _connector='OR'), name='rollout_legal_transition'),
+            model_name="rollouttransition",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("from_state", ""), ("to_state", "dispatched")),
+                    models.Q(("from_state", "dispatched"), ("to_state", "lost")),
+                    models.Q(("from_state", "dispatched"), ("to_state", "running")),
+                    models.Q(("from_state", "running"), ("to_state", "dispatched")),
+                    models.Q(("from_state", "running"), ("to_state", "graded")),
+                    models.Q(("from_state", "running"), ("to_state", "lost")),
+                    _connector="OR",
+                ),
+                name="rollout_legal_transition",
+            ),
         ),
     ]

@@ -7,127 +7,257 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('policies', '0001_initial'),
+        ("policies", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='MetricKey',
+            name="MetricKey",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, unique=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=100, unique=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=80)),
-                ('kind', models.CharField(choices=[('midtrain', 'Mid-training'), ('sft', 'SFT'), ('rl', 'RL')], max_length=8)),
-                ('config', models.JSONField()),
-                ('state', models.CharField(choices=[('draft', 'Draft'), ('queued', 'Queued'), ('running', 'Running'), ('pausing', 'Pausing'), ('paused', 'Paused'), ('finished', 'Finished'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='draft', max_length=16)),
-                ('policy_in_version', models.PositiveIntegerField(default=0)),
-                ('seed', models.PositiveBigIntegerField(default=0)),
-                ('code_version', models.CharField(blank=True, max_length=60)),
-                ('step', models.PositiveIntegerField(default=0, help_text='Optimiser steps done')),
-                ('steps_total', models.PositiveIntegerField()),
-                ('policy_version', models.IntegerField(default=-1, help_text='Newest version in the weight store; -1 before the first')),
-                ('phase', models.CharField(blank=True, help_text='What the trainer does now, in words', max_length=80)),
-                ('latest', models.JSONField(default=dict, help_text='Last value of each metric')),
-                ('failure', models.TextField(blank=True)),
-                ('recoveries', models.PositiveIntegerField(default=0, help_text='Times that a lost trainer was replaced')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('queued_at', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='runs.run')),
-                ('policy_in', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs_from', to='policies.policy')),
-                ('policy_out', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='produced_by', to='policies.policy')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=80)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("midtrain", "Mid-training"), ("sft", "SFT"), ("rl", "RL")], max_length=8
+                    ),
+                ),
+                ("config", models.JSONField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("draft", "Draft"),
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("pausing", "Pausing"),
+                            ("paused", "Paused"),
+                            ("finished", "Finished"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="draft",
+                        max_length=16,
+                    ),
+                ),
+                ("policy_in_version", models.PositiveIntegerField(default=0)),
+                ("seed", models.PositiveBigIntegerField(default=0)),
+                ("code_version", models.CharField(blank=True, max_length=60)),
+                ("step", models.PositiveIntegerField(default=0, help_text="Optimiser steps done")),
+                ("steps_total", models.PositiveIntegerField()),
+                (
+                    "policy_version",
+                    models.IntegerField(
+                        default=-1, help_text="Newest version in the weight store; -1 before the first"
+                    ),
+                ),
+                ("phase", models.CharField(blank=True, help_text="What the trainer does now, in words", max_length=80)),
+                ("latest", models.JSONField(default=dict, help_text="Last value of each metric")),
+                ("failure", models.TextField(blank=True)),
+                (
+                    "recoveries",
+                    models.PositiveIntegerField(default=0, help_text="Times that a lost trainer was replaced"),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("queued_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="children",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "policy_in",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="runs_from", to="policies.policy"
+                    ),
+                ),
+                (
+                    "policy_out",
+                    models.OneToOneField(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="produced_by",
+                        to="policies.policy",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='Metric',
+            name="Metric",
             fields=[
-                ('pk', models.CompositePrimaryKey('run', 'key', 'step', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('step', models.PositiveIntegerField()),
-                ('value', models.FloatField()),
-                ('at', models.DateTimeField()),
-                ('key', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='runs.metrickey')),
-                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='metrics', to='runs.run')),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "run", "key", "step", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("step", models.PositiveIntegerField()),
+                ("value", models.FloatField()),
+                ("at", models.DateTimeField()),
+                (
+                    "key",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="runs.metrickey",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="metrics",
+                        to="runs.run",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='RunEvent',
+            name="RunEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('kind', models.CharField(help_text='checkpoint, sync, eval, alert, recovery, infra', max_length=20)),
-                ('level', models.CharField(choices=[('info', 'Info'), ('warning', 'Warning'), ('error', 'Error')], default='info', max_length=7)),
-                ('step', models.PositiveIntegerField(blank=True, null=True)),
-                ('message', models.TextField()),
-                ('data', models.JSONField(default=dict)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='events', to='runs.run')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("kind", models.CharField(help_text="checkpoint, sync, eval, alert, recovery, infra", max_length=20)),
+                (
+                    "level",
+                    models.CharField(
+                        choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")],
+                        default="info",
+                        max_length=7,
+                    ),
+                ),
+                ("step", models.PositiveIntegerField(blank=True, null=True)),
+                ("message", models.TextField()),
+                ("data", models.JSONField(default=dict)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="events", to="runs.run"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='RunTransition',
+            name="RunTransition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_state', models.CharField(blank=True, max_length=16)),
-                ('to_state', models.CharField(max_length=16)),
-                ('actor', models.CharField(blank=True, max_length=80)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField()),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transitions', to='runs.run')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(max_length=16)),
+                ("actor", models.CharField(blank=True, max_length=80)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="transitions", to="runs.run"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'abstract': False,
+                "ordering": ["id"],
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='TrainBatch',
+            name="TrainBatch",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('step', models.PositiveIntegerField()),
-                ('group_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None)),
-                ('recorded_at', models.DateTimeField(auto_now_add=True)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='batches', to='runs.run')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("step", models.PositiveIntegerField()),
+                (
+                    "group_ids",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None),
+                ),
+                ("recorded_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="batches", to="runs.run"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run_id', 'step'],
+                "ordering": ["run_id", "step"],
             },
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['state'], name='runs_run_state_1f5aa2_idx'),
+            model_name="run",
+            index=models.Index(fields=["state"], name="runs_run_state_1f5aa2_idx"),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['kind'], name='runs_run_kind_b633ea_idx'),
+            model_name="run",
+            index=models.Index(fields=["kind"], name="runs_run_kind_b633ea_idx"),
         ),
         migrations.AddIndex(
-            model_name='runevent',
-            index=models.Index(fields=['run', '-id'], name='run_event_newest'),
+            model_name="runevent",
+            index=models.Index(fields=["run", "-id"], name="run_event_newest"),
         ),
         migrations.AddConstraint(
-            model_name='runtransition',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('from_state', ''), ('to_state', 'draft')), models.Q(('from_state', 'draft'), ('to_state', 'cancelled')), models.Q(('from_state', 'draft'), ('to_state', 'queued')), models.Q(('from_state', 'failed'), ('to_state', 'queued')), models.Q(('from_state', 'paused'), ('to_state', 'cancelled')), models.Q(('from_state', 'paused'), ('to_state', 'queued')), models.Q(('from_state', 'pausing'), ('to_state', 'cancelled')), models.Q(('from_state', 'pausing'), ('to_state', 'failed')), models.Q(('from_state', 'pausing'), ('to_state', 'finished')), models.Q(('from_state', 'pausing'), ('to_state', 'paused')), models.Q(('from_state', 'pausing'), ('to_state', 'running')), models.Q(('from_state', 'queued'), ('to_state', 'cancelled')), models.Q(('from_state', 'queued'), ('to_state', 'failed')), models.Q(('from_state', 'queued'), ('to_state', 'paused')), models.Q(('from_state', 'queued'), ('to_state', 'running')), models.Q(('from_state', 'running'), ('to_state', 'cancelled')), models.Q(('from_state', 'running'), ('to_state', 'failed')), models.Q(('from_state', 'running'), ('to_state', 'finished')), models.Q(('from_state', 'running'), ('to_state', 'pausing')), _connector='OR'), name='run_legal_transition'),
+            model_name="runtransition",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("from_state", ""), ("to_state", "draft")),
+                    models.Q(("from_state", "draft"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "draft"), ("to_state", "queued")),
+                    models.Q(("from_state", "failed"), ("to_state", "queued")),
+                    models.Q(("from_state", "paused"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "paused"), ("to_state", "queued")),
+                    models.Q(("from_state", "pausing"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "pausing"), ("to_state", "failed")),
+                    models.Q(("from_state", "pausing"), ("to_state", "finished")),
+                    models.Q(("from_state", "pausing"), ("to_state", "paused")),
+                    models.Q(("from_state", "pausing"), ("to_state", "running")),
+                    models.Q(("from_state", "queued"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "queued"), ("to_state", "failed")),
+                    models.Q(("from_state", "queued"), ("to_state", "paused")),
+                    models.Q(("from_state", "queued"), ("to_state", "running")),
+                    models.Q(("from_state", "running"), ("to_state", "cancelled")),
+                    models.Q(("from_state", "running"), ("to_state", "failed")),
+                    models.Q(("from_state", "running"), ("to_state", "finished")),
+                    models.Q(("from_state", "running"), ("to_state", "pausing")),
+                    _connector="OR",
+                ),
+                name="run_legal_transition",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainbatch',
-            constraint=models.UniqueConstraint(fields=('run', 'step'), name='one_batch_per_step'),
+            model_name="trainbatch",
+            constraint=models.UniqueConstraint(fields=("run", "step"), name="one_batch_per_step"),
         ),
     ]

@@ -5,88 +5,123 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('repositories', '0001_initial'),
+        ("repositories", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Suite',
+            name="Suite",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(max_length=80, unique=True)),
-                ('purpose', models.CharField(choices=[('train', 'Training'), ('held-out', 'Held out'), ('benchmark', 'Benchmark')], default='benchmark', max_length=12)),
-                ('description', models.TextField(blank=True)),
-                ('recipe', models.JSONField(default=dict, help_text='How its tasks were made: generator, seed, counts')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.SlugField(max_length=80, unique=True)),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[("train", "Training"), ("held-out", "Held out"), ("benchmark", "Benchmark")],
+                        default="benchmark",
+                        max_length=12,
+                    ),
+                ),
+                ("description", models.TextField(blank=True)),
+                (
+                    "recipe",
+                    models.JSONField(default=dict, help_text="How its tasks were made: generator, seed, counts"),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='Task',
+            name="Task",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=128, unique=True)),
-                ('source', models.CharField(max_length=20)),
-                ('category', models.CharField(max_length=20)),
-                ('family', models.CharField(blank=True, max_length=200)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("slug", models.SlugField(max_length=128, unique=True)),
+                ("source", models.CharField(max_length=20)),
+                ("category", models.CharField(max_length=20)),
+                ("family", models.CharField(blank=True, max_length=200)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['slug'],
-                'indexes': [models.Index(fields=['source', 'family'], name='tasks_task_source_68581e_idx')],
+                "ordering": ["slug"],
+                "indexes": [models.Index(fields=["source", "family"], name="tasks_task_source_68581e_idx")],
             },
         ),
         migrations.CreateModel(
-            name='TaskVersion',
+            name="TaskVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField(default=1)),
-                ('spec', models.JSONField(help_text='sandbox.tasks.spec.TaskSpec')),
-                ('bundle_hash', models.CharField(max_length=64, unique=True)),
-                ('controls', models.JSONField(blank=True, help_text='sandbox.grading.controls.Controls', null=True)),
-                ('controls_ok', models.BooleanField(blank=True, null=True)),
-                ('controls_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('environment', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='task_versions', to='repositories.environment')),
-                ('task', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='versions', to='tasks.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField(default=1)),
+                ("spec", models.JSONField(help_text="sandbox.tasks.spec.TaskSpec")),
+                ("bundle_hash", models.CharField(max_length=64, unique=True)),
+                ("controls", models.JSONField(blank=True, help_text="sandbox.grading.controls.Controls", null=True)),
+                ("controls_ok", models.BooleanField(blank=True, null=True)),
+                ("controls_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "environment",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="task_versions",
+                        to="repositories.environment",
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="versions", to="tasks.task"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['task__slug', 'number'],
+                "ordering": ["task__slug", "number"],
             },
         ),
         migrations.CreateModel(
-            name='SuiteMembership',
+            name="SuiteMembership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField()),
-                ('suite', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tasks.suite')),
-                ('task_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='memberships', to='tasks.taskversion')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveIntegerField()),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="memberships", to="tasks.suite"
+                    ),
+                ),
+                (
+                    "task_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="memberships", to="tasks.taskversion"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['suite_id', 'position'],
+                "ordering": ["suite_id", "position"],
             },
         ),
         migrations.AddField(
-            model_name='suite',
-            name='versions',
-            field=models.ManyToManyField(related_name='suites', through='tasks.SuiteMembership', to='tasks.taskversion'),
+            model_name="suite",
+            name="versions",
+            field=models.ManyToManyField(
+                related_name="suites", through="tasks.SuiteMembership", to="tasks.taskversion"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='taskversion',
-            constraint=models.UniqueConstraint(fields=('task', 'number'), name='task_version_number'),
+            model_name="taskversion",
+            constraint=models.UniqueConstraint(fields=("task", "number"), name="task_version_number"),
         ),
         migrations.AddConstraint(
-            model_name='suitemembership',
-            constraint=models.UniqueConstraint(fields=('suite', 'position'), name='suite_position'),
+            model_name="suitemembership",
+            constraint=models.UniqueConstraint(fields=("suite", "position"), name="suite_position"),
         ),
         migrations.AddConstraint(
-            model_name='suitemembership',
-            constraint=models.UniqueConstraint(fields=('suite', 'task_version'), name='suite_has_version_once'),
+            model_name="suitemembership",
+            constraint=models.UniqueConstraint(fields=("suite", "task_version"), name="suite_has_version_once"),
         ),
     ]

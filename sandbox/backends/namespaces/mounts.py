@@ -45,7 +45,7 @@ LINKS = {
     "/dev/stderr": "/proc/self/fd/2",
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
-    "/var/tmp": "../tmp",  # noqa: S108 - paths of the sandbox, here and below
+    "/var/tmp": "../tmp",
     "/var/run": "../run",
 }
 FOLDERS = ("proc", "sys", "tmp", "run", "dev/pts", "dev/shm", "etc", "root", "home/dev", "opt", "srv", "mnt", "media")
@@ -269,7 +269,7 @@ def assemble(stage: str, layers: list[int], *, disk: int, inodes: int) -> tuple[
         os.mkdir(f"{work}/{folder}")
     for folder in ("tmp", "shm"):
         os.mkdir(f"{work}/{folder}")
-        os.chmod(f"{work}/{folder}", 0o1777)  # noqa: S103
+        os.chmod(f"{work}/{folder}", 0o1777)
     new = f"{work}/new"
     syscalls.mount(f"{stage}/root", new, None, BIND | REC, step="mount")
     os.chdir(stage)  # option strings stay short and show nothing of the host
