@@ -96,6 +96,14 @@ class CheckpointConfig(Part):
     every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
     keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
     anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
+    published_dtype: Literal["float32", "bfloat16"] = setting(
+        "float32",
+        "Number format of published weights: bfloat16 is half the bytes and rounds what the sampler computes with",
+        advanced=True,
+    )
+    keep_versions: int = setting(
+        40, "Newest versions kept in the weight store, besides those still needed", ge=2, advanced=True
+    )
 
 
 class MidtrainConfig(Part):

@@ -58,7 +58,11 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         seed=run.seed,
         source=DatabaseGroupSource(control),
         sink=sink,
-        store=WeightStore(weights_folder(run), anchor_every=stage.checkpoint.anchor_every),
+        store=WeightStore(
+            weights_folder(run),
+            dtype=stage.checkpoint.published_dtype,
+            anchor_every=stage.checkpoint.anchor_every,
+        ),
         checkpoints=checkpoints,
     )
 

@@ -79,6 +79,7 @@ class RLStage:
         anchor = self.step % self.config.checkpoint.anchor_every == 0
         manifest = self.store.publish(self.step, self.policy.model.state_dict(), anchor=anchor)
         sink.version_published(self.step, manifest.digest)
+        self.store.collect(keep=self.config.checkpoint.keep_versions)
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
 
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
