@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
-from kombu.entity import Queue
+from kombu.entity import Exchange, Queue
 
 from composer_web.env import env
 
@@ -32,7 +32,7 @@ app.conf.update(
     task_ignore_result=True,
     task_serializer="json",
     accept_content=["json"],
-    task_queues=[Queue(name) for name in QUEUES],
+    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in QUEUES],
     task_default_queue="control",
     task_create_missing_queues=False,
     task_acks_late=True,  # every task of this product is idempotent; tests prove it

@@ -67,7 +67,8 @@ def _groups(dry_run: bool) -> Iterator[Finding]:
         if f"group:{group.pk}" not in held:
             cause = "its worker was lost (lease expired)"
             action = "dispatch again" if dry_run else rollouts.recover(group_id=group.pk, cause=cause)
-            yield Finding(f"group {group.pk}", cause, action)
+            if action != "left alone":  # it ended while we looked
+                yield Finding(f"group {group.pk}", cause, action)
     depth = queue_depth()
     if depth is None:
         return

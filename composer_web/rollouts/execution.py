@@ -83,7 +83,7 @@ def execute(group_id: int) -> str:
     except Exception as error:
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
-        cause = str(error) if expected else f"{type(error).__name__}: {error}"
+        cause = str(error) if expected else in_words(error)
         log.log(
             logging.WARNING if expected else logging.ERROR,
             "group %d failed: %s",
@@ -134,6 +134,13 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         if done and token != str(held.token):
             artifacts().remove_tree(f"groups/{group.pk}/{token}")
     return "accepted" if done else "was ended meanwhile"
+
+
+def in_words(error: BaseException) -> str:
+    """The first real error inside nested exception groups, with its type."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 def make_plan(group: Group) -> Plan:

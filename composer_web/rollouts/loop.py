@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +17,6 @@ from composer_web.env import env
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend
-    from sandbox.tasks.environments import EnvironmentStore
     from trainer.inference.contract import InferenceClient
     from trainer.rollouts.episode import Renderer
 
@@ -31,6 +29,11 @@ class EpisodeLoop:
     """A running loop in a daemon thread, and what lives on it. Make it through `episode_loop`."""
 
     def __init__(self) -> None:
+        from sandbox.backends import default_backend
+        from sandbox.tasks.environments import EnvironmentStore
+
+        self.backend: Backend = default_backend()
+        self.environments = EnvironmentStore(env().data / "environments")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="episodes", daemon=True).start()
         self.slots = asyncio.Semaphore(SANDBOXES_AT_ONCE)
@@ -38,16 +41,6 @@ class EpisodeLoop:
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine on the loop; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    @property
-    def backend(self) -> Backend:
-        from sandbox.backends import default_backend
-
-        return default_backend()
-
-    @property
-    def environments(self) -> EnvironmentStore:
-        return _environments()
 
     async def client(self) -> InferenceClient:
         """The process's HTTP client; must be asked for on the loop."""
@@ -58,17 +51,17 @@ class EpisodeLoop:
         return self._client
 
 
-@lru_cache(maxsize=1)
+_one: EpisodeLoop | None = None
+_one_lock = threading.Lock()
+
+
 def episode_loop() -> EpisodeLoop:
-    """The loop of this process, started at the first call."""
-    return EpisodeLoop()
-
-
-@lru_cache(maxsize=1)
-def _environments() -> EnvironmentStore:
-    from sandbox.tasks.environments import EnvironmentStore
-
-    return EnvironmentStore(env().data / "environments")
+    """The loop of this process, made at the first call. Threads that ask at the same time get the same one."""
+    global _one
+    with _one_lock:
+        if _one is None:
+            _one = EpisodeLoop()
+        return _one
 
 
 _renderers: dict[Path, Renderer] = {}
