@@ -1,7 +1,8 @@
 """Start a throw-away Postgres and Valkey for the session, before Django reads its settings.
 
 Loaded by `-p` in pyproject.toml (a conftest would be too late). With xdist the controller starts them and the
-workers inherit the addresses; each worker gets a Valkey database of its own, as pytest-django gives it a Postgres one.
+workers inherit the addresses; each worker gets a Valkey database and a data folder of its own, as pytest-django gives
+it a Postgres database.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         base = os.environ["OPENCOMPOSER_REDIS_URL"].rsplit("/", 1)[0]
         # Valkey has 16 databases, 0 is the controller's.
         os.environ["OPENCOMPOSER_REDIS_URL"] = f"{base}/{1 + int(worker.removeprefix('gw')) % 15}"
+        # Artifacts are named by row ids, which every worker's database counts from one.
+        data = Path(os.environ["OPENCOMPOSER_DATA"]) / worker
+        data.mkdir(exist_ok=True)
+        os.environ["OPENCOMPOSER_DATA"] = str(data)
     elif not (early_config.known_args_namespace.help or early_config.known_args_namespace.version):
         try:
             os.environ.update(_open.enter_context(throwaway.services()))

@@ -65,7 +65,9 @@ class NamedOptimizer:
                 raise ValueError(
                     f"optimizer state {full!r} has shape {tuple(tensor.shape)}, the policy has {tuple(parameter.shape)}"
                 )
-            states.setdefault(parameter, {})[key] = tensor.to(parameter.device) if tensor.ndim else tensor.clone()
+            # Cloned: torch's own memory is aligned, a file's mapping need not be, and kernels choose code by alignment.
+            moved = tensor.to(parameter.device) if tensor.ndim else tensor
+            states.setdefault(parameter, {})[key] = moved.clone()
         for optimizer in self._optimizers:
             optimizer.state.clear()
             for group in optimizer.param_groups:

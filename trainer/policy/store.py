@@ -105,6 +105,10 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTraine
             "Make config.json and the weights agree.",
         )  # fmt: skip
     assert isinstance(model, PreTrainedModel)
+    # Loaded tensors may lie in a file's mapping at any offset. Kernels choose code by alignment, so only memory of
+    # torch's own gives the same bits after a resume.
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
     return model.eval()
 
 
