@@ -163,11 +163,11 @@ def _progress(run: Run) -> str:
     latest = run.latest
     parts = [f"{run.name}: {run.state}", f"step {run.step}/{run.steps_total}"]
     for label, name, form in (
-        ("loss", "loss", ".3f"),
+        ("loss", "loss/train", ".3f"),
         ("reward", "reward/mean", ".2f"),
-        ("best of K", "reward/best", ".2f"),
+        ("best of K", "reward/best_of_k", ".2f"),
     ):
-        if name in latest and (name != "loss" or run.kind != "rl"):
+        if name in latest:
             parts.append(f"{label} {latest[name]:{form}}")
     return ", ".join(parts) + (f" ({run.phase})" if run.phase and run.step == 0 else "")
 

@@ -63,7 +63,8 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
             "--concurrency",
             os.environ.get("OPENCOMPOSER_EPISODES") or "4",
         ),
-        _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1"),
+        # Builds can wait, episodes of a live run cannot.
+        _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1", niceness=10),
         Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
         Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
         Program(
@@ -77,8 +78,9 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
     ]
 
 
-def _worker(name: str, queues: str, *options: str) -> Program:
+def _worker(name: str, queues: str, *options: str, niceness: int = 0) -> Program:
     command = [
+        *(("nice", "-n", str(niceness)) if niceness else ()),
         sys.executable,
         "-m",
         "celery",
