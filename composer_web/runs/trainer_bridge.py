@@ -6,6 +6,7 @@ refused once the lease of the run is lost.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from django.db import transaction
 
+from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
 from composer_web.ops import leases
@@ -26,8 +28,12 @@ from composer_web.runs import services
 from composer_web.runs.layout import weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.config import RLConfig
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import InferenceError
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
+
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 
@@ -119,7 +125,19 @@ class DatabaseSink:
         self._pins: set[int] = set()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        survives_restart(run_metrics.record)(run=self.run, step=step, values=values)
+        survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
+
+    def _engine(self) -> dict[str, float]:
+        """What the inference server says of its last seconds; nothing while it restarts: absent, not zero."""
+        if self.run.kind != "rl":
+            return {}
+        try:
+            with InferenceAdmin(env().inference_url, timeout=2.0) as admin:
+                health = admin.health()
+        except InferenceError as error:
+            log.info("no engine figures for this step: %s", error)
+            return {}
+        return {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
 
     def progress(self, done: int, total: int) -> None:
         survives_restart(services.set_progress)(run=self.run, step=done, total=total)
