@@ -21,6 +21,7 @@ from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_user
 from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation, Phase
+from composer_web.ops.errors import Conflict
 from composer_web.ops.outbox import enqueue
 from composer_web.policies.services import import_base
 from composer_web.rollouts.models import Rollout
@@ -116,7 +117,13 @@ def _suites(rl: RunConfig) -> None:
     stage = rl.stage
     assert isinstance(stage, RLConfig)
     prompts = int(stage.steps * stage.groups_per_step * SPARE_PROMPTS)
-    build_procedural(n_train=prompts, n_held_out=stage.eval_tasks)
+    try:
+        build_procedural(n_train=prompts, n_held_out=stage.eval_tasks)
+    except Conflict as error:
+        raise DemoFailed(
+            f"{error}. The task generator has changed since this data folder was made; "
+            "set OPENCOMPOSER_DATA to a new folder to run the demo anew beside it"
+        ) from error
 
 
 def _latest(name: str) -> Run | None:
