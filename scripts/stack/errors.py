@@ -12,3 +12,10 @@ class NotAnswering(StackError):
 
     def __init__(self, what: str, seconds: float, log: object) -> None:
         super().__init__(f"{what} did not answer within {seconds:g} s; its log is {log}")
+
+
+class Busy(StackError):
+    """Another command starts or stops this stack."""
+
+    def __init__(self, data: object) -> None:
+        super().__init__(f"another command is starting or stopping the stack in {data}; wait for it")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from . import environment
-from .errors import StackError
+from .errors import Busy, StackError
 from .layout import REPOSITORY, Layout
 from .lifecycle import bring_down, say
 from .supervision import State, Supervisor
@@ -87,5 +87,9 @@ def run_beside(layout: Layout, command: Sequence[str]) -> int:
 
 def stop(layout: Layout) -> None:
     say("stopping …")
-    bring_down(layout)
+    try:
+        bring_down(layout)
+    except Busy:
+        say("another command stops it")
+        return
     say("stopped")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from . import environment, ports, postgres, processes, programs, valkey
-from .errors import NotAnswering, StackError
+from .errors import Busy, NotAnswering, StackError
 from .layout import REPOSITORY, Layout
 from .supervision import FAILED_STATES, Supervisor
 
@@ -33,9 +33,7 @@ def changing(layout: Layout) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StackError(
-                f"another command is starting or stopping the stack in {layout.data}; wait for it"
-            ) from error
+            raise Busy(layout.data) from error
         yield
 
 

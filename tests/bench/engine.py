@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from tests.bench import report
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.errors import ServerError
@@ -177,6 +177,9 @@ async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: 
     }
 
 
+GOALS: dict[str, report.Goal] = {"tok_per_s_64": (">=", 3000.0), "logprob_gap_max": ("<=", 1e-4)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
@@ -213,7 +216,9 @@ def main() -> None:
                 DeploymentSpec(name="policy", policy_dir=str(root / "policy"), store=str(root / "weights"), follow=True)
             )
             result |= asyncio.run(episodes(server.url, store, model, admin))
-    print(json.dumps({"bench": "engine", **result}))
+    peers = {name: value for name, value in result.items() if name.startswith("hf_")}
+    metrics = {name: value for name, value in result.items() if name not in peers}
+    report.emit("engine", metrics, goals=GOALS, peers=peers)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import torch
 
 from sandbox.backends import default_backend
 from sandbox.tasks.environments import EnvironmentStore
+from tests.bench import report
 from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
@@ -45,6 +46,13 @@ from trainer.stages.rl_sync import (
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
+GOALS: dict[str, report.Goal] = {
+    "pass1_before_min": (">=", 0.10),
+    "pass1_before_max": ("<=", 0.40),
+    "pass1_after_min": (">=", 0.60),
+    "gain_min": (">=", 0.25),
+    "best8_drop_max": ("<=", 0.0),
+}
 CURVES = ("reward/mean", "reward/best_of_k", "verdict/passed", "policy/entropy", "groups/zero_signal", "tokens/policy")
 
 
@@ -173,24 +181,27 @@ def main() -> None:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     (data / "learning.json").write_text(json.dumps({"config": config.model_dump(), "runs": runs}, indent=1))
-    result = {
-        "bench": "learning",
+    metrics: dict[str, float] = {
+        "pass1_before_min": min(run["before"]["pass1"] for run in runs),
+        "pass1_before_max": max(run["before"]["pass1"] for run in runs),
+        "pass1_after_min": min(run["after"]["pass1"] for run in runs),
+        "gain_min": round(min(run["after"]["pass1"] - run["before"]["pass1"] for run in runs), 4),
+        "best8_drop_max": round(max(run["before"]["best"] - run["after"]["best"] for run in runs), 4),
+        "lost_attempts": sum(run["lost_attempts"] for run in runs),
+    }
+    for run in runs:
+        for name in ("pass1", "best"):
+            metrics |= {f"{name}_{when}_seed{run['seed']}": run[when][name] for when in ("before", "after")}
+    conditions = {
         "seeds": seeds,
         "steps": config.steps,
         "temperature": config.sampling.temperature,
         "held_out_tasks": config.eval_tasks,
         "samples": config.eval_samples,
-        "pass1_before": {run["seed"]: run["before"]["pass1"] for run in runs},
-        "pass1_after": {run["seed"]: run["after"]["pass1"] for run in runs},
-        "pass1_before_min": min(run["before"]["pass1"] for run in runs),
-        "pass1_after_min": min(run["after"]["pass1"] for run in runs),
-        "gain_min": round(min(run["after"]["pass1"] - run["before"]["pass1"] for run in runs), 4),
-        "best8_drop_max": round(max(run["before"]["best"] - run["after"]["best"] for run in runs), 4),
-        "lost_attempts": sum(run["lost_attempts"] for run in runs),
         "seconds": {run["seed"]: run["seconds"] for run in runs},
         "cpu_seconds": {run["seed"]: run["cpu_seconds"] for run in runs},
     }
-    print(json.dumps(result))
+    report.emit("learning", metrics, goals=GOALS, conditions=conditions)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -25,8 +23,14 @@ from pathlib import Path
 from sandbox.backends.base import EnvSpec, Sandbox
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.backends.namespaces.cgroups import PARENT
+from tests.bench import report
 
-GOALS = {"start_ms_p50": 25.0, "file_call_ms_p50": 1.0, "shell_call_ms_p50": 8.0, "leftovers": 0}
+GOALS: dict[str, report.Goal] = {
+    "start_ms_p50": ("<=", 25.0),
+    "file_call_ms_p50": ("<=", 1.0),
+    "shell_call_ms_p50": ("<=", 8.0),
+    "leftovers": ("==", 0.0),
+}
 CONCURRENT = 8
 
 
@@ -161,25 +165,8 @@ def main() -> None:
         "plain_bash_ms_p50": peer_ms(["bash", "-c", "echo hi"], count),
         "unshare_bash_ms_p50": peer_ms([*namespaces, "bash", "-c", "echo hi"], count),
     }
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    machine = {
-        "cpus": os.cpu_count(),
-        "arch": platform.machine(),
-        "kernel": platform.release().split("-")[0],
-        "root": os.geteuid() == 0,
-        "realtime": options.realtime,
-        "load_1m_before": round(load_before, 2),
-        "load_1m_after": round(os.getloadavg()[0], 2),
-    }
-    answer = {
-        "bench": "sandbox",
-        "metrics": metrics,
-        "goals": GOALS,
-        "peers": peers,
-        "machine": machine,
-        "commit": commit,
-    }
-    sys.stdout.write(json.dumps(answer) + "\n")
+    conditions = {"root": os.geteuid() == 0, "realtime": options.realtime, "load_1m_before": round(load_before, 2)}
+    report.emit("sandbox", metrics, goals=GOALS, peers=peers, conditions=conditions)
 
 
 if __name__ == "__main__":
