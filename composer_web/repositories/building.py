@@ -65,7 +65,9 @@ def build_environment(environment_id: int) -> str:
 
 
 def describe(built: BuiltPackage) -> dict[str, object]:
+    checkout = store().repository(built.environment.digest)
     return {
+        "bytes": sum(path.lstat().st_size for path in checkout.rglob("*") if path.is_file()),
         "version": built.version,
         "tests": len(built.tests),
         "test_seconds": round(sum(built.tests.values()), 2),

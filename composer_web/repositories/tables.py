@@ -13,7 +13,7 @@ class EnvironmentTable(Table):
     name = tables.Column(linkify=("repositories:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     source = tables.Column()
     state = StateColumn()
-    tests = NumberColumn(accessor="detail__tests", orderable=False)
+    tests = NumberColumn(accessor="detail__tests", orderable=False, verbose_name="Tests")
     bytes = tables.Column(
         accessor="detail__bytes", orderable=False, verbose_name="Size", attrs={"td": {"class": "num"}}
     )
