@@ -223,8 +223,13 @@ class TestStubbornness:
                         os._exit(0)
             """)
         )
-        result = await sandbox.exec("ps -eo stat | grep -c Z")
-        assert (result.output, result.background) == (b"0\n", 0)
+        # On a busy machine the last orphans may still be on their way out when the first call returns.
+        async with asyncio.timeout(20):
+            while True:
+                result = await sandbox.exec("ps -eo stat | grep -c Z")
+                if result.background == 0:
+                    break
+        assert result.output == b"0\n"
 
     async def test_races_with_file_operations(self, sandbox: Sandbox) -> None:
         """A directory that turns into a link and back never makes the host read through it."""
