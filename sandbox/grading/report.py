@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sandbox.grading.findings import ReportFinding
+
 CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout"]
 
 
@@ -36,3 +38,5 @@ class Report(BaseModel):
     bundle_hash: str = ""
     dropped: tuple[str, ...] = ()
     """Changed paths that were not carried into grading, as `path: reason`."""
+    findings: tuple[ReportFinding, ...] = ()
+    """What grading noticed besides the verdict; never part of it."""

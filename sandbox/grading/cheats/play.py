@@ -1,0 +1,45 @@
+"""Let a scripted agent work on a task and grade what it leaves, as an episode does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandbox.backends.base import Backend, Limits, Patch
+from sandbox.grading.cheats.base import Agent, Script, Step
+from sandbox.grading.grader import grade
+from sandbox.grading.report import Report
+from sandbox.harness.profile import get_profile
+from sandbox.harness.session import Session
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.spec import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scripted attempt: what was done, what was left, and the verdict."""
+
+    steps: tuple[Step, ...]
+    patch: Patch
+    report: Report
+
+
+async def play(
+    script: Script,
+    *,
+    backend: Backend,
+    environments: EnvironmentStore,
+    task: TaskSpec,
+    limits: Limits = Limits(),
+    profile: str = "full",
+) -> Played:
+    """Run `script` in an agent's sandbox and grade its patch in a clean one.
+
+    Raises SandboxError, HarnessFailure, TaskError for the machine's failures; grading's own are the verdict
+    `infra_error` of the report.
+    """
+    async with await backend.start(environments.spec(task.environment), limits=limits) as sandbox:
+        agent = Agent(Session(sandbox, get_profile(profile)))
+        await script(agent, task)
+        patch = await sandbox.diff()
+    report = await grade(backend=backend, environments=environments, task=task, patch=patch)
+    return Played(tuple(agent.steps), patch, report)
