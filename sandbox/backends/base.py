@@ -27,30 +27,70 @@ class SandboxUnavailable(SandboxError):
     """This machine cannot give what was asked for. The message names what is missing and the remedy."""
 
 
+class LimitUnenforceable(SandboxUnavailable):
+    """A limit that the caller requires cannot be enforced by this backend on this machine, so nothing was started."""
+
+
 class SandboxLost(SandboxError):
     """The sandbox died or broke its protocol. The work in it is gone; the caller may start another."""
+
+
+class SandboxExpired(SandboxLost):
+    """The sandbox reached `Limits.life_seconds` and was ended: the caller's own bound, not a failure of the machine."""
+
+
+class SnapshotError(SandboxError):
+    """A snapshot cannot be made, found or used. The subclasses say which."""
+
+
+class SnapshotTooLarge(SnapshotError):
+    """The changed files exceed what one snapshot may hold (`Limits.disk_bytes` of content, `Limits.inodes` entries)."""
+
+
+class SnapshotMissing(SnapshotError):
+    """The store holds no snapshot of that digest (it was collected, or never put here)."""
+
+
+class SnapshotDamaged(SnapshotError):
+    """What is stored does not match its digest; it was removed, so putting the snapshot again heals the store."""
 
 
 class PathError(ValueError):
     """A file operation was refused for its path or content (absent, a directory, too large, not regular)."""
 
 
+Guarantee = Literal["memory", "processes", "cpu", "disk", "inodes", "files", "output", "time", "network", "seccomp"]
+"""What a backend can promise to hold: `files` is open files and file size, `time` is per call and per life."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one sandbox. A backend that cannot enforce one of `required` refuses to start."""
+    """Bounds on one sandbox. A backend that cannot enforce one of `required` raises LimitUnenforceable.
+
+    The least values that work are in `sandbox/backends/limits.py`.
+    """
 
     memory_bytes: int = 1 << 30
+    """All processes together. A command that dies of it ends with EndReason.MEMORY."""
     disk_bytes: int = 512 << 20
+    """Written below HOME, /tmp and /dev/shm together (ENOSPC beyond), and the content of one snapshot."""
     inodes: int = 200_000
+    """Files and directories made in the same places (ENOSPC beyond)."""
     processes: int = 256
+    """Processes and threads alive at once (EAGAIN beyond)."""
     open_files: int = 1024
+    """Descriptors of one process (EMFILE beyond)."""
     cpus: float = 1.0
+    """CPU seconds a second, all processes together (throttled beyond)."""
     file_bytes: int = 256 << 20
+    """Size of one file (EFBIG or SIGXFSZ beyond)."""
     output_bytes: int = 30_000
     """Output kept of one call, half head and half tail; the rest is counted and named as cut."""
     call_seconds: float = 60.0
+    """Wall time of a call that names no timeout of its own (EndReason.TIMEOUT beyond)."""
     life_seconds: float = 3600.0
-    required: frozenset[Literal["memory", "processes", "disk", "cpu"]] = frozenset({"memory", "processes", "disk"})
+    """Wall time of the sandbox from its start (SandboxExpired beyond)."""
+    required: frozenset[Guarantee] = frozenset({"memory", "processes", "disk"})
 
 
 class NetPolicy(StrEnum):
@@ -116,7 +156,13 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Files and shell state of a sandbox at one moment (no processes): start another from it with `Backend.start`."""
+    """Files and shell state of a sandbox at one moment (no processes): start others from it with `Backend.start`.
+
+    `layer` is a directory as overlayfs keeps its upper one, on top of the `EnvSpec.layers` it was taken over: changed
+    files, a character device 0/0 for each removed name, `user.overlay.opaque` = `y` on each replaced directory. It is
+    never written once made, must stay while a sandbox that started from it lives, and suits every backend.
+    `SnapshotStore` (`snapshots.py`) keeps snapshots by digest, `fork` (`fork.py`) starts many sandboxes from one.
+    """
 
     layer: Path
     shell_state: bytes = b""
@@ -128,13 +174,23 @@ class Capabilities:
 
     usable: bool
     cgroup: Literal["v2", "v1", "none"]
-    enforced: frozenset[str] = frozenset()
-    """Limits in force, of {"memory", "processes", "disk", "cpu", "files", "network", "seccomp"}."""
+    enforced: frozenset[Guarantee] = frozenset()
     reasons: tuple[str, ...] = field(default=())
 
 
 class Sandbox(Protocol):
-    """One isolated machine. All paths are inside it; every call has a deadline; calls may run concurrently."""
+    """One isolated machine. All paths are inside it; every call has a deadline; calls may run concurrently.
+
+    Every call raises SandboxLost when the sandbox is gone, SandboxExpired when its life was over.
+    """
+
+    @property
+    def name(self) -> str:
+        """What log lines and errors call it."""
+        ...
+
+    @property
+    def limits(self) -> Limits: ...
 
     async def exec(
         self,
@@ -147,6 +203,10 @@ class Sandbox(Protocol):
         keep_state: bool = True,
     ) -> ExecResult:
         """Run `command` in a fresh bash that carries cwd, variables, functions and options from the last call.
+
+        What the command leaves in the background runs on, also after calls that end in other ways than a timeout. A
+        call that times out is answered when every process that it started is gone, however those hid (new sessions,
+        lost parents, fork bombs).
 
         With `private_result` the command finds a descriptor number in `$RESULT_FD`; what it writes there comes
         back in `ExecResult.result` (at most 4 MiB) and is visible to nobody else. With `keep_state=False` the
@@ -186,7 +246,12 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def snapshot(self, into: Path) -> Snapshot: ...
+    async def snapshot(self, into: Path) -> Snapshot:
+        """Copy what differs from the environment's layers, and the shell's state, into the new or empty `into`.
+
+        Processes stand still meanwhile. Raises SnapshotTooLarge, SnapshotError (`into` is not empty).
+        """
+        ...
 
     async def close(self) -> None:
         """Destroy everything. Safe to call twice."""
@@ -211,6 +276,13 @@ class Backend(Protocol):
         snapshot: Snapshot | None = None,
     ) -> Sandbox:
         """A ready sandbox. Raises SandboxUnavailable (will not work here) or SandboxLost (may be tried again)."""
+        ...
+
+    async def sweep(self) -> int:
+        """Remove what crashed processes of this backend left on this machine; how many things that were.
+
+        What belongs to a living process is never touched. Backends also do this when they are first used.
+        """
         ...
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ ENVIRONMENT = {
 class Agent:
     def __init__(self, channel: socket.socket, request: dict, watchdog: bool) -> None:
         limits = request["limits"]
+        self._inodes = limits["inodes"]
         self._channel = channel
         self._decoder = protocol.Decoder()
         self._loop = Loop(channel)
@@ -52,7 +53,7 @@ class Agent:
     def run(self) -> None:
         self._loop.attach(self._receive)
         self._loop.watch(self._wake.fileno(), self._reap)
-        self._loop.reply(0, {"op": "ready"})
+        self._loop.reply(0, {"op": "ready", "inodes": os.statvfs("/tmp").f_files == self._inodes})
         while True:
             deadlines = [at for at in (self._shell.deadline(), self._searches.deadline()) if at is not None]
             self._loop.turn(min(deadlines) - time.monotonic() if deadlines else None)

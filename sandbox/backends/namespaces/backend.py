@@ -9,12 +9,14 @@ import json
 import os
 import socket
 import threading
+import time
 import weakref
 from typing import Literal
 
 from sandbox.backends.base import (
     Capabilities,
     EnvSpec,
+    Guarantee,
     Limits,
     NetPolicy,
     SandboxError,
@@ -22,25 +24,14 @@ from sandbox.backends.base import (
     SandboxUnavailable,
     Snapshot,
 )
+from sandbox.backends.limits import check, refuse_unenforceable
+from sandbox.backends.namespaces import cgroups
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.client import ZygoteClient, ZygoteGone
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 
 START_SECONDS = 60.0
-SMALLEST = {
-    "memory_bytes": 16 << 20,
-    "disk_bytes": 1 << 20,
-    "inodes": 64,
-    "processes": 4,
-    "open_files": 128,
-    "cpus": 0.01,
-    "file_bytes": 4096,
-    "output_bytes": 2,
-    "call_seconds": 0.001,
-    "life_seconds": 0.001,
-}
-"""Below these a sandbox cannot work at all."""
 MAX_LAYERS = 60
 
 
@@ -90,6 +81,10 @@ class NamespacesBackend:
                 raise
         return sandbox
 
+    async def sweep(self) -> int:
+        """Control groups are all that a crash can leave; those of zygotes that are gone are removed."""
+        return await asyncio.to_thread(cgroups.sweep)
+
     async def close(self) -> None:
         """Ends every sandbox and the zygote; the backend may be used again afterwards."""
         with self._lock:
@@ -106,6 +101,7 @@ class NamespacesBackend:
         for attempt in (1, 2):
             zygote = await self._ready_zygote(limits)
             self._started += 1
+            began = time.monotonic()
             name = f"{os.getpid()}-{self._started}"
             ours, theirs = socket.socketpair()
             control, their_control = socket.socketpair()
@@ -121,7 +117,7 @@ class NamespacesBackend:
             finally:
                 theirs.close()
                 their_control.close()
-            return await self._connect(name, limits, ours, control)
+            return await self._connect(name, limits, ours, control, began + limits.life_seconds)
         raise AssertionError("unreachable")
 
     async def _ready_zygote(self, limits: Limits) -> ZygoteClient:
@@ -132,18 +128,14 @@ class NamespacesBackend:
         capabilities = self._capabilities
         if zygote is None or capabilities is None:
             raise SandboxLost("the backend was closed while a sandbox was starting")
-        if not capabilities.usable:
-            raise SandboxUnavailable("; ".join(capabilities.reasons))
-        if missing := limits.required - capabilities.enforced:
-            reasons = "; ".join(capabilities.reasons) or "not supported here"
-            raise SandboxUnavailable(f"cannot enforce the required limits {sorted(missing)}: {reasons}")
+        refuse_unenforceable(limits, capabilities)
         return zygote
 
     async def _connect(
-        self, name: str, limits: Limits, ours: socket.socket, control: socket.socket
+        self, name: str, limits: Limits, ours: socket.socket, control: socket.socket, expires: float
     ) -> NamespacesSandbox:
-        agent_channel = await Channel.open(name, ours)
-        control_channel = await Channel.open(name, control)
+        agent_channel = await Channel.open(name, ours, expires)
+        control_channel = await Channel.open(name, control, expires)
         try:
             hello = await agent_channel.hello(START_SECONDS)
             if hello.get("op") == "fail":
@@ -180,7 +172,11 @@ def _capabilities(found: dict) -> Capabilities:
         reasons.insert(0, explain(str(trial.get("step")), trial.get("errno"), str(trial.get("text"))))
         return Capabilities(usable=False, cgroup="none", reasons=tuple(reasons))
     kind: Literal["v2", "v1", "none"] = found["cgroup"]
-    enforced = {"memory", "processes", "disk", "files", "network", "seccomp"}
+    enforced: set[Guarantee] = {"memory", "processes", "disk", "files", "output", "time", "network", "seccomp"}
+    if trial["inodes"]:
+        enforced.add("inodes")
+    else:
+        reasons.append("the number of files is not limited: this kernel's tmpfs has no such option (gVisor)")
     if found["cpu"]:
         enforced.add("cpu")
     elif kind != "none":
@@ -191,9 +187,7 @@ def _capabilities(found: dict) -> Capabilities:
 def _check(env: EnvSpec, limits: Limits, net: NetPolicy) -> None:
     if net is not NetPolicy.NONE:
         raise SandboxUnavailable(f"the namespaces backend gives no network (asked for {net})")
-    for field, least in SMALLEST.items():
-        if getattr(limits, field) < least:
-            raise SandboxUnavailable(f"limit {field} = {getattr(limits, field)} is below {least}, the least that works")
+    check(limits)
     if len(env.layers) > MAX_LAYERS:
         raise SandboxUnavailable(f"{len(env.layers)} layers; at most {MAX_LAYERS} can be stacked: merge some")
     for layer in env.layers:

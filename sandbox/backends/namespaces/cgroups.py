@@ -238,11 +238,28 @@ def _inside(place: tuple[str, str], path: str) -> str:
     return (mount_point + path).rstrip("/")
 
 
-def _sweep(folder: str) -> None:
+def sweep() -> int:
+    """Remove the groups of zygotes that are gone, wherever one started from here would look; how many."""
+    mounts, own = _mounts(_read("/proc/self/mountinfo")), dict(_own_groups(_read("/proc/self/cgroup")))
+    swept = 0
+    for name, place in mounts.items():
+        here = _inside(place, own.get(name, "/"))
+        for folder in {here, os.path.dirname(here)}:
+            if folder.startswith(place[1]):
+                try:
+                    swept += _sweep(folder)
+                except PermissionError:  # not ours to divide, so nothing of ours is there
+                    continue
+    return swept
+
+
+def _sweep(folder: str) -> int:
+    swept = 0
     for entry in os.listdir(folder):
         number = entry.removeprefix(PARENT)
         if entry.startswith(PARENT) and number.isdigit() and not _zygote_lives(number):
-            _rmdir_tree(f"{folder}/{entry}")
+            swept += _rmdir_tree(f"{folder}/{entry}")
+    return swept
 
 
 def _zygote_lives(number: str) -> bool:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import time
 
-from sandbox.backends.base import SandboxLost
+from sandbox.backends.base import SandboxExpired, SandboxLost
 from sandbox.backends.namespaces import protocol
 
 
 class Channel(asyncio.Protocol):
     """One stream of frames. Any breach, and the end of the stream, fails every pending request with SandboxLost."""
 
-    def __init__(self, name: str, end: socket.socket) -> None:
-        self._name, self._socket = name, end
+    def __init__(self, name: str, end: socket.socket, expires: float) -> None:
+        self._name, self._socket, self._expires = name, end, expires
         self._decoder = protocol.Decoder()
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[tuple[dict, bytes]]] = {}
         self._number = 0
         self.lost: str | None = None
         """Why no more answers will come, None while they may."""
+        self._loss: type[SandboxLost] = SandboxLost
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hello = self._expect(0)  # it may arrive before anybody asks for it
 
     @classmethod
-    async def open(cls, name: str, end: socket.socket) -> Channel:
+    async def open(cls, name: str, end: socket.socket, expires: float = math.inf) -> Channel:
+        """A channel whose peer is ended at `expires` (monotonic seconds): its end is then SandboxExpired."""
         loop = asyncio.get_running_loop()
-        channel = cls(name, end)
+        channel = cls(name, end, expires)
         end.setblocking(False)
         await loop.create_connection(lambda: channel, sock=end)
         return channel
@@ -51,7 +55,7 @@ class Channel(asyncio.Protocol):
     ) -> tuple[int, asyncio.Future[tuple[dict, bytes]]]:
         """Send without waiting, on request with a descriptor; the number and the future of the answer."""
         if self.lost is not None or self._transport is None:
-            raise SandboxLost(f"sandbox {self._name}: {self.lost or 'not connected'}")
+            raise self._lost()
         self._number += 1
         number = self._number
         future = self._expect(number)
@@ -74,7 +78,7 @@ class Channel(asyncio.Protocol):
             self.lost = reason
         for future in self._pending.values():
             if not future.done():
-                future.set_exception(SandboxLost(f"sandbox {self._name}: {self.lost}"))
+                future.set_exception(self._lost())
                 future.exception()  # the waiter may be gone
         self._pending.clear()
         if self._transport is not None:
@@ -90,6 +94,9 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self.lost is None and time.monotonic() >= self._expires:
+            self._loss = SandboxExpired
+            self.fail("its life was over")
         self.fail("it died")
         if not self.ended.done():
             self.ended.set_result(None)
@@ -120,4 +127,7 @@ class Channel(asyncio.Protocol):
                 return await future
         except TimeoutError:
             self.fail(f"no answer for {deadline:.0f} s")
-            raise SandboxLost(f"sandbox {self._name}: {self.lost}") from None
+            raise self._lost() from None
+
+    def _lost(self) -> SandboxLost:
+        return self._loss(f"sandbox {self._name}: {self.lost or 'not connected'}")

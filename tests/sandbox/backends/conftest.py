@@ -8,9 +8,21 @@ from pathlib import Path
 import pytest
 
 from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
-from sandbox.backends.namespaces.backend import NamespacesBackend
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"namespaces": NamespacesBackend}
+
+def _namespaces() -> Backend:
+    from sandbox.backends.namespaces.backend import NamespacesBackend
+
+    return NamespacesBackend()
+
+
+def _docker() -> Backend:
+    backend = pytest.importorskip("sandbox.backends.docker.backend", exc_type=ImportError)
+    return backend.DockerBackend()
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"namespaces": _namespaces, "docker": _docker}
+MARKS = {"docker": [pytest.mark.docker]}
 MIB = 1 << 20
 
 FILES = {
@@ -31,7 +43,7 @@ def write_tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-@pytest.fixture(scope="session", params=sorted(BACKENDS))
+@pytest.fixture(scope="session", params=[pytest.param(name, marks=MARKS.get(name, [])) for name in BACKENDS])
 def backend(request: pytest.FixtureRequest) -> Backend:
     made = BACKENDS[request.param]()
     found = made.probe()

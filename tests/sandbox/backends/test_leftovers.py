@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -68,6 +69,16 @@ def living(pids: set[int]) -> set[int]:
     return found
 
 
+def sleeping(zygote: int) -> set[int]:
+    """The processes below `zygote` that run `sleep`."""
+    found = set()
+    for pid in descendants(zygote):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                found.add(pid)
+    return found
+
+
 def groups(zygote: int) -> list[Path]:
     return list(Path("/sys/fs/cgroup").glob(f"**/{PARENT}{zygote}"))
 
@@ -90,8 +101,8 @@ async def test_close_leaves_nothing(layer: Path) -> None:
     assert backend._zygote is not None
     zygote = backend._zygote._process.pid
     await sandbox.exec("setsid sleep 976 & (sleep 975 &) ; head -c 1M /dev/zero >file")
-    held = {pid for pid in descendants(zygote) if "sleep" in Path(f"/proc/{pid}/comm").read_text()}
-    assert len(held) == 2
+    wait_until(lambda: len(sleeping(zygote)) == 2)  # a job that was just started may not be `sleep` yet
+    held = sleeping(zygote)
     await sandbox.close()
     assert living(held) == set()
     everything = descendants(zygote)

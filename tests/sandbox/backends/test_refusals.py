@@ -72,7 +72,12 @@ def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_capabilities_say_what_is_enforced(cgroup: str, cpu: bool, enforced: bool) -> None:
     found = _capabilities(
-        {"cgroup": cgroup, "cpu": cpu, "reasons": ["why"] if cgroup == "none" else [], "trial": {"op": "ready"}}
+        {
+            "cgroup": cgroup,
+            "cpu": cpu,
+            "reasons": ["why"] if cgroup == "none" else [],
+            "trial": {"op": "ready", "inodes": True},
+        }
     )
     assert found.usable and ("cpu" in found.enforced) is enforced and {"memory", "processes", "disk"} <= found.enforced
     assert bool(found.reasons) is not enforced
