@@ -7,10 +7,12 @@ conformance suite (`tests/sandbox/backends/`).
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import ClassVar, Literal, Protocol, Self
 
 HOME = "/home/dev"
 """Home directory inside every sandbox: an overlay whose lower layers are `EnvSpec.layers`."""
@@ -93,8 +95,42 @@ class Limits:
     required: frozenset[Guarantee] = frozenset({"memory", "processes", "disk"})
 
 
-class NetPolicy(StrEnum):
-    NONE = "none"
+class Egress(Protocol):
+    """The way out of one sandbox while it lives."""
+
+    async def close(self) -> None:
+        """Stop answering. Safe to call twice."""
+        ...
+
+
+class Gateway(Protocol):
+    """Answers from outside what programs in a sandbox ask at one port of its loopback: their only way out."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables of every command that lead its tools to the port."""
+        ...
+
+    async def serve(self, sandbox: str, listener: socket.socket) -> Egress:
+        """Answer at `listener`, a socket that listens inside the sandbox of this name; owned from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NetPolicy:
+    """What a sandbox may reach beyond itself: nothing (`NetPolicy.NONE`), or what `gateway` gives (`sandbox/network/`).
+
+    Either way it has no route, no name service and no other address than its own loopback.
+    """
+
+    NONE: ClassVar[NetPolicy]
+    gateway: Gateway | None = None
+
+
+NetPolicy.NONE = NetPolicy()
 
 
 @dataclass(frozen=True, slots=True)

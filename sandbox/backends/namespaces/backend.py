@@ -63,22 +63,26 @@ class NamespacesBackend:
         net: NetPolicy = NetPolicy.NONE,
         snapshot: Snapshot | None = None,
     ) -> NamespacesSandbox:
-        _check(env, limits, net)
+        _check(env, limits)
+        gateway = net.gateway
         request = {
             "layers": [str(path) for path in ((snapshot.layer,) if snapshot else ()) + env.layers],
             "snapshot": snapshot is not None,
-            "env": dict(env.env),
+            "env": dict(env.env) | dict(gateway.variables if gateway else {}),
+            "port": gateway.port if gateway else 0,
             "life": limits.life_seconds,
             "limits": {key: value for key, value in dataclasses.asdict(limits).items() if key != "required"},
         }
-        sandbox = await self._launch(request, limits)
+        sandbox, listener = await self._launch(request, limits)
         self._sandboxes.add(sandbox)
-        if snapshot and snapshot.shell_state:
-            try:
+        try:
+            if gateway and listener:
+                sandbox.egress = await gateway.serve(sandbox.name, listener)
+            if snapshot and snapshot.shell_state:
                 await sandbox.restore_state(snapshot.shell_state)
-            except BaseException:
-                await sandbox.close()
-                raise
+        except BaseException:
+            await sandbox.close()
+            raise
         return sandbox
 
     async def sweep(self) -> int:
@@ -97,27 +101,26 @@ class NamespacesBackend:
         if zygote is not None and zygote.ours():
             await asyncio.to_thread(zygote.close)
 
-    async def _launch(self, request: dict, limits: Limits) -> NamespacesSandbox:
+    async def _launch(self, request: dict, limits: Limits) -> tuple[NamespacesSandbox, socket.socket | None]:
         for attempt in (1, 2):
             zygote = await self._ready_zygote(limits)
             self._started += 1
             began = time.monotonic()
             name = f"{os.getpid()}-{self._started}"
-            ours, theirs = socket.socketpair()
-            control, their_control = socket.socketpair()
+            ours, theirs = zip(*(socket.socketpair() for _ in range(3 if request["port"] else 2)), strict=True)
             try:
-                zygote.send(json.dumps(request).encode(), [theirs.fileno(), their_control.fileno()])
+                zygote.send(json.dumps(request).encode(), [end.fileno() for end in theirs])
             except ZygoteGone as error:
-                for end in (ours, control):
+                for end in ours:
                     end.close()
                 self._forget(zygote)
                 if attempt == 2:
                     raise SandboxLost(f"the sandbox launcher ended twice: {error}") from None
                 continue
             finally:
-                theirs.close()
-                their_control.close()
-            return await self._connect(name, limits, ours, control, began + limits.life_seconds)
+                for end in theirs:
+                    end.close()
+            return await self._connect(name, limits, ours, began + limits.life_seconds)
         raise AssertionError("unreachable")
 
     async def _ready_zygote(self, limits: Limits) -> ZygoteClient:
@@ -132,27 +135,39 @@ class NamespacesBackend:
         return zygote
 
     async def _connect(
-        self, name: str, limits: Limits, ours: socket.socket, control: socket.socket, expires: float
-    ) -> NamespacesSandbox:
-        agent_channel = await Channel.open(name, ours, expires)
-        control_channel = await Channel.open(name, control, expires)
+        self, name: str, limits: Limits, ours: tuple[socket.socket, ...], expires: float
+    ) -> tuple[NamespacesSandbox, socket.socket | None]:
+        agent_channel = await Channel.open(name, ours[0], expires)
+        control_channel = await Channel.open(name, ours[1], expires)
         try:
             hello = await agent_channel.hello(START_SECONDS)
             if hello.get("op") == "fail":
                 raise _start_error(hello)
+            listener = _listener(ours[2]) if len(ours) > 2 else None
         except BaseException:
             agent_channel.fail("it did not start")
             control_channel.fail("it did not start")
             raise
-        return NamespacesSandbox(
+        finally:
+            for end in ours[2:]:
+                end.close()
+        sandbox = NamespacesSandbox(
             name=name, limits=limits, agent=agent_channel, control=control_channel, closed=self._sandboxes.discard
         )
+        return sandbox, listener
 
     def _forget(self, zygote: ZygoteClient) -> None:
         with self._lock, contextlib.suppress(OSError):
             if self._zygote is zygote:
                 self._zygote, self._capabilities = None, None
                 zygote.close()
+
+
+def _listener(way: socket.socket) -> socket.socket:
+    """The socket that listens inside the sandbox, which pid 1 sent before it said that it is ready."""
+    way.setblocking(False)
+    _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
+    return socket.socket(fileno=descriptors[0])
 
 
 def _start_error(hello: dict) -> SandboxError:
@@ -184,9 +199,7 @@ def _capabilities(found: dict) -> Capabilities:
     return Capabilities(usable=True, cgroup=kind, enforced=frozenset(enforced), reasons=tuple(reasons))
 
 
-def _check(env: EnvSpec, limits: Limits, net: NetPolicy) -> None:
-    if net is not NetPolicy.NONE:
-        raise SandboxUnavailable(f"the namespaces backend gives no network (asked for {net})")
+def _check(env: EnvSpec, limits: Limits) -> None:
     check(limits)
     if len(env.layers) > MAX_LAYERS:
         raise SandboxUnavailable(f"{len(env.layers)} layers; at most {MAX_LAYERS} can be stacked: merge some")

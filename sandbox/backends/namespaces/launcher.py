@@ -31,13 +31,15 @@ SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner
 OWN_PROCESSES = 4
 """Processes of ours that count against the sandbox's process limit."""
 MAX_JOB_BYTES = 1 << 17
+BACKLOG = 64
 
 
 def standby(stage: str, uid: int, gid: int, group: Group | None, watchdog: bool, jobs: socket.socket) -> None:
     """Become the supervisor of a sandbox that waits for its job on `jobs`; returns when that sandbox is over.
 
-    The job is one message: JSON with two descriptors, the agent's channel and the control channel. What goes wrong
-    from here on is told on the agent's channel.
+    The job is one message: JSON with two descriptors, the agent's channel and the control channel, and a third when
+    the request names a `port`: over it the host gets the socket that listens there. What goes wrong from here on is
+    told on the agent's channel.
     """
     failure = None
     inner, pid_1_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -73,7 +75,7 @@ def _pid_1(
 ) -> NoReturn:
     with contextlib.suppress(syscalls.StepError):
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    data, descriptors, _, _ = socket.recv_fds(jobs, MAX_JOB_BYTES, 2)
+    data, descriptors, _, _ = socket.recv_fds(jobs, MAX_JOB_BYTES, 3)
     if not data:
         os._exit(0)
     channel = socket.socket(fileno=descriptors[0])
@@ -82,6 +84,8 @@ def _pid_1(
             raise failure
         request = json.loads(data)
         _build(stage, request, supervisor, descriptors[1])
+        if request["port"]:
+            _hand_out_listener(request["port"], descriptors[2])
         _confine(request["limits"], watchdog, channel)
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
         report(channel, error)
@@ -133,6 +137,14 @@ def _build(stage: str, request: dict, supervisor: socket.socket, control: int) -
     syscalls.mount("proc", f"{new}/proc", "proc", proc_flags, step="proc")
     os.chdir(new)
     syscalls.pivot_root_here()
+
+
+def _hand_out_listener(port: int, way: int) -> None:
+    """Give the host a socket that listens in this sandbox's network: the only way out, and nothing here holds it."""
+    with socket.socket() as listener, socket.socket(fileno=way) as host:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(BACKLOG)
+        socket.send_fds(host, [b"x"], [listener.fileno()])
 
 
 def _confine(limits: dict, watchdog: bool, channel: socket.socket) -> None:

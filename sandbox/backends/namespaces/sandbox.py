@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from sandbox.backends.base import (
+    Egress,
     EndReason,
     ExecResult,
     FileChange,
@@ -56,6 +57,8 @@ class NamespacesSandbox:
         self._control_lock = asyncio.Lock()
         self._memory_kills = 0
         self._closed = False
+        self.egress: Egress | None = None
+        """Its way out, when its network policy gives one; ended with it."""
         self.loop = asyncio.get_running_loop()
         """The only event loop that may use this sandbox."""
 
@@ -153,6 +156,8 @@ class NamespacesSandbox:
         finally:
             self._control.fail("it was closed")
             self._on_close(self)
+            if self.egress is not None:
+                await self.egress.close()
 
     async def __aenter__(self) -> Self:
         return self

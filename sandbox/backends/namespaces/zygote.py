@@ -2,8 +2,9 @@
 
 It is started with an empty environment and isolated from site packages, imports only what a sandbox needs, never
 starts a thread, and stays privileged only to prepare mounts and control groups. It obeys one SEQPACKET socket:
-each message is a JSON request with two descriptors, the sandbox's agent channel and its control channel. The end
-of that socket (the host closed it or died) ends all its sandboxes and then itself.
+each message is a JSON request with two or three descriptors: the sandbox's agent channel, its control channel, and
+where it hands out the listener of its only port. The end of that socket (the host closed it or died) ends all its
+sandboxes and then itself.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Zygote:
         control, their_control = socket.socketpair()
         limits = {"memory_bytes": 256 << 20, "disk_bytes": 16 << 20, "inodes": 1000, "processes": 16, "cpus": 1.0}
         limits |= {"open_files": 256, "file_bytes": 1 << 20, "output_bytes": 1000}
-        request = {"layers": [], "snapshot": False, "limits": limits, "life": TRIAL_SECONDS, "env": {}}
+        request = {"layers": [], "snapshot": False, "limits": limits, "life": TRIAL_SECONDS, "env": {}, "port": 0}
         self._start(request, theirs, their_control)
         ours.settimeout(TRIAL_SECONDS)
         frames: list = []
@@ -116,17 +117,17 @@ class Zygote:
 
     def _accept(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._host, MAX_REQUEST_BYTES, 2)
+            data, descriptors, _, _ = socket.recv_fds(self._host, MAX_REQUEST_BYTES, 3)
         except ConnectionError:
             return False
         if not data:
             return False
-        channel, control = (socket.socket(fileno=fd) for fd in descriptors)
-        self._start(json.loads(data), channel, control)
+        channel, control, *way = (socket.socket(fileno=fd) for fd in descriptors)
+        self._start(json.loads(data), channel, control, *way)
         return True
 
-    def _start(self, request: dict, channel: socket.socket, control: socket.socket) -> None:
-        """Hand `request` to a waiting pair; what goes wrong is told on `channel`. Closes both sockets here."""
+    def _start(self, request: dict, channel: socket.socket, *others: socket.socket) -> None:
+        """Hand `request` to a waiting pair; what goes wrong is told on `channel`. Closes the sockets here."""
         try:
             request["layers"] = self._layers.numbers(request["layers"])
             pair = self._spares.pop() if self._spares else self._fork_pair()
@@ -135,15 +136,15 @@ class Zygote:
                     limits = request["limits"]
                     memory = limits["memory_bytes"] + limits["disk_bytes"]  # the writable layer lives in memory too
                     pair.group.limit(memory=memory, processes=limits["processes"], cpus=limits["cpus"])
-                socket.send_fds(pair.jobs, [json.dumps(request).encode()], [channel.fileno(), control.fileno()])
+                socket.send_fds(pair.jobs, [json.dumps(request).encode()], [end.fileno() for end in (channel, *others)])
             finally:
                 pair.jobs.close()
             self._layers.trim()
         except (OSError, mounts.LayerError) as error:
             launcher.report(channel, error)
         finally:
-            channel.close()
-            control.close()
+            for end in (channel, *others):
+                end.close()
 
     def _fork_pair(self) -> Pair:
         group = None
