@@ -5,19 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-KILL_ROUNDS = 200
+END_SECONDS = 20.0
+"""How long killed processes may take to be gone; under a cpu quota and on a busy machine that is not at once."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.0005, 0.01
+
+
+class Unkillable(Exception):
+    """Processes outlived SIGKILL (stuck in the kernel): the sandbox cannot be trusted any more."""
 
 
 class Process:
     """One line of the table; `born` (clock ticks) tells a reused pid from its first owner."""
 
-    __slots__ = ("alive", "born", "parent", "session")
+    __slots__ = ("alive", "born", "parent", "session", "stopped")
 
-    def __init__(self, parent: int, session: int, born: int, alive: bool) -> None:
-        self.parent, self.session, self.born, self.alive = parent, session, born, alive
+    def __init__(self, parent: int, session: int, born: int, alive: bool, stopped: bool) -> None:
+        self.parent, self.session, self.born, self.alive, self.stopped = parent, session, born, alive, stopped
 
 
 def pids() -> list[int]:
@@ -47,7 +54,10 @@ def _process(pid: int) -> Process:
         fields = os.read(fd, 1024).rpartition(b")")[2].split()
     finally:
         os.close(fd)
-    return Process(int(fields[1]), int(fields[3]), int(fields[19]), fields[0] not in b"ZX")
+    state, threads = fields[0], int(fields[17])
+    # a program may end its first thread and run on in the others: it then looks like a zombie
+    alive = state not in b"ZX" or threads > 1
+    return Process(int(fields[1]), int(fields[3]), int(fields[19]), alive, state == b"T")
 
 
 def trees(leaders: set[int], rows: dict[int, Process]) -> set[int]:
@@ -62,34 +72,57 @@ def trees(leaders: set[int], rows: dict[int, Process]) -> set[int]:
 
 
 def end(spared: Callable[[dict[int, Process]], set[int]], reap: Callable[[], None]) -> None:
-    """Kill every process that `spared` does not name.
+    """Kill every process that `spared` does not name; returns when they are gone. Raises Unkillable.
 
     All are stopped first, so that nothing forks faster than it is killed.
     """
-    try:
-        os.kill(-1, signal.SIGSTOP)
-    except ProcessLookupError:
-        return
-    keep: set[int] = set()
-    for _ in range(KILL_ROUNDS):
+    paused = pause()
+    give_up = time.monotonic() + END_SECONDS
+    wait = FIRST_PAUSE_SECONDS
+    while True:
         rows = table()
         keep = spared(rows)
         doomed = [pid for pid, row in rows.items() if pid not in keep and row.alive]
         if not doomed:
-            break
+            return resume(paused & keep)
+        if time.monotonic() > give_up:
+            raise Unkillable(f"{len(doomed)} processes outlived SIGKILL by {END_SECONDS:.0f} s")
         for pid in doomed:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         reap()
-    for pid in keep:
+        time.sleep(wait)  # they need the processor now
+        wait = min(2 * wait, LONGEST_PAUSE_SECONDS)
+
+
+def pause() -> set[int]:
+    """Stop every process but pid 1 and those that are stopped already; which ones."""
+    stopped = {pid for pid, row in table().items() if row.stopped}
+    with contextlib.suppress(ProcessLookupError):  # there is none
+        os.kill(-1, signal.SIGSTOP)
+    return set(pids()) - stopped
+
+
+def resume(paused: set[int]) -> None:
+    for pid in paused:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
 
 
 def private_bytes(pid: int) -> int:
     """Resident memory of a process that it does not share through files."""
+    found = _private_bytes(f"/proc/{pid}")
+    if found == 0:  # perhaps its first thread has ended, and the others hold the memory
+        with contextlib.suppress(OSError):
+            found = max(
+                (_private_bytes(f"/proc/{pid}/task/{task}") for task in os.listdir(f"/proc/{pid}/task")), default=0
+            )
+    return found
+
+
+def _private_bytes(folder: str) -> int:
     try:
-        with open(f"/proc/{pid}/statm") as file:
+        with open(f"{folder}/statm") as file:
             fields = file.read().split()
     except OSError:
         return 0
