@@ -15,7 +15,7 @@ import time
 
 from sandbox.backends.namespaces import files, identity, protocol
 from sandbox.backends.namespaces.grep import Searches
-from sandbox.backends.namespaces.loop import Loop
+from sandbox.backends.namespaces.loop import Loop, Stream
 from sandbox.backends.namespaces.shell import Shell
 
 HOME = f"/home/{identity.USER}"
@@ -32,12 +32,12 @@ ENVIRONMENT = {
 
 
 class Agent:
-    def __init__(self, channel: socket.socket, request: dict, watchdog: bool) -> None:
+    def __init__(self, channel: Stream, request: dict, watchdog: bool, writer: int | None) -> None:
         limits = request["limits"]
         self._inodes = limits["inodes"]
         self._channel = channel
         self._decoder = protocol.Decoder()
-        self._loop = Loop(channel)
+        self._loop = Loop(channel, writer)
         self._wake, writer = socket.socketpair()
         self._writer = writer
         for end in (self._wake, writer):
@@ -100,9 +100,9 @@ class Agent:
         self._shell.reap()
 
 
-def main(channel: socket.socket, request: dict, *, watchdog: bool) -> None:
-    """Serve until the host closes `channel`; never returns."""
+def main(channel: Stream, request: dict, *, watchdog: bool, writer: int | None = None) -> None:
+    """Serve until the host closes `channel`; never returns. `writer`: see Loop."""
     os.umask(0o022)
     os.makedirs(WORKDIR, exist_ok=True)
     os.chdir(WORKDIR)
-    Agent(channel, request, watchdog).run()
+    Agent(channel, request, watchdog, writer).run()

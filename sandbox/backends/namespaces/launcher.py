@@ -11,25 +11,22 @@ the system-call filter, and no dumps, before it reads its first byte from the ho
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import json
 import os
-import resource
 import signal
 import socket
 import struct
 from typing import NoReturn
 
-from sandbox.backends.namespaces import agent, identity, mounts, protocol, seccomp, syscalls
+from sandbox.backends.namespaces import agent, identity, mounts, protocol, syscalls
 from sandbox.backends.namespaces.cgroups import Group
+from sandbox.backends.namespaces.confine import close_others, confine
 from sandbox.backends.namespaces.supervisor import Supervisor
 
 NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
 SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner; in its own user namespace only
-OWN_PROCESSES = 4
-"""Processes of ours that count against the sandbox's process limit."""
 MAX_JOB_BYTES = 1 << 17
 BACKLOG = 64
 
@@ -86,7 +83,7 @@ def _pid_1(
         _build(stage, request, supervisor, descriptors[1])
         if request["port"]:
             _hand_out_listener(request["port"], descriptors[2])
-        _confine(request["limits"], watchdog, channel)
+        confine(request["limits"], {channel.fileno()}, watchdog=watchdog, count_processes=True)
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
         report(channel, error)
         os._exit(1)
@@ -145,51 +142,3 @@ def _hand_out_listener(port: int, way: int) -> None:
         listener.bind(("127.0.0.1", port))
         listener.listen(BACKLOG)
         socket.send_fds(host, [b"x"], [listener.fileno()])
-
-
-def _confine(limits: dict, watchdog: bool, channel: socket.socket) -> None:
-    """Give up everything that a program in the sandbox must not have, for good."""
-    close_others({channel.fileno()})
-    for _ in range(3):
-        os.open("/dev/null", os.O_RDWR)
-    os.set_inheritable(channel.fileno(), False)
-    os.setsid()
-    _set_title("/sbin/init")
-    _limit(limits)
-    syscalls.drop_all_capabilities()
-    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(deny_unowned_memory=watchdog)
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-
-
-def close_others(keep: set[int]) -> None:
-    previous = -1
-    for fd in sorted(keep):
-        os.closerange(previous + 1, fd)
-        previous = fd
-    os.closerange(previous + 1, 4096)
-
-
-def _limit(limits: dict) -> None:
-    wanted = {
-        resource.RLIMIT_NPROC: limits["processes"] + OWN_PROCESSES,
-        resource.RLIMIT_NOFILE: limits["open_files"],
-        resource.RLIMIT_FSIZE: limits["file_bytes"],
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 64 << 10,
-        resource.RLIMIT_MSGQUEUE: 800 << 10,
-    }
-    for which, value in wanted.items():
-        hard = resource.getrlimit(which)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
-
-
-def _set_title(title: str) -> None:
-    """Show pid 1 as an ordinary init instead of the zygote's command line."""
-    with open("/proc/self/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    start, end = int(fields[45]), int(fields[46])
-    if 0 < len(title) < end - start:
-        ctypes.memmove(start, title.encode().ljust(end - start, b"\0"), end - start)
-    syscalls.prctl(syscalls.PR_SET_NAME, b"init")

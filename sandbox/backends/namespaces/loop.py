@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 from collections.abc import Callable
+from typing import Protocol
 
 from sandbox.backends.namespaces import protocol
+
+
+class Stream(Protocol):
+    """The agent's end of its channel to the host: a socket, or what looks like one."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def send(self, data: bytearray, /) -> int: ...
+    def fileno(self) -> int: ...
+    def setblocking(self, flag: bool, /) -> None: ...
 
 
 class Loop:
     """Nothing in it blocks; a host that is gone ends the process."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self, channel: Stream, writer: int | None = None) -> None:
+        """`writer` is the descriptor that takes replies where `channel.fileno()` does not (a pair of pipes)."""
+        self._channel, self._writer = channel, writer
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}
         self._unsent = bytearray()
@@ -65,12 +75,16 @@ class Loop:
             pass
         except OSError:
             os._exit(0)  # the host is gone, and with pid 1 goes the sandbox
-        events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-        self._poll.modify(self._channel, events)
+        if self._writer is None:
+            self._poll.modify(self._channel.fileno(), select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        elif self._unsent:
+            self.watch(self._writer, self.flush, write=True)
+        else:
+            self.unwatch(self._writer)
 
     def attach(self, handler: Callable[[], None]) -> None:
         self._handlers[self._channel.fileno()] = handler
-        self._poll.register(self._channel, select.POLLIN)
+        self._poll.register(self._channel.fileno(), select.POLLIN)
 
     def turn(self, timeout: float | None) -> None:
         for fd, _ in self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
