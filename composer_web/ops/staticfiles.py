@@ -1,4 +1,4 @@
-"""Serves the chart library from the installed package, so that no copy of it lies in the repository."""
+"""Static files: served whole under ASGI, and the chart library from its installed package instead of a copy here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,29 @@ from typing import Any
 
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage
+from django.http import HttpRequest, HttpResponse
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 NAME = "plotly/plotly.min.js"
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):
+    """WhiteNoise's, which answers with a synchronous stream. Django reads such a stream whole under ASGI and warns each
+    time, so the answer is whole from the start; the largest file is the chart library's 5 MB."""
+
+    @staticmethod
+    def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
+        found = static_file.get_response(request.method, request.META)
+        content = b""
+        if found.file is not None:
+            with found.file as file:
+                content = file.read()
+        answer = HttpResponse(content, status=int(found.status))
+        del answer["content-type"]  # a 304 has none
+        for name, value in found.headers:
+            answer[name] = value
+        return answer
 
 
 def package_data() -> Path:

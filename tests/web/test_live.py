@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 import websockets
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import Client
 from websockets.asyncio.client import ClientConnection
 
@@ -79,6 +79,7 @@ def _commit_and_roll_back() -> None:
         transaction.set_rollback(True)
     with transaction.atomic():
         hint("run:7")
+    connections.close_all()  # this thread's own
 
 
 async def test_a_burst_becomes_one_message(server: str, cookie: str) -> None:

@@ -1,0 +1,44 @@
+"""What all tests share: no connection to the test database may outlive the tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from composer_web.env import env
+
+LEFT_SECONDS = 30.0
+"""A server process ends some time after its connection was closed: on a busy machine later than DROP DATABASE waits."""
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
+    """pytest-django's, which afterwards drops the database: somebody still connected would make that fail.
+
+    The usual culprit is a thread of a test that used the ORM and ended without `connections.close_all()`.
+    """
+    yield
+    from django.db import connections
+
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        connections["default"].close()
+        connections["default"].close_pool()
+        name = connections["default"].settings_dict["NAME"]
+    address, _, options = env().database_url.partition("?")
+    end = time.monotonic() + LEFT_SECONDS
+    with psycopg.connect(f"{address.rsplit('/', 1)[0]}/postgres?{options}", autocommit=True) as other:
+        while left := _connected(other, name):
+            if time.monotonic() > end:
+                pytest.fail(f"a test left a connection open; its last statement was: {left[0]}")
+            time.sleep(0.05)
+
+
+def _connected(other: psycopg.Connection, name: str) -> list[str]:
+    """The last statement of each connection to database `name`."""
+    rows = other.execute(
+        "SELECT query FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'", [name]
+    )
+    return [row[0][:300] for row in rows]

@@ -1,0 +1,48 @@
+"""Static files over ASGI: whole, in ranges, and not again when nothing changed."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import AsyncClient, Client
+
+PATH = "/static/css/tokens.css"
+
+
+@pytest.fixture
+def content() -> bytes:
+    found = finders.find("css/tokens.css")
+    assert found is not None
+    with open(found, "rb") as file:
+        return file.read()
+
+
+async def test_a_file_is_sent_whole_and_nothing_warns(content: bytes) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = await AsyncClient().get(PATH)
+    assert (answer.status_code, answer.content, answer.streaming) == (200, content, False)
+    assert answer["content-type"].startswith("text/css") and int(answer["content-length"]) == len(content)
+
+
+async def test_what_the_browser_has_is_not_sent_again() -> None:
+    client = AsyncClient()
+    first = await client.get(PATH)
+    again = await client.get(PATH, headers={"if-modified-since": first["last-modified"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_a_part_of_a_file(content: bytes) -> None:
+    answer = await AsyncClient().get(PATH, headers={"range": "bytes=10-19"})
+    assert (answer.status_code, answer.content) == (206, content[10:20])
+
+
+def test_a_head_request_has_no_body(content: bytes) -> None:
+    answer = Client().head(PATH)
+    assert answer.content == b"" and int(answer["content-length"]) == len(content)
+
+
+def test_the_chart_library_comes_from_its_package() -> None:
+    assert len(Client().get("/static/plotly/plotly.min.js").content) > 1_000_000
