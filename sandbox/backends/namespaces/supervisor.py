@@ -1,7 +1,7 @@
 """The supervisor of one sandbox: outside its pid namespace, it holds the writable layer and ends everything.
 
 It answers the host over the control channel, one request at a time: `diff`, `snapshot` (into a directory whose
-descriptor comes with the request) and `memory_kills`. When the host closes that channel, when the agent dies or
+descriptor comes with the request) and `memory_kills`; `rescue` has no answer. When the host closes that channel, when the agent dies or
 when the sandbox's life is over, it kills pid 1 (the kernel takes the rest) and exits.
 """
 
@@ -14,7 +14,11 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import layers, protocol
+from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.storage import Storage
+
+NAME = "init"
+"""What pid 1 is called, and what its children are called until they run a program."""
 
 
 class Supervisor:
@@ -29,7 +33,7 @@ class Supervisor:
         life: float,
     ) -> None:
         self._control, self._agent, self._events = control, agent, events
-        self._upper, self._lower, self._snapshots = upper, lower, snapshots
+        self._storage = Storage(upper, lower, snapshots)
         self._end = time.monotonic() + life
         self._decoder = protocol.Decoder()
         self._descriptors: list[int] = []
@@ -65,6 +69,9 @@ class Supervisor:
             return False
         self._descriptors += descriptors
         for header, _ in self._decoder.feed(data):
+            if header.get("op") == "rescue":
+                self._rescue()
+                continue
             try:
                 answer, blob = self._answer(header)
             except OSError as error:
@@ -78,40 +85,19 @@ class Supervisor:
 
     def _answer(self, header: dict) -> tuple[dict, bytes]:
         if header["op"] == "diff":
-            return self._diff(header["folder"])
+            return self._storage.diff(header["folder"])
         if header["op"] == "snapshot":
             return self._snapshot()
         if header["op"] == "memory_kills":
             return {"count": self._memory_kills()}, b""
         return {"error": f"unknown request {header['op']!r}"}, b""
 
-    def _diff(self, folder: str) -> tuple[dict, bytes]:
-        full: layers.Stack = [self._upper, *self._lower]
-        changed = 1 + self._snapshots
-        # each difference opens its own descriptors, so the roots are lent
-        inner, leaf = layers.descend(full, folder)
-        old, _ = layers.descend(self._lower[self._snapshots :], folder)
-        difference = layers.Difference(changed)
-        if leaf is not None:
-            difference.skipped.append((".", "the checkout was replaced by something that is no directory"))
-        difference.walk(inner, old)
-        layers.close_stack(inner)
-        layers.close_stack(old)
-        entries, parts = [], []
-        for path, content, executable, before in difference.changes:
-            sizes = [None if text is None else len(text) for text in (content, before)]
-            entries.append([path, *sizes, executable])
-            parts += [text for text in (content, before) if text]
-        return {"changes": entries, "skipped": difference.skipped}, b"".join(parts)
-
     def _snapshot(self) -> tuple[dict, bytes]:
         if len(self._descriptors) != 1:
             raise OSError("a snapshot needs exactly one directory descriptor")
         target = self._descriptors.pop()
         try:
-            for source in (*reversed(self._lower[: self._snapshots]), self._upper):
-                layers.apply(source, target)
-            os.fchmod(target, 0o755)
+            self._storage.copy(target)
         finally:
             os.close(target)
         return {}, b""

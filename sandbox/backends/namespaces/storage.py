@@ -1,0 +1,38 @@
+"""The writable layer of one sandbox and what lies under it, by descriptors: its patch, and copies of it."""
+
+from __future__ import annotations
+
+import os
+
+from sandbox.backends.namespaces import layers
+
+
+class Storage:
+    def __init__(self, upper: int, lower: list[int], snapshots: int) -> None:
+        """`lower` are the layers, uppermost first; the first `snapshots` of them count as changes."""
+        self._upper, self._lower, self._snapshots = upper, lower, snapshots
+
+    def diff(self, folder: str) -> tuple[dict, bytes]:
+        """What differs below `folder`, as an answer to the host."""
+        full: layers.Stack = [self._upper, *self._lower]
+        # each difference opens its own descriptors, so the roots are lent
+        inner, leaf = layers.descend(full, folder)
+        old, _ = layers.descend(self._lower[self._snapshots :], folder)
+        difference = layers.Difference(1 + self._snapshots)
+        if leaf is not None:
+            difference.skipped.append((".", "the checkout was replaced by something that is no directory"))
+        difference.walk(inner, old)
+        layers.close_stack(inner)
+        layers.close_stack(old)
+        entries, parts = [], []
+        for path, content, executable, before in difference.changes:
+            sizes = [None if text is None else len(text) for text in (content, before)]
+            entries.append([path, *sizes, executable])
+            parts += [text for text in (content, before) if text]
+        return {"changes": entries, "skipped": difference.skipped}, b"".join(parts)
+
+    def copy(self, target: int) -> None:
+        """Lay all that changed into the empty directory `target`, as one layer."""
+        for source in (*reversed(self._lower[: self._snapshots]), self._upper):
+            layers.apply(source, target)
+        os.fchmod(target, 0o755)
