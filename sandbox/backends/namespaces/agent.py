@@ -38,12 +38,11 @@ class Agent:
         self._channel = channel
         self._decoder = protocol.Decoder()
         self._loop = Loop(channel, writer)
-        self._wake, writer = socket.socketpair()
-        self._writer = writer
-        for end in (self._wake, writer):
+        self._wake, self._waker = socket.socketpair()
+        for end in (self._wake, self._waker):
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         memory = limits["memory_bytes"] if watchdog else None
         environment = ENVIRONMENT | dict(request["env"])
         self._searches = Searches(self._loop, WORKDIR)

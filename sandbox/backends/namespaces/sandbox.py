@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,6 +27,8 @@ from sandbox.backends.namespaces.identity import sandbox_identity
 
 GRACE_SECONDS = 20.0
 """How much later than the agent's own deadline the host gives a call up."""
+PATIENCE_SECONDS = 5.0
+"""How late an answer may be before the supervisor is asked to see whether somebody holds the agent up."""
 FILE_SECONDS = 60.0
 SEARCH_SECONDS = 180.0
 SUPERVISOR_SECONDS = 120.0
@@ -168,7 +171,8 @@ class NamespacesSandbox:
     async def _exec(self, header: dict, stdin: bytes, seconds: float) -> ExecResult:
         number, future = self._agent.send(header, stdin)
         try:
-            answer, blob = await self._agent.wait(future, seconds + GRACE_SECONDS)
+            with self._patience(seconds + PATIENCE_SECONDS):
+                answer, blob = await self._agent.wait(future, seconds + GRACE_SECONDS)
         except asyncio.CancelledError:
             self._agent.notify({"op": "cancel", "call": number})
             raise
@@ -200,11 +204,26 @@ class NamespacesSandbox:
         return await self._call(header, blob, deadline=deadline)
 
     async def _call(self, header: dict, blob: bytes = b"", *, deadline: float) -> tuple[dict[str, Any], bytes]:
-        answer, content = await self._agent.request(header, blob, deadline=deadline)
+        with self._patience(PATIENCE_SECONDS):
+            answer, content = await self._agent.request(header, blob, deadline=deadline)
         if "error" in answer:
             text = str(answer.get("text", ""))
             raise PathError(text) if answer["error"] == "path" else ValueError(text)
         return answer, content
+
+    @contextlib.contextmanager
+    def _patience(self, seconds: float) -> Iterator[None]:
+        """While the agent owes an answer: after `seconds`, and then again and again, have it rescued."""
+
+        def rescue() -> None:
+            self._control.notify({"op": "rescue"})
+            timers.append(self.loop.call_later(PATIENCE_SECONDS, rescue))
+
+        timers = [self.loop.call_later(seconds, rescue)]
+        try:
+            yield
+        finally:
+            timers[-1].cancel()
 
     async def _supervisor(self, header: dict, *, descriptor: int | None = None) -> tuple[dict[str, Any], bytes]:
         async with self._control_lock:

@@ -76,11 +76,20 @@ UNOWNED_MEMORY: dict[str, tuple[int | None, int | None]] = {"memfd_create": (319
 
 CLONE, UNSHARE, CLONE3 = (56, 220), (272, 97), (435, 435)
 SOCKET, PRLIMIT = (41, 198), (302, 261)
+SCHEDULING = {
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+}
+"""Calls whose first argument is a pid: refused for pid 1, which has the same owner and must stay quick."""
+PRIORITY: dict[str, tuple[tuple[int, int], int]] = {"setpriority": ((141, 140), 2), "ioprio_set": ((251, 30), 3)}
+"""Calls of (kind, who): refused for `who` 1 and for the kind that means every process of one owner."""
 ALLOWED_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink
 
 _LOAD, _EQUAL, _GREATER, _TEST, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
-_NUMBER, _ARCH, _ARGUMENT0 = 0, 4, 16
+_NUMBER, _ARCH, _ARGUMENT0, _ARGUMENT1 = 0, 4, 16, 24
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 
 
@@ -123,6 +132,20 @@ def build(machine: str, *, deny_unowned_memory: bool) -> bytes:
     add(_EQUAL, 1, 0, 0)
     refuse(_EPERM)
     add(_LOAD, 0, 0, _NUMBER)
+    for numbers in SCHEDULING.values():
+        add(_EQUAL, 0, 4, numbers[arch])
+        add(_LOAD, 0, 0, _ARGUMENT0)
+        add(_EQUAL, 0, 1, 1)
+        refuse(_EPERM)
+        add(_LOAD, 0, 0, _NUMBER)
+    for numbers, owner in PRIORITY.values():
+        add(_EQUAL, 0, 6, numbers[arch])
+        add(_LOAD, 0, 0, _ARGUMENT0)
+        add(_EQUAL, 2, 0, owner)
+        add(_LOAD, 0, 0, _ARGUMENT1)
+        add(_EQUAL, 0, 1, 1)
+        refuse(_EPERM)
+        add(_LOAD, 0, 0, _NUMBER)
     families = len(ALLOWED_FAMILIES)
     add(_EQUAL, 0, families + 2, SOCKET[arch])
     add(_LOAD, 0, 0, _ARGUMENT0)

@@ -1,8 +1,8 @@
 """The supervisor of one sandbox: outside its pid namespace, it holds the writable layer and ends everything.
 
 It answers the host over the control channel, one request at a time: `diff`, `snapshot` (into a directory whose
-descriptor comes with the request) and `memory_kills`; `rescue` has no answer. When the host closes that channel, when the agent dies or
-when the sandbox's life is over, it kills pid 1 (the kernel takes the rest) and exits.
+descriptor comes with the request) and `memory_kills`; `rescue` has no answer. When the host closes that channel,
+when the agent dies or when the sandbox's life is over, it kills pid 1 (the kernel takes the rest) and exits.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces import processes, protocol
 from sandbox.backends.namespaces.storage import Storage
-
-NAME = "init"
-"""What pid 1 is called, and what its children are called until they run a program."""
 
 
 class Supervisor:
@@ -70,7 +67,7 @@ class Supervisor:
         self._descriptors += descriptors
         for header, _ in self._decoder.feed(data):
             if header.get("op") == "rescue":
-                self._rescue()
+                processes.release(self._agent)
                 continue
             try:
                 answer, blob = self._answer(header)

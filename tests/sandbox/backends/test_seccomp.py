@@ -11,8 +11,8 @@ from sandbox.backends.namespaces import seccomp, syscalls
 ALLOW, EPERM, ENOSYS, EAFNOSUPPORT, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x50061, 0x80000000
 
 
-def run(program: bytes, arch: int, number: int, argument: int = 0) -> int:
-    data = struct.pack("<IIQQ", number, arch, 0, argument) + bytes(40)
+def run(program: bytes, arch: int, number: int, *arguments: int) -> int:
+    data = struct.pack("<IIQ", number, arch, 0) + struct.pack(f"<{len(arguments)}Q", *arguments) + bytes(48)
     steps = [struct.unpack_from("<HBBI", program, offset) for offset in range(0, len(program), 8)]
     at, accumulator = 0, 0
     while True:
@@ -32,11 +32,11 @@ def machine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def decide(machine: str, numbers: tuple[int | None, int | None], argument: int = 0, *, watchdog: bool = False) -> int:
+def decide(machine: str, numbers: tuple[int | None, int | None], *arguments: int, watchdog: bool = False) -> int:
     program = seccomp.build(machine, deny_unowned_memory=watchdog)
     number = numbers[0 if machine == "x86_64" else 1]
     assert number is not None
-    return run(program, seccomp.AUDIT_ARCH[machine], number, argument)
+    return run(program, seccomp.AUDIT_ARCH[machine], number, *arguments)
 
 
 def test_every_listed_call_is_refused(machine: str) -> None:
@@ -74,6 +74,14 @@ def test_socket_families(machine: str) -> None:
 def test_limits_of_other_processes(machine: str) -> None:
     assert decide(machine, seccomp.PRLIMIT, 0) == ALLOW
     assert decide(machine, seccomp.PRLIMIT, 1) == EPERM
+
+
+def test_pid_1_keeps_its_share_of_the_processor(machine: str) -> None:
+    for numbers in seccomp.SCHEDULING.values():
+        assert [decide(machine, numbers, pid, 1) for pid in (0, 1, 2)] == [ALLOW, EPERM, ALLOW]
+    for numbers, owner in seccomp.PRIORITY.values():
+        assert decide(machine, numbers, owner, 0) == decide(machine, numbers, 1, 1) == EPERM
+        assert decide(machine, numbers, 1, 0) == decide(machine, numbers, 1, 2) == ALLOW
 
 
 def test_memory_that_no_process_owns(machine: str) -> None:

@@ -1,0 +1,70 @@
+"""Programs that try to keep the agent itself from answering."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox.backends.base import EnvSpec
+from sandbox.backends.namespaces import sandbox as namespaces
+from sandbox.backends.namespaces.backend import NamespacesBackend
+
+from .test_attacks import alive, python
+
+STOP_WHAT_STARTS = python("""
+    import os, signal
+    if os.fork(): raise SystemExit
+    os.setsid()
+    open("/tmp/lurking", "w").close()
+    seen = set(os.listdir("/proc"))
+    for _ in range(3):
+        stopped = False
+        while not stopped:
+            newest = int(open("/proc/loadavg").read().split()[-1])
+            for pid in range(newest, newest + 3):
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                    stopped = str(pid) not in seen and open(f"/proc/{pid}/comm").read() == "init\\n"
+                    if not stopped: os.kill(pid, signal.SIGCONT)
+                except OSError: pass
+        open("/tmp/held", "a").write(f"{pid}\\n")
+""")
+
+
+async def test_a_command_stopped_before_it_runs(env: EnvSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent waits in the kernel for each command's start; only the supervisor can end that wait."""
+    monkeypatch.setattr(namespaces, "PATIENCE_SECONDS", 0.3)
+    backend = NamespacesBackend()
+    async with await backend.start(env) as sandbox:
+        await sandbox.exec(STOP_WHAT_STARTS)
+        async with asyncio.timeout(60):
+            while len(held := await sandbox.list("/tmp")) < 2 or held[0][2] < 4:
+                await sandbox.exec(":", keep_state=False, timeout=0.3)
+            await sandbox.exec("pkill -9 python3", timeout=5)
+            await alive(sandbox)
+    await backend.close()
+
+
+async def test_pid_1_keeps_its_priority(env: EnvSpec) -> None:
+    backend = NamespacesBackend()
+    async with await backend.start(env) as sandbox:
+        result = await sandbox.exec(
+            python("""
+                import os
+                attempts = {
+                    "idle": lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+                    "affinity": lambda: os.sched_setaffinity(1, {0}),
+                    "nice": lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+                    "group": lambda: os.setpriority(os.PRIO_PGRP, 1, 19),
+                    "everybody": lambda: os.setpriority(os.PRIO_USER, 0, 19),
+                    "own": lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
+                }
+                for name, attempt in attempts.items():
+                    try: attempt()
+                    except PermissionError: continue
+                    print(name)
+            """)
+        )
+        assert result.output == b"own\n"
+    await backend.close()
