@@ -34,8 +34,6 @@ class Profile:
     command_seconds: float = 60.0
     announce_more_matches: bool = True
     """Whether `grep` says that there are more matches than it shows."""
-    malformed_ends_episode: bool = False
-    """Whether a turn whose tool call cannot be parsed ends the episode (small policies never recover from it)."""
 
 
 _PROFILES = {
@@ -51,7 +49,6 @@ _PROFILES = {
             lint_files=8,
             command_seconds=10.0,
             announce_more_matches=False,
-            malformed_ends_episode=True,
         ),
     )
 }

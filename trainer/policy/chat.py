@@ -7,6 +7,7 @@ template serves. Text from outside (issues, tool outputs) can never become a con
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from sandbox.harness.types import ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 
+THINK, THINK_END = "<think>", "</think>"
 PROBE_USER = "probe-question"
 PROBE_ANSWER = "probe-answer"
 ESCAPES = ("\ue000", "\ue001")
@@ -36,10 +38,17 @@ class ParsedTurn:
     text: str
     calls: tuple[ToolCall, ...] = ()
     error: str | None = None
+    thinking_tokens: int = 0
+    """Tokens of the turn's thinking block, its marks included."""
 
 
 class CallSyntax(Protocol):
     """How a family of models writes tool calls in its text."""
+
+    @property
+    def thinks(self) -> bool:
+        """Whether a turn may begin with a thinking block."""
+        ...
 
     def extract(self, text: str) -> list[str] | None:
         """The JSON text of each call; an empty list when the turn has none, None when a call is cut off."""
@@ -54,6 +63,8 @@ def call_json(call: ToolCall) -> str:
 
 class BareCalls:
     """The turn is one call object a line, nothing else: the toy policy's syntax."""
+
+    thinks = False
 
     def extract(self, text: str) -> list[str] | None:
         body = text.strip()
@@ -76,10 +87,11 @@ class BareCalls:
 class HermesCalls:
     """`<tool_call>` blocks within free text, as Qwen and Hermes models write them. Thinking is not searched."""
 
+    thinks = True
     BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
     def extract(self, text: str) -> list[str] | None:
-        said = text.rpartition("</think>")[2]
+        said = text.rpartition(THINK_END)[2]
         if "<tool_call>" in self.BLOCK.sub("", said):
             return None
         return [block.strip() for block in self.BLOCK.findall(said)]
@@ -120,6 +132,7 @@ class ChatRenderer:
             stop.add(int(tokenizer.eos_token_id))
         self.turn_end_id = self._token_id(self._turn_end)
         self.stop_ids: list[int] = sorted(stop)
+        self._opens_thinking = self._render([{"role": "user", "content": PROBE_USER}]).rstrip().endswith(THINK)
 
     def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt."""
@@ -146,14 +159,26 @@ class ChatRenderer:
         kept = list(token_ids)
         while kept and kept[-1] in self.stop_ids:
             kept.pop()
-        text = str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        text = self._text(kept)
+        thinking = self._thinking_tokens(kept, text)
         blocks = self.syntax.extract(text)
         if blocks is None:
-            return ParsedTurn(text, error="the tool call is not complete JSON")
+            return ParsedTurn(text, error="the tool call is not complete JSON", thinking_tokens=thinking)
         try:
-            return ParsedTurn(text, calls=read_calls(blocks))
+            return ParsedTurn(text, calls=read_calls(blocks), thinking_tokens=thinking)
         except (ValueError, RecursionError) as error:
-            return ParsedTurn(text, error=f"the tool call does not parse: {error}"[:300])
+            return ParsedTurn(text, error=f"the tool call does not parse: {error}"[:300], thinking_tokens=thinking)
+
+    def _thinking_tokens(self, kept: Sequence[int], text: str) -> int:
+        """How many tokens of a turn are its thinking: all up to the last end mark (templates may open the block in the
+        prompt), all of the turn while the block is open, else none."""
+        if not self.syntax.thinks:
+            return 0
+        ends = text.count(THINK_END)
+        if not ends:
+            return len(kept) if self._opens_thinking or text.lstrip().startswith(THINK) else 0
+        # The tokens that are needed to spell all end marks: the marks need not be single tokens.
+        return bisect.bisect_left(range(len(kept)), ends, key=lambda n: self._text(kept[:n]).count(THINK_END))
 
     # -- rendering ------------------------------------------------------------------------------------
 
@@ -184,6 +209,11 @@ class ChatRenderer:
                 "the chat template ends an assistant turn with no special token; add one (for example <|im_end|>)"
             )
         return match.group()
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        return str(
+            self.tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
 
     def _token_id(self, text: str) -> int:
         return int(self.tokenizer.get_added_vocab()[text])

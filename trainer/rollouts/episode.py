@@ -44,6 +44,9 @@ class ParsedTurn(Protocol):
     @property
     def error(self) -> str | None: ...
 
+    @property
+    def thinking_tokens(self) -> int: ...
+
 
 class Renderer(Protocol):
     """The policy's own chat template: the only place where messages become tokens and tokens become calls."""
@@ -230,6 +233,7 @@ async def _turns(
                 text=parsed.text,
                 token_start=turn_start,
                 token_end=len(record.tokens),
+                thinking_tokens=parsed.thinking_tokens,
                 calls=calls,
                 results=results,
                 generate_seconds=generate_seconds,

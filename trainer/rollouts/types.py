@@ -41,7 +41,7 @@ class Turn(Frozen):
     token_end: int
     """Half-open span of this turn's policy tokens in its segment."""
     thinking_tokens: int = 0
-    """Of these, tokens inside a thinking block (0 for templates that have none)."""
+    """Of these, tokens of the thinking block (0 for policies that have none)."""
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     generate_seconds: float = 0.0

@@ -192,6 +192,33 @@ def test_hermes_text_around_calls_and_thinking(qwen: ChatRenderer) -> None:
     assert qwen.parse(qwen.tokenizer("done", add_special_tokens=False)["input_ids"]).calls == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "thought"),
+    [
+        ("<think>look at x</think>\n<tool_call>{}</tool_call>", "<think>look at x</think>"),
+        ("look</think> again</think>done", "look</think> again</think>"),  # a template may open the block itself
+        ("<think>never ends", "<think>never ends"),
+        ("nothing to think about", ""),
+    ],
+)
+def test_thinking_tokens_are_counted(qwen: ChatRenderer, text: str, thought: str) -> None:
+    def ids(part: str) -> list[int]:
+        return list(qwen.tokenizer(part, add_special_tokens=False)["input_ids"])
+
+    assert qwen.parse([*ids(text), qwen.turn_end_id]).thinking_tokens == len(ids(thought))
+
+
+def test_a_template_that_opens_the_thinking_block_is_known() -> None:
+    opening = QWEN_LIKE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+    renderer = ChatRenderer(chat_tokenizer(opening))
+    ids = renderer.tokenizer("still at it", add_special_tokens=False)["input_ids"]
+    assert renderer.parse(ids).thinking_tokens == len(ids)
+
+
+def test_the_toy_policy_has_no_thinking(toy: ChatRenderer) -> None:
+    assert toy.parse(toy.tokenizer("<think>x</think>", add_special_tokens=False)["input_ids"]).thinking_tokens == 0
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 1023), max_size=60))
 def test_any_tokens_parse_without_an_exception(toy: ChatRenderer, ids: list[int]) -> None:
