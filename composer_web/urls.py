@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from composer_web.api import views
 from composer_web.api.root import api
 
 urlpatterns = [
+    path("api/v1/docs", views.docs, name="api-docs"),
     path("api/v1/", api.urls),
     path("", include("composer_web.accounts.urls")),
     path("", include("composer_web.runs.urls")),

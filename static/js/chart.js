@@ -4,9 +4,13 @@ import { number } from "./format.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
+// The bundle's map library, which no chart here uses, writes a <style> as it loads unless an element with this id is
+// there; our content policy would refuse that and log an error.
+const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
 const plotly = (() => {
   let loading = null;
   return () => (loading ??= new Promise((resolve, reject) => {
+    document.head.append(Object.assign(document.createElement("meta"), { id: MAP_STYLE }));
     const script = document.createElement("script");
     script.src = document.querySelector('meta[name="plotly"]').content;
     script.addEventListener("load", () => resolve(window.Plotly));
@@ -81,7 +85,7 @@ class Panel {
     const Plotly = await plotly();
     if (!this.drawn) this.plot.replaceChildren();
     const traces = filled.flatMap((s) => this.traces(s, this.series.indexOf(s), filled.length));
-    await Plotly.react(this.plot, traces, this.layout(filled.length > 1), { displayModeBar: false, responsive: true, doubleClick: false });
+    await Plotly.react(this.plot, traces, this.layout(filled.length > 1), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
     if (!this.drawn) {
       this.drawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));

@@ -14,6 +14,7 @@ const pages = {
   "[data-chart]": () => import("./chart.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-run-form]": () => import("./form.js"),
+  "[data-api-docs]": () => import("./apidocs.js"),
 };
 for (const [selector, load] of Object.entries(pages)) {
   if (document.querySelector(selector)) load().then((module) => module.start());

@@ -71,6 +71,7 @@ def product(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chr
         server.should_exit = True
         thread.join(10)
         _empty_database()
+        connections["default"].close()  # this one is kept apart from the connection used without a browser
         connections["default"].close_pool()  # the server's threads left theirs there
 
 

@@ -80,6 +80,7 @@ def places(page: Page, url: str) -> dict[str, str]:
         "evals": "/evals/",
         "system": "/system/",
         "tokens": "/tokens/",
+        "api": "/api/v1/docs",
         "run": first_link(page, url, "/runs/?kind=rl", "td.strong a"),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
         "trajectory": first_link(page, url, "/rollouts/?verdict=passed", "td.strong a")
@@ -93,9 +94,10 @@ def places(page: Page, url: str) -> dict[str, str]:
 
 
 def settle(page: Page) -> None:
-    """Wait until the charts in sight are drawn (or say that they have no values)."""
+    """Wait until the charts in sight are drawn (or say that they have no values), and the API's description is there."""
     page.wait_for_function(
-        """() => [...document.querySelectorAll('[data-chart]')].every(c => {
+        """() => !document.querySelector('[data-api-docs]:not(:has(.opblock))') &&
+          [...document.querySelectorAll('[data-chart]')].every(c => {
             const box = c.getBoundingClientRect();
             const told = c.querySelector('.chart__wait')?.textContent.length > 1;
             return box.top > innerHeight || box.height === 0 || c.dataset.points || told;

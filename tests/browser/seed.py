@@ -1,7 +1,7 @@
 """A small, lively product, made through the services only: what page and browser tests look at.
 
 Nothing is computed here: numbers are drawn so that each page has something in every corner (an infra error, a cut
-output, hostile text). `python -m tests.browser.seed` fills the database that the settings name, for screenshots.
+output, hostile text). `python -m tests.browser` fills the database that the settings name, for screenshots.
 """
 
 from __future__ import annotations
@@ -329,10 +329,3 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     )
     leases.take(f"run:{run.pk}", owner="trainer@seed/0", seconds=3600)
     return World(people, run, finished)
-
-
-if __name__ == "__main__":
-    import django
-
-    django.setup()
-    world()

@@ -63,6 +63,7 @@ def paths(world: seed.World) -> dict[str, str]:
         "system": "/system/",
         "reconcile": "/system/reconcile/",
         "tokens": "/tokens/",
+        "API documentation": "/api/v1/docs",
     }
 
 
@@ -88,7 +89,9 @@ def test_pages_have_no_inline_script_or_style(world: seed.World) -> None:
         html = answer.content.decode()
         assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>", html), name
         assert not re.search(r"<[^>]+\s(on[a-z]+|style)=", html), name
-        assert "script-src 'self'" in answer["Content-Security-Policy"], name
+        policy = answer["Content-Security-Policy"]
+        assert "script-src 'self';" in f"{policy};", name
+        assert "style-src 'self';" in f"{policy};", name
 
 
 def test_missing_things_are_404(world: seed.World) -> None:

@@ -1,0 +1,71 @@
+"""Every page in both themes, wide and narrow: no console error, nothing that the content policy refused, and what
+`audit.js` asks of contrast, names, headings and width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+
+from tests.browser import seed
+from tests.browser.conftest import PATIENCE_MS, Product
+from tests.browser.screenshots import log_in, places, settle
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+AUDIT = (Path(__file__).parent / "audit.js").read_text()
+SIZES = {"wide": (1280, 800), "narrow": (380, 800)}
+REFUSALS = (
+    "addEventListener('securitypolicyviolation', e => console.error(`refused: ${e.violatedDirective} ${e.sourceFile}`))"
+)
+
+
+def watch(context: BrowserContext) -> tuple[Page, list[str]]:
+    """A tab and the list into which it writes each error, warning and refusal."""
+    context.add_init_script(REFUSALS)
+    page, problems = context.new_page(), []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            problems.append(message.text)
+
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", note)
+    return page, problems
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> None:
+    context = chrome.new_context(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE_MS)
+    page, problems = watch(context)
+    log_in(page, product.url, "operator", seed.PASSWORD)
+    wrong: dict[str, list[str]] = {}
+    for name, path in {**places(page, product.url), "nothing": "/nothing/"}.items():
+        for size, (width, height) in SIZES.items():
+            problems.clear()
+            page.set_viewport_size({"width": width, "height": height})
+            page.goto(product.url + path)
+            settle(page)
+            found = page.evaluate(AUDIT)
+            found += [text for text in problems if name != "nothing" or "404" not in text]
+            if found:
+                wrong[f"{name}, {size}"] = found
+    context.close()
+    assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
+
+
+def test_api_documentation_can_be_tried(chrome: Browser, product: Product, db: None) -> None:
+    context = chrome.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    page, problems = watch(context)
+    log_in(page, product.url, "operator", seed.PASSWORD)
+    page.goto(f"{product.url}/api/v1/docs")
+    page.locator(".opblock-get", has_text="List runs").locator("button.opblock-summary-control").click()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute", exact=True).click()
+    expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text("200")
+    expect(page.locator(".live-responses-table")).to_contain_text("RL on small repositories")
+    context.close()
+    assert not problems, problems
