@@ -23,12 +23,12 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from tests.bench import report
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
-from trainer.inference.embedded.errors import ServerError
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.errors import ServerError
 from trainer.weights import WeightStore
 
 VOCAB, PROMPT, NEW, TEMPERATURE = 1024, 64, 128, 0.8

@@ -102,6 +102,17 @@ class DeploymentStatus(Wire):
     error: str = ""
 
 
+class ServerStatus(Wire):
+    """A server that an engine drives (one vLLM server, say)."""
+
+    url: str
+    ok: bool
+    deployment: str = ""
+    """Whose weights it holds now."""
+    model: str = ""
+    error: str = ""
+
+
 class ServerHealth(Wire):
     ok: bool
     engine: str
@@ -109,6 +120,10 @@ class ServerHealth(Wire):
     """Share of the last 10 s in which the engine computed."""
     tokens_per_second: float = 0.0
     deployments: list[DeploymentStatus] = Field(default_factory=list)
+    servers: list[ServerStatus] = Field(default_factory=list)
+    """The servers behind this one; the embedded engine has none."""
+    error: str = ""
+    """Why it is not well, and what to do."""
 
 
 class InferenceError(Exception):

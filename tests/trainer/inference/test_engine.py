@@ -10,11 +10,11 @@ import torch
 
 from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
 
 
 class Harness:

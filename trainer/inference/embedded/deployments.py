@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
-from trainer.inference.embedded.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
+from trainer.inference.memory import remember, remembered
 from trainer.weights import Fetched, Folder, Subscriber, WeightError
 
 log = logging.getLogger(__name__)
-SPECS = TypeAdapter(list[DeploymentSpec])
 RETRY_SECONDS = 1.0
 
 
@@ -82,19 +79,11 @@ class Deployments:
 
     def restore(self) -> None:
         """Registers what a former process served; the follow loop loads it."""
-        if not self.memory.exists():
-            return
-        for spec in SPECS.validate_json(self.memory.read_bytes()):
+        for spec in remembered(self.memory):
             self._register(spec)
 
-    def remember(self) -> None:
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.memory.with_suffix(".new")
-        with open(temporary, "wb") as file:
-            file.write(SPECS.dump_json([d.spec for d in self.all.values()], indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.memory)
+    def _remember(self) -> None:
+        remember(self.memory, [deployment.spec for deployment in self.all.values()])
 
     async def create(self, spec: DeploymentSpec) -> Deployment:
         """Idempotent: an equal spec is left alone, another one replaces it. Raises what made loading fail."""
@@ -109,7 +98,7 @@ class Deployments:
         except ServerError:
             await self.delete(spec.name)
             raise
-        self.remember()
+        self._remember()
         return deployment
 
     def _register(self, spec: DeploymentSpec) -> Deployment:
@@ -131,7 +120,7 @@ class Deployments:
         await asyncio.wrap_future(self.engine.call(forget))
         if deployment.subscriber is not None:
             deployment.subscriber.folder.unpin(_pin(name))
-        self.remember()
+        self._remember()
 
     async def pause(self, name: str) -> Deployment:
         deployment = self.get(name)

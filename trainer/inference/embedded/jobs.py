@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
-from trainer.inference.embedded.errors import ServerError
 from trainer.inference.embedded.sampling import RandomStream
+from trainer.inference.errors import ServerError
 
 Deliver = Callable[[GenerateResponse | ServerError], None]
 """Called once, on the engine thread."""

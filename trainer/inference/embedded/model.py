@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.errors import UnsupportedModel
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.errors import UnsupportedModel
 
 
 @dataclass(frozen=True)

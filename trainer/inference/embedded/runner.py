@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
 from trainer.inference.embedded.jobs import Job, Slot
 from trainer.inference.embedded.model import Batch, Chunk, Decoder, Weights
 from trainer.inference.embedded.sampling import sample
 from trainer.inference.embedded.slots import SlotTable
+from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
 
 
 @dataclass(frozen=True)

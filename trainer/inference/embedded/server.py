@@ -8,61 +8,56 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
-import uvicorn
-from pydantic import BaseModel, ValidationError
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from trainer.inference.contract import (
     DeploymentSpec,
+    DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
     ServerHealth,
-    UpdateRequest,
+    SyncTimings,
 )
 from trainer.inference.embedded.deployments import Deployments
-from trainer.inference.embedded.errors import BadRequest, ServerError
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.errors import ServerError
+from trainer.inference.service import serve
 
-log = logging.getLogger(__name__)
-MAX_BODY = 4 << 20
 
+class EmbeddedEngine:
+    """The engine of this process as the HTTP service sees it. `memory` lists its deployments across restarts."""
 
-def build(*, memory: Path, limits: Limits, poll_seconds: float = 0.2) -> Starlette:
-    """The application. `memory` is the JSON file that lists its deployments across restarts."""
-    engine = EngineThread()
-    deployments = Deployments(engine, limits, memory)
+    def __init__(self, *, memory: Path, limits: Limits, poll_seconds: float = 0.2) -> None:
+        self._thread = EngineThread()
+        self._deployments = Deployments(self._thread, limits, memory)
+        self._poll_seconds = poll_seconds
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        engine.start()
-        deployments.restore()
-        follower = asyncio.create_task(deployments.follow(poll_seconds))
-        yield
-        follower.cancel()
-        await asyncio.to_thread(engine.stop)
+    async def start(self) -> None:
+        self._thread.start()
+        self._deployments.restore()
+        self._follower = asyncio.create_task(self._deployments.follow(self._poll_seconds))
 
-    async def health(request: Request) -> Response:
-        busy, speed = engine.load()
-        statuses = [d.status() for d in deployments.all.values()]
-        answer = ServerHealth(
-            ok=engine.alive, engine="embedded", busy_share=busy, tokens_per_second=speed, deployments=statuses
+    async def stop(self) -> None:
+        self._follower.cancel()
+        await asyncio.to_thread(self._thread.stop)
+
+    def health(self) -> ServerHealth:
+        busy, speed = self._thread.load()
+        return ServerHealth(
+            ok=self._thread.alive,
+            engine="embedded",
+            busy_share=busy,
+            tokens_per_second=speed,
+            deployments=self.statuses(),
+            error="" if self._thread.alive else "the engine thread ended; see the server's log and start it again",
         )
-        return _json(answer, 200 if answer.ok else 503)
 
-    async def generate(request: Request) -> Response:
-        wanted = GenerateRequest.model_validate_json(await _body(request))
-        deployment = deployments.get(wanted.deployment)
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        deployment = self._deployments.get(request.deployment)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[GenerateResponse | ServerError] = loop.create_future()
 
@@ -73,80 +68,34 @@ def build(*, memory: Path, limits: Limits, poll_seconds: float = 0.2) -> Starlet
         def deliver(result: GenerateResponse | ServerError) -> None:
             loop.call_soon_threadsafe(settle, result)
 
-        job = Job(wanted, time.monotonic() + wanted.timeout_seconds, deliver)
-        engine.submit(deployment.runner, job)
-        caller_left = asyncio.ensure_future(request.receive())
+        job = Job(request, time.monotonic() + request.timeout_seconds, deliver)
+        self._thread.submit(deployment.runner, job)
         try:
-            either: set[asyncio.Future[Any]] = {answer, caller_left}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            caller_left.cancel()
-            job.cancelled = not answer.done()
-        if not answer.done():
-            return Response(status_code=499)
-        result = answer.result()
+            result = await answer
+        except asyncio.CancelledError:
+            job.cancelled = True
+            raise
         if isinstance(result, ServerError):
             raise result
-        return _json(result)
+        return result
 
-    async def create(request: Request) -> Response:
-        spec = DeploymentSpec.model_validate_json(await _body(request))
-        return _json((await deployments.create(spec)).status())
+    def statuses(self) -> list[DeploymentStatus]:
+        return [deployment.status() for deployment in self._deployments.all.values()]
 
-    async def listing(request: Request) -> Response:
-        return JSONResponse([d.status().model_dump() for d in deployments.all.values()])
+    async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
+        return (await self._deployments.create(spec)).status()
 
-    async def delete(request: Request) -> Response:
-        await deployments.delete(request.path_params["name"])
-        return Response(status_code=204)
+    async def remove(self, name: str) -> None:
+        await self._deployments.delete(name)
 
-    async def pause(request: Request) -> Response:
-        return _json((await deployments.pause(request.path_params["name"])).status())
+    async def pause(self, name: str) -> DeploymentStatus:
+        return (await self._deployments.pause(name)).status()
 
-    async def resume(request: Request) -> Response:
-        return _json((await deployments.resume(request.path_params["name"])).status())
+    async def resume(self, name: str) -> DeploymentStatus:
+        return (await self._deployments.resume(name)).status()
 
-    async def update(request: Request) -> Response:
-        wanted = UpdateRequest.model_validate_json(await _body(request) or b"{}")
-        return _json(await deployments.update(request.path_params["name"], wanted.version))
-
-    return Starlette(
-        routes=[
-            Route("/health", health),
-            Route("/generate", generate, methods=["POST"]),
-            Route("/deployments", create, methods=["POST"]),
-            Route("/deployments", listing, methods=["GET"]),
-            Route("/deployments/{name}", delete, methods=["DELETE"]),
-            Route("/deployments/{name}/pause", pause, methods=["POST"]),
-            Route("/deployments/{name}/update", update, methods=["POST"]),
-            Route("/deployments/{name}/resume", resume, methods=["POST"]),
-        ],
-        exception_handlers={ServerError: _server_error, ValidationError: _invalid},
-        lifespan=lifespan,
-    )
-
-
-async def _body(request: Request) -> bytes:
-    if int(request.headers.get("content-length") or 0) > MAX_BODY:
-        raise BadRequest(f"the body is larger than {MAX_BODY} bytes")
-    return await request.body()
-
-
-def _json(model: BaseModel, status: int = 200) -> Response:
-    return Response(model.model_dump_json(), status, media_type="application/json")
-
-
-async def _server_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServerError)
-    return JSONResponse({"error": {"code": error.code, "message": str(error)}}, error.status)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ValidationError)
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"])) or "body"
-    message = f"{where}: {first['msg']}"
-    return JSONResponse({"error": {"code": "bad_request", "message": message}}, 400)
+    async def update(self, name: str, version: int | None) -> SyncTimings:
+        return await self._deployments.update(name, version)
 
 
 def main() -> None:
@@ -169,20 +118,9 @@ def main() -> None:
         max_slots=arguments.max_slots,
         kv_bytes=arguments.kv_mib << 20,
     )
-    app = build(
-        memory=arguments.data / "run" / "inference-deployments.json",
-        limits=limits,
-        poll_seconds=arguments.poll_seconds,
-    )
-    uvicorn.run(
-        app,
-        host=arguments.host,
-        port=arguments.port,
-        access_log=False,
-        log_level="warning",
-        timeout_graceful_shutdown=10,
-        backlog=2048,
-    )
+    memory = arguments.data / "run" / "inference-deployments.json"
+    engine = EmbeddedEngine(memory=memory, limits=limits, poll_seconds=arguments.poll_seconds)
+    serve(engine, host=arguments.host, port=arguments.port)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainer.inference.embedded.errors import UnsupportedModel
+from trainer.inference.errors import UnsupportedModel
 
 FAMILIES = {"qwen3", "llama", "qwen2", "mistral"}
 """Dense decoders of one plan: RMSNorm, rotary attention with grouped keys, SwiGLU. What differs between

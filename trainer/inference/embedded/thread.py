@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from trainer.inference.embedded.errors import ServerError, Unavailable
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.runner import Runner
+from trainer.inference.errors import ServerError, Unavailable
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

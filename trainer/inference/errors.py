@@ -1,4 +1,4 @@
-"""What the embedded server answers when it cannot do what was asked; each becomes one HTTP error."""
+"""What a server of the contract answers when it cannot do what was asked; each becomes one HTTP error."""
 
 from __future__ import annotations
 
