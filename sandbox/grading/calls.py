@@ -10,9 +10,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.backends.base import EndReason, ExecResult, Sandbox
+from sandbox.grading.adapters.base import CPU_EXIT_CODES
+from sandbox.grading.findings import Rule, finding
+from sandbox.grading.judging import Judgement, judge_cases
 from sandbox.grading.report import CaseResult
 from sandbox.tasks.spec import CallsVerifier
 
@@ -20,11 +24,9 @@ RUNNER = (Path(__file__).parent / "runners" / "calls.py").read_text(encoding="ut
 MESSAGE_CHARS = 500
 RESULT_CHARS = 100_000
 """Longest `repr` that is compared; the runner cuts longer ones, and they fail."""
-CPU_EXIT_CODES = frozenset({-24, 128 + 24, -9, 128 + 9})
-"""SIGXCPU and the SIGKILL that follows it, as bash reports them."""
 
 
-async def run_calls(sandbox: Sandbox, verifier: CallsVerifier) -> tuple[CaseResult, ...]:
+async def run_calls(sandbox: Sandbox, verifier: CallsVerifier) -> Judgement:
     """Make the hidden calls in `sandbox`, whose checkout holds the work. Raises SandboxError."""
     seconds = max(1, math.ceil(verifier.timeout_seconds))
     arguments = [case[0] for case in verifier.cases]
@@ -37,7 +39,16 @@ async def run_calls(sandbox: Sandbox, verifier: CallsVerifier) -> tuple[CaseResu
     return judge(verifier.cases, outcome)
 
 
-def judge(cases: Sequence[tuple[str, str]], outcome: ExecResult) -> tuple[CaseResult, ...]:
+def judge(cases: Sequence[tuple[str, str]], outcome: ExecResult) -> Judgement:
+    """A result for each case from what came back, and one cause."""
+    starved = outcome.ended is EndReason.MEMORY
+    judged = judge_cases(compare(cases, outcome), out_of_memory=starved)
+    if any(case.status == "missing" for case in judged.cases) and not (starved or ran_out_of_time(outcome)):
+        return replace(judged, findings=(finding(Rule.RUN_CUT_SHORT, _end_of(outcome)),))
+    return judged
+
+
+def compare(cases: Sequence[tuple[str, str]], outcome: ExecResult) -> tuple[CaseResult, ...]:
     """Compare what came back with what is expected, case by case."""
     records = parse_records(outcome.result)
     results: list[CaseResult] = []

@@ -1,33 +1,33 @@
 """Which of an agent's changes are carried into grading.
 
 Dropped is whatever could change the judge instead of the product: git's own files, byte code and other files that
-an interpreter picks up by itself, test configuration, the hidden test files, protected paths, and new modules that
-would hide the standard library or the test runner. A path that the task's own oracle changes is always legitimate.
+an interpreter picks up by itself, test and build configuration, installed dependencies, the hidden test files,
+protected paths, and new modules that would hide the standard library or the test runner. What is dropped stays as it
+is in the pristine image. A path that the task's own oracle changes is always legitimate.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.tasks.spec import PytestVerifier, TaskSpec, check_relative_path
+from sandbox.grading.adapters import ADAPTERS, adapter_of
+from sandbox.grading.findings import MAX_FINDINGS, ReportFinding, Rule, finding
+from sandbox.tasks.spec import SuiteVerifier, TaskSpec, check_relative_path
 
-SUFFIXES = (".pyc", ".pyo", ".pth", ".so", ".egg-link")
-FOLDERS = frozenset({".git", "__pycache__", ".pytest_cache"})
-START_UP_FILES = frozenset({"sitecustomize.py", "usercustomize.py"})
-TEST_CONFIGURATION = frozenset(
-    {
-        "conftest.py",
-        "pytest.ini",
-        ".pytest.ini",
-        "pytest.toml",
-        ".pytest.toml",
-        "tox.ini",
-        "setup.cfg",
-        "pyproject.toml",
-    }
-)
+MAX_CHANGES = 2000
+MAX_BYTES = 32 << 20
+SUFFIXES = (".pyc", ".pyo", ".pth", ".so", ".pyd", ".dll", ".dylib", ".class", ".egg-link", ".whl")
+FOLDERS = frozenset(
+    {".git", ".hg", ".svn", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox",
+     ".venv", "venv", "site-packages", "node_modules"}
+)  # fmt: skip
+GIT_FILES = frozenset({".gitattributes", ".gitmodules"})
+START_UP_FILES = frozenset({"sitecustomize.py", "usercustomize.py", ".pythonrc", ".env", ".envrc", ".npmrc"})
+BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "justfile", "noxfile.py", "setup.py"})
+"""Nothing of grading runs them; that they stay pristine makes it true for a task's own runner as well."""
 RUNNER_MODULES = frozenset(
     {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup"}
 )
@@ -35,48 +35,83 @@ SOURCE_ROOTS = ("src", "lib")
 """Directories that a package may put on the interpreter's path; names directly below them count as top-level."""
 
 
-def split(task: TaskSpec, patch: Patch) -> tuple[tuple[FileChange, ...], tuple[str, ...]]:
-    """The changes to carry into grading, and `path: reason` for each one left out."""
+@dataclass(frozen=True, slots=True)
+class Drop:
+    rule: Rule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A patch, sorted out."""
+
+    changes: tuple[FileChange, ...]
+    dropped: tuple[str, ...]
+    """`path: reason` for each change left out."""
+    findings: tuple[ReportFinding, ...]
+
+
+def carry(task: TaskSpec, patch: Patch) -> Carried:
+    """The changes to carry into grading, and what was left out and why."""
     kept: list[FileChange] = []
     dropped = [f"{path}: {reason}" for path, reason in patch.skipped]
+    noticed = [finding(Rule.ODD_PATH, f"{path}: {reason}") for path, reason in patch.skipped]
+    if not patch.changes and not patch.skipped:
+        noticed.append(finding(Rule.NO_EDIT))
+    size = 0
     for change in patch.changes:
-        reason = reason_to_drop(task, change)
-        if reason is None:
+        drop = reason_to_drop(task, change)
+        size += len(change.content or b"") if drop is None else 0
+        if drop is None and (len(kept) >= MAX_CHANGES or size > MAX_BYTES):
+            drop = Drop(Rule.ODD_PATH, f"beyond {MAX_CHANGES} files or {MAX_BYTES} bytes of one patch")
+        if drop is None:
             kept.append(change)
         else:
-            dropped.append(f"{change.path}: {reason}")
-    return tuple(kept), tuple(dropped)
+            dropped.append(f"{change.path}: {drop.reason}")
+            noticed.append(finding(drop.rule, f"{change.path}: {drop.reason}"))
+    return Carried(tuple(kept), tuple(dropped), tuple(noticed[:MAX_FINDINGS]))
 
 
-def reason_to_drop(task: TaskSpec, change: FileChange) -> str | None:
+def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
     """Why `change` is not carried into grading, or None."""
     try:
         path = check_relative_path(change.path)
     except ValueError:
-        return "not a plain path inside the repository"
+        return Drop(Rule.ODD_PATH, "not a plain path inside the repository")
     for protected in task.protected:
         if path == protected or (protected.endswith("/") and path.startswith(protected)):
-            return "protected by the task"
-    if isinstance(task.verifier, PytestVerifier):
+            return Drop(Rule.TEST_EDIT, "protected by the task")
+    if isinstance(task.verifier, SuiteVerifier):
         for test_file in task.verifier.test_files:
             if path == test_file:
-                return "replaced by the hidden tests"
+                return Drop(Rule.TEST_EDIT, "replaced by the hidden tests")
             if path.startswith(f"{test_file}/") or test_file.startswith(f"{path}/"):
-                return "in the way of the hidden tests"
-    if path in task.gold:
-        return None
-    pure = PurePosixPath(path)
-    if FOLDERS.intersection(pure.parts):
-        return "inside a directory of caches or history"
-    if path.endswith(SUFFIXES):
-        return "compiled or start-up file"
-    if pure.name in START_UP_FILES:
-        return "start-up file of the interpreter"
-    if pure.name in TEST_CONFIGURATION:
-        return "test configuration"
-    if change.before is None and _top_level_name(pure) in sys.stdlib_module_names | RUNNER_MODULES:
-        return "would hide a module of the standard library or the test runner"
+                return Drop(Rule.TEST_EDIT, "in the way of the hidden tests")
+    return None if path in task.gold else _general(task, change, PurePosixPath(path))
+
+
+def _general(task: TaskSpec, change: FileChange, path: PurePosixPath) -> Drop | None:
+    if FOLDERS.intersection(path.parts):
+        return Drop(Rule.START_UP_FILE, "inside a directory of caches, dependencies or history")
+    if path.name in GIT_FILES:
+        return Drop(Rule.ODD_PATH, "configuration of git")
+    if path.name.endswith(SUFFIXES):
+        return Drop(Rule.START_UP_FILE, "compiled or start-up file")
+    if path.name in START_UP_FILES:
+        return Drop(Rule.START_UP_FILE, "start-up file of an interpreter or shell")
+    if configuration_of(task).intersection(path.parts):
+        return Drop(Rule.TEST_CONFIGURATION, "test configuration")
+    if path.name in BUILD_FILES:
+        return Drop(Rule.TEST_CONFIGURATION, "build configuration")
+    if change.before is None and _top_level_name(path) in sys.stdlib_module_names | RUNNER_MODULES:
+        return Drop(Rule.SHADOW_MODULE, "would hide a module of the standard library or the test runner")
     return None
+
+
+def configuration_of(task: TaskSpec) -> frozenset[str]:
+    """Names of files and folders that configure the test runs of a task; pytest's are never an agent's to change."""
+    pytest = ADAPTERS["pytest"].configuration
+    return pytest | adapter_of(task.verifier).configuration if isinstance(task.verifier, SuiteVerifier) else pytest
 
 
 def _top_level_name(path: PurePosixPath) -> str:

@@ -22,7 +22,6 @@ class Rule(StrEnum):
     START_UP_FILE = "start-up-file"  # sitecustomize, .pth, compiled files
     SHADOW_MODULE = "shadow-module"  # a new module hides the standard library or the runner
     ODD_PATH = "odd-path"  # links, devices, control characters, paths out of the checkout
-    JUDGE_PROBING = "judge-probing"  # added code reaches for the runner, frames, exit hooks or its own process
     NO_EDIT = "no-edit"  # nothing was changed
 
 

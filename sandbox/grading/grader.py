@@ -3,90 +3,142 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
-from sandbox.backends.base import Backend, FileChange, Limits, Patch, PathError, Sandbox, SandboxError
+from sandbox.backends.base import (
+    Backend,
+    Limits,
+    Patch,
+    PathError,
+    Sandbox,
+    SandboxError,
+    SandboxExpired,
+    SandboxLost,
+    SandboxUnavailable,
+)
+from sandbox.grading.adapters.base import wall_for
+from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
-from sandbox.grading.filter import split
-from sandbox.grading.pytest_run import run_pytest
-from sandbox.grading.report import CaseResult, Report, Verdict
+from sandbox.grading.canaries.pool import CanaryPool
+from sandbox.grading.filter import Carried, carry
+from sandbox.grading.judging import Judgement
+from sandbox.grading.outcomes import OUTCOMES, Cause
+from sandbox.grading.report import Report
+from sandbox.grading.suite import POOL_TIME, canary_pool, run_suite
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
-from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, TaskSpec
+from sandbox.tasks.errors import EnvironmentMissing, TaskError
+from sandbox.tasks.spec import CallsVerifier, TaskSpec
 
-GRADING_LIMITS = Limits(call_seconds=600.0, life_seconds=900.0)
-NOT_PASSED_WORD = {"missing": "did not run", "timeout": "ran out of time", "skipped": "were skipped"}
+SPARE_SECONDS = 300.0
+"""What a grading sandbox lives beyond the longest run of the tests."""
+LOSSES = 2
+"""Sandboxes that a patch may lose before it is asked whether the patch is the reason."""
+
+
+class LostUnderWork(Exception):
+    """The sandbox died after the work was in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grading:
+    backend: Backend
+    environments: EnvironmentStore
+    task: TaskSpec
+    limits: Limits
+    pool: CanaryPool | None = None
+    refused: list[str] = field(default_factory=list)
 
 
 async def grade(
-    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, patch: Patch, limits: Limits = GRADING_LIMITS
+    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, patch: Patch, limits: Limits | None = None
 ) -> Report:
     """Judge `patch` by the hidden tests of `task`, in a fresh sandbox that holds nothing else of the agent's.
 
     Whatever the patch does is a verdict of `passed` or `failed`. A sandbox or environment that could not be used
-    gives `infra_error`, which says nothing about the patch.
+    gives `infra_error`, which says nothing about the patch. `outcomes.py` has the table.
     """
     started = time.monotonic()
-    kept, dropped = split(task, patch)
+    limits = limits or grading_limits(task)
+    carried = carry(task, patch)
     refused: list[str] = []
     try:
-        spec = environments.spec(task.environment)
-        async with await backend.start(spec, limits=limits) as sandbox:
-            refused = await apply(sandbox, kept)
-            cases = await _verify(sandbox, task, environments)
+        pool = None
+        if not isinstance(task.verifier, CallsVerifier):
+            pool = await canary_pool(task, task.verifier, backend=backend, environments=environments, limits=limits)
+        judged = await _judged(_Grading(backend, environments, task, limits, pool, refused), carried)
     except (SandboxError, PathError, TaskError, OSError) as error:
-        return Report(
-            verdict=Verdict.INFRA_ERROR,
-            cause=f"{type(error).__name__}: {error}",
-            seconds=time.monotonic() - started,
-            bundle_hash=task.bundle_hash,
-            dropped=dropped,
-        )
+        judged = Judgement((), cause_of(error), f"{type(error).__name__}: {error}")
     return Report(
-        verdict=Verdict.PASSED if cases and all(case.status == "passed" for case in cases) else Verdict.FAILED,
-        cases=cases,
-        cause=summarise(cases),
+        verdict=OUTCOMES[judged.outcome].verdict,
+        outcome=judged.outcome,
+        cases=judged.cases,
+        cause=judged.cause,
         seconds=time.monotonic() - started,
         bundle_hash=task.bundle_hash,
-        dropped=(*dropped, *refused),
+        dropped=(*carried.dropped, *refused),
+        canaries=judged.canaries,
+        findings=(*carried.findings, *judged.findings),
     )
 
 
-async def apply(sandbox: Sandbox, changes: tuple[FileChange, ...]) -> list[str]:
-    """Make `changes` in the checkout, deletions first; returns `path: reason` for those that cannot be made."""
-    refused = []
-    for change in sorted(changes, key=lambda c: (c.content is not None, c.path)):
+def grading_limits(task: TaskSpec) -> Limits:
+    """Bounds of the clean sandbox: time for the hidden tests, and for trying the canaries of a new task."""
+    wall = wall_for(task.verifier.timeout_seconds * POOL_TIME)
+    return Limits(call_seconds=wall, life_seconds=wall + SPARE_SECONDS)
+
+
+def cause_of(error: Exception) -> Cause:
+    """The row of the table for a failure of ours."""
+    if isinstance(error, SandboxUnavailable):
+        return Cause.SANDBOX_UNAVAILABLE
+    if isinstance(error, SandboxError):
+        return Cause.SANDBOX_LOST
+    if isinstance(error, EnvironmentMissing):
+        return Cause.ENVIRONMENT_MISSING
+    if isinstance(error, TaskError | PathError):
+        return Cause.TASK_INVALID
+    return Cause.HOST_FAILED
+
+
+async def _judged(grading: _Grading, carried: Carried) -> Judgement:
+    """Judge the work; a sandbox that is lost under it is tried again, and then without it.
+
+    Work that breaks its sandbox must not be neutral: it would be run again until it is lucky, or be left out.
+    """
+    for attempt in range(LOSSES):
         try:
-            if change.content is None:
-                await sandbox.delete(change.path)
-            else:
-                await sandbox.write(change.path, change.content, executable=change.executable)
+            return await _once(grading, carried)
+        except LostUnderWork as error:
+            if attempt < LOSSES - 1:
+                continue
+            try:
+                await _once(grading, Carried((), (), ()))
+            except LostUnderWork:
+                raise SandboxLost(f"a sandbox is lost with the work and without it: {error}") from error
+            return Judgement(
+                (), Cause.SANDBOX_BROKEN_BY_WORK, f"the sandbox died {LOSSES} times under the work: {error}"
+            )
+    raise AssertionError("unreachable")
+
+
+async def _once(grading: _Grading, carried: Carried) -> Judgement:
+    """One fresh sandbox. Raises LostUnderWork, SandboxError (it did not start), TaskError."""
+    spec = grading.environments.spec(grading.task.environment)
+    async with await grading.backend.start(spec, limits=grading.limits) as sandbox:
+        try:
+            grading.refused[:] = await apply(sandbox, carried.changes)
+            return await _verify(sandbox, grading)
+        except SandboxExpired as error:
+            return Judgement((), Cause.TIME_OUT, str(error))
+        except SandboxError as error:
+            raise LostUnderWork(f"{type(error).__name__}: {error}") from error
         except PathError as error:
-            refused.append(f"{change.path}: cannot be applied: {error}")
-    return refused
+            return Judgement((), Cause.TESTS_MISSING, f"the work leaves no place for the hidden tests: {error}")
 
 
-async def _verify(sandbox: Sandbox, task: TaskSpec, environments: EnvironmentStore) -> tuple[CaseResult, ...]:
-    verifier = task.verifier
-    if isinstance(verifier, CallsVerifier):
-        return await run_calls(sandbox, verifier)
-    python = "python3"
-    if isinstance(task.environment, BuiltEnvironment):
-        python = environments.manifest(task.environment.digest).python
-    for path, text in verifier.test_files.items():
-        await sandbox.write(path, text.encode())
-    return await run_pytest(sandbox, verifier, python=python)
-
-
-def summarise(cases: tuple[CaseResult, ...]) -> str:
-    """Why it is not passed, in one line; empty when it is."""
-    if not cases:
-        return "no test ran"
-    bad = [case for case in cases if case.status != "passed"]
-    if not bad:
-        return ""
-    words = [f"{len(bad)} of {len(cases)} cases failed"]
-    for status, word in NOT_PASSED_WORD.items():
-        count = sum(case.status == status for case in bad)
-        if count:
-            words.append(f"{count} {word}")
-    return ", ".join(words)
+async def _verify(sandbox: Sandbox, grading: _Grading) -> Judgement:
+    task = grading.task
+    if isinstance(task.verifier, CallsVerifier):
+        return await run_calls(sandbox, task.verifier)
+    assert grading.pool is not None
+    return await run_suite(sandbox, task, task.verifier, grading.pool, environments=grading.environments)

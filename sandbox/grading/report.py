@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from sandbox.grading.findings import ReportFinding
+from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
+
+__all__ = ["CaseResult", "CaseStatus", "Report", "Verdict"]
 
 CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout"]
-
-
-class Verdict(StrEnum):
-    PASSED = "passed"
-    FAILED = "failed"
-    INFRA_ERROR = "infra_error"
 
 
 class CaseResult(BaseModel):
@@ -31,6 +27,8 @@ class Report(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     verdict: Verdict
+    outcome: Cause | None = None
+    """The row of the table in `outcomes.py`; None in reports of before it existed."""
     cases: tuple[CaseResult, ...] = ()
     cause: str = ""
     """Why it is not passed, in one line (`3 of 24 cases failed`, `the sandbox was lost`)."""
@@ -38,5 +36,20 @@ class Report(BaseModel):
     bundle_hash: str = ""
     dropped: tuple[str, ...] = ()
     """Changed paths that were not carried into grading, as `path: reason`."""
+    canaries: int = 0
+    """Tests that had to fail and were planted among the expected ones."""
     findings: tuple[ReportFinding, ...] = ()
     """What grading noticed besides the verdict; never part of it."""
+
+    @model_validator(mode="after")
+    def _one_verdict(self) -> Self:
+        if self.outcome is not None and OUTCOMES[self.outcome].verdict is not self.verdict:
+            raise ValueError(f"outcome {self.outcome} has the verdict {OUTCOMES[self.outcome].verdict}")
+        return self
+
+    @property
+    def retry(self) -> bool:
+        """Whether the attempt may be run again. Reports without an outcome: whatever is not judged."""
+        if self.outcome is None:
+            return self.verdict is Verdict.INFRA_ERROR
+        return OUTCOMES[self.outcome].retry

@@ -22,7 +22,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.backends.base import HOME, WORKDIR, Backend, EnvSpec, Limits, SandboxError
-from sandbox.grading.pytest_run import PytestOutcome, collect_outcome
+from sandbox.grading.adapters.base import Order, TestRun
+from sandbox.grading.adapters.pytest import PytestAdapter
+from sandbox.grading.suite import collect
 from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 from sandbox.tasks.errors import PackageError, PackageWithoutTests, TaskError
@@ -105,10 +107,10 @@ async def build_archive(
             name=pin.name, version=pin.version, env=_variables(), python=f"{HOME}/.venv/bin/python3", source_roots=roots
         )
         runs, calls = await _measure(store.preview(tree, manifest), backend, manifest)
-        stable = {i: runs[0].tests[i][2] for i in runs[0].tests if all(_passed(run, i) for run in runs)}
+        stable = {i: case.seconds for i, case in runs[0].cases.items() if all(_passed(run, i) for run in runs)}
         if not stable:
             raise _without_tests(pin, runs[0])
-        flaky = tuple(sorted({i for run in runs for i in run.tests if _passed(run, i)} - set(stable)))
+        flaky = tuple(sorted({i for run in runs for i in run.cases if _passed(run, i)} - set(stable)))
         manifest = manifest.model_copy(update={"tests": stable, "flaky": flaky})
         environment = store.add_built(tree, manifest)
     finally:
@@ -216,31 +218,28 @@ def _variables() -> dict[str, str]:
 
 async def _measure(
     spec: EnvSpec, backend: Backend, manifest: Manifest
-) -> tuple[list[PytestOutcome], dict[str, frozenset[tuple[str, int]]]]:
+) -> tuple[list[TestRun], dict[str, frozenset[tuple[str, int]]]]:
     """Run the whole suite in fresh sandboxes: plainly `REPEATS` times, and once more to see what each test enters."""
-    runs: list[PytestOutcome] = []
+    runs: list[TestRun] = []
     for cover in (*(False for _ in range(REPEATS)), True):
         async with await backend.start(spec, limits=BUILD_LIMITS) as sandbox:
-            runs.append(
-                await collect_outcome(
-                    sandbox, files=(".",), ids=None, python=manifest.python, seconds=SUITE_SECONDS, cover=cover
-                )
-            )
-        if not any(_passed(runs[-1], test_id) for test_id in runs[-1].tests):
+            order = Order(files=(".",), ids=None, python=manifest.python, seconds=SUITE_SECONDS, cover=cover)
+            runs.append(await collect(sandbox, PytestAdapter(), order))
+        if not any(_passed(runs[-1], test_id) for test_id in runs[-1].cases):
             break
     return runs, runs[-1].calls
 
 
-def _passed(run: PytestOutcome, test_id: str) -> bool:
-    return run.tests.get(test_id, ("missing", "", 0.0))[0] == "passed"
+def _passed(run: TestRun, test_id: str) -> bool:
+    return run.status(test_id) == "passed"
 
 
-def _without_tests(pin: sdist.Pin, run: PytestOutcome) -> PackageWithoutTests:
-    if run.tests:
-        test_id, (status, message, _) = next(iter(run.tests.items()))
-        cause = f"none of its {len(run.tests)} tests passes twice here; {test_id} {status}: {message[-200:]}"
-    elif run.collect_errors:
-        cause = f"its tests cannot be collected: {next(iter(run.collect_errors.values()))[-200:]}"
+def _without_tests(pin: sdist.Pin, run: TestRun) -> PackageWithoutTests:
+    if run.cases:
+        test_id, case = next(iter(run.cases.items()))
+        cause = f"none of its {len(run.cases)} tests passes every time; {test_id} {case.status}: {case.message[-200:]}"
+    elif run.file_errors:
+        cause = f"its tests cannot be collected: {next(iter(run.file_errors.values()))[-200:]}"
     elif run.timed_out or not run.finished:
         cause = f"its test run did not end: {run.ending}"
     else:

@@ -8,11 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 MAX_FILE_BYTES = 1 << 20
+MAX_FILES = 5000
+MAX_BUNDLE_BYTES = 32 << 20
+MAX_PATH_BYTES = 1024
+MAX_NAME_BYTES = 255
+MAX_TEST_IDS = 20_000
 
 
 class Frozen(BaseModel):
@@ -20,34 +25,55 @@ class Frozen(BaseModel):
 
 
 def check_relative_path(path: str) -> str:
-    """A normalised POSIX path below the checkout; raises ValueError that names the path."""
+    """A normalised POSIX path below the checkout, of plain characters; raises ValueError that names the path."""
     pure = PurePosixPath(path)
+    parts = [part.lower() for part in pure.parts]
     if (
         not path
         or path != str(pure)
         or pure.is_absolute()
-        or ".." in pure.parts
-        or ".git" in pure.parts
-        or "\0" in path
+        or ".." in parts
+        or ".git" in parts
+        or not path.isprintable()
+        or "\\" in path
+        or len(path.encode()) > MAX_PATH_BYTES
+        or any(len(part.encode()) > MAX_NAME_BYTES for part in parts)
     ):
         raise ValueError(f"path {path!r} is not a plain relative path inside the repository")
     return path
+
+
+def check_files(files: dict[str, str]) -> dict[str, str]:
+    """Plain paths, none of which lies inside another, and texts within bounds. Raises ValueError that names the path."""
+    if len(files) > MAX_FILES:
+        raise ValueError(f"{len(files)} files; at most {MAX_FILES}")
+    total = 0
+    for path, text in files.items():
+        check_relative_path(path)
+        if inside := next((str(p) for p in PurePosixPath(path).parents if str(p) in files), None):
+            raise ValueError(f"path {path!r} lies inside the file {inside!r}")
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise ValueError(f"file {path!r} holds a lone surrogate, which no file can hold") from None
+        if size > MAX_FILE_BYTES:
+            raise ValueError(f"file {path!r} is larger than {MAX_FILE_BYTES} bytes; use a built environment")
+        total += size
+    if total > MAX_BUNDLE_BYTES:
+        raise ValueError(f"the files hold {total} bytes; at most {MAX_BUNDLE_BYTES}: use a built environment")
+    return files
+
+
+RelativePath = Annotated[str, AfterValidator(check_relative_path)]
+Files = Annotated[dict[str, str], AfterValidator(check_files)]
+"""Path below the checkout → text."""
 
 
 class InlineEnvironment(Frozen):
     """A repository small enough to travel inside the bundle: path → text. Runs on the bare base system."""
 
     kind: Literal["inline"] = "inline"
-    files: dict[str, str]
-
-    @field_validator("files")
-    @classmethod
-    def _paths(cls, files: dict[str, str]) -> dict[str, str]:
-        for path, text in files.items():
-            check_relative_path(path)
-            if len(text.encode()) > MAX_FILE_BYTES:
-                raise ValueError(f"file {path!r} is larger than {MAX_FILE_BYTES} bytes; use a built environment")
-        return files
+    files: Files
 
 
 class BuiltEnvironment(Frozen):
@@ -55,14 +81,7 @@ class BuiltEnvironment(Frozen):
 
     kind: Literal["built"] = "built"
     digest: str
-    overrides: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("overrides")
-    @classmethod
-    def _paths(cls, files: dict[str, str]) -> dict[str, str]:
-        for path in files:
-            check_relative_path(path)
-        return files
+    overrides: Files = Field(default_factory=dict)
 
 
 class CallsVerifier(Frozen):
@@ -72,28 +91,55 @@ class CallsVerifier(Frozen):
     """
 
     kind: Literal["calls"] = "calls"
-    module: str
+    module: RelativePath
     """Path of the module below the checkout, e.g. `totals.py`."""
-    function: str
-    cases: tuple[tuple[str, str], ...]
+    function: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,199}$")
+    cases: tuple[tuple[str, str], ...] = Field(min_length=1, max_length=MAX_TEST_IDS)
     """(arguments as the repr of a tuple of literals, expected repr). Test ids are `case-000`, ..."""
-    timeout_seconds: float = 10.0
+    timeout_seconds: float = Field(default=10.0, gt=0, le=3600)
 
 
-class PytestVerifier(Frozen):
-    """Hidden pytest run: exact ids that must pass, in a pristine copy of the test files."""
+class SuiteVerifier(Frozen):
+    """What verifiers that run a test suite have in common: exact ids that must pass, in pristine test files."""
+
+    test_files: Files
+    """Pristine test and configuration files laid over the checkout before the run: path → text."""
+    fail_to_pass: tuple[str, ...] = Field(min_length=1, max_length=MAX_TEST_IDS)
+    pass_to_pass: tuple[str, ...] = Field(default=(), max_length=MAX_TEST_IDS)
+    timeout_seconds: float = Field(default=120.0, gt=0, le=3600)
+
+
+class PytestVerifier(SuiteVerifier):
+    """Hidden pytest run."""
 
     kind: Literal["pytest"] = "pytest"
-    test_files: dict[str, str]
-    """Pristine test and configuration files laid over the checkout before the run: path → text."""
-    fail_to_pass: tuple[str, ...]
-    pass_to_pass: tuple[str, ...] = ()
     pytest_args: tuple[str, ...] = ()
-    timeout_seconds: float = 120.0
+
+
+FrameworkName = Literal["unittest", "go", "cargo", "node", "jest", "vitest", "junit"]
+
+
+class FrameworkVerifier(SuiteVerifier):
+    """Hidden run of another test framework (`sandbox/grading/adapters/`)."""
+
+    kind: Literal["framework"] = "framework"
+    framework: FrameworkName
+    arguments: tuple[str, ...] = ()
+    """Further arguments of the run; for `junit` the whole command."""
+    report: str = ""
+    """`junit` only: path of the XML report that the command writes below the checkout."""
+
+    @model_validator(mode="after")
+    def _junit_has_a_report(self) -> Self:
+        if (self.framework == "junit") != bool(self.report and self.arguments):
+            raise ValueError("framework junit needs `arguments` (the command) and `report`; the others have no report")
+        if self.report:
+            check_relative_path(self.report)
+        return self
 
 
 Environment = Annotated[InlineEnvironment | BuiltEnvironment, Field(discriminator="kind")]
-Verifier = Annotated[CallsVerifier | PytestVerifier, Field(discriminator="kind")]
+Verifier = Annotated[CallsVerifier | PytestVerifier | FrameworkVerifier, Field(discriminator="kind")]
 
 
 class TaskSpec(Frozen):
@@ -103,11 +149,11 @@ class TaskSpec(Frozen):
     instruction: str = Field(min_length=1, max_length=20_000)
     environment: Environment
     verifier: Verifier
-    gold: dict[str, str]
+    gold: Files
     """The oracle's files after the fix: path → full text. Never shown to a policy."""
     protected: tuple[str, ...] = ()
     """Paths (or directories ending in `/`) whose changes by the agent are dropped before grading."""
-    family: str = ""
+    family: str = Field(default="", max_length=200)
     """Structure key: held-out tasks share no `family` with training tasks of a procedural suite."""
 
     @property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.tasks.errors import TaskInvalid
+from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import TaskSpec
 
 REMEDY = "Delete the file and make the task again"
@@ -31,7 +30,7 @@ class TaskStore:
 
     def save(self, task: TaskSpec) -> str:
         """Keep a bundle; returns its hash."""
-        _replace(self._bundles / f"{task.bundle_hash}.json", task.model_dump_json())
+        replace_file(self._bundles / f"{task.bundle_hash}.json", task.model_dump_json())
         return task.bundle_hash
 
     def load(self, bundle_hash: str) -> TaskSpec:
@@ -39,7 +38,9 @@ class TaskStore:
         return load_bundle(self._bundles / f"{bundle_hash}.json", expected=bundle_hash)
 
     def save_list(self, name: str, tasks: Sequence[TaskSpec]) -> None:
-        _replace(self._lists / f"{name}.json", TaskList(hashes=tuple(t.bundle_hash for t in tasks)).model_dump_json())
+        replace_file(
+            self._lists / f"{name}.json", TaskList(hashes=tuple(t.bundle_hash for t in tasks)).model_dump_json()
+        )
 
     def has_list(self, name: str) -> bool:
         return (self._lists / f"{name}.json").is_file()
@@ -69,14 +70,3 @@ def load_bundle(path: Path, *, expected: str | None = None) -> TaskSpec:
         message = f"task bundle {path.name} was changed: its hash is {task.bundle_hash[:16]}, not {expected[:16]}"
         raise TaskInvalid(message, remedy=REMEDY)
     return task
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -1,12 +1,23 @@
-"""A backend and an environment store for every test that runs real sandboxes."""
+"""A backend, an environment store and a built package for every test that runs real sandboxes."""
 
 from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
 from sandbox.backends.base import Backend
 from sandbox.backends.namespaces.backend import NamespacesBackend
+from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.packages import BuiltPackage, build_archive
+from tests.sandbox.shelf import FILES, PIN, write_sdist
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +32,34 @@ def backend() -> Backend:
 @pytest.fixture(scope="session")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentStore:
     return EnvironmentStore(tmp_path_factory.mktemp("environments"))
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A download cache that holds the test tools, copied from the interpreter that runs these tests."""
+    cache = tmp_path_factory.mktemp("downloads")
+    target = sdist.toolchain_folder(cache, os.path.realpath(sys.executable))
+    target.mkdir()
+    for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        for file in importlib.metadata.files(name) or ():
+            if ".." in file.parts or file.suffix == ".pyc":
+                continue
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.locate(), target / file)
+    return cache
+
+
+@pytest.fixture(scope="session")
+def build(backend: Backend, environments: EnvironmentStore, cache: Path, tmp_path_factory) -> Callable[..., object]:
+    """`await build(files)` builds an environment of those files."""
+
+    async def run(files: Mapping[str, str], pin: sdist.Pin = PIN) -> BuiltPackage:
+        archive = write_sdist(tmp_path_factory.mktemp("sdist") / "shelf-1.2.tar.gz", files)
+        return await build_archive(environments, archive, pin, backend=backend, cache=cache)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def built(build) -> BuiltPackage:
+    return asyncio.run(build(FILES))

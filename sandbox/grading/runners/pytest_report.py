@@ -15,7 +15,7 @@ def main():
     write, dumps = os.write, json.dumps
 
     def send(kind, record):
-        data = (word + kind + dumps(record) + "\n").encode()
+        data = (word + dumps(dict(record, kind=kind)) + "\n").encode()
         while data:
             data = data[write(fd, data) :]
 
@@ -26,7 +26,7 @@ def main():
 
         def pytest_collectreport(self, report):
             if report.failed:
-                send("C", {"id": report.nodeid, "message": str(report.longrepr)[-chars:]})
+                send("file", {"id": report.nodeid, "message": str(report.longrepr)[-chars:]})
 
         def pytest_runtest_logreport(self, report):
             if report.when is None or type(report).__name__ != "TestReport":
@@ -34,10 +34,10 @@ def main():
             outcome = "xfail" if hasattr(report, "wasxfail") else report.outcome
             message = str(report.longrepr)[-chars:] if report.failed else ""
             record = {"id": report.nodeid, "when": report.when, "outcome": outcome, "message": message}
-            send("T", dict(record, seconds=round(report.duration, 4)))
+            send("test", dict(record, seconds=round(report.duration, 4)))
 
         def pytest_sessionfinish(self, exitstatus):
-            send("D", {"status": int(exitstatus)})
+            send("done", {"status": int(exitstatus)})
 
     plugins = [Reporter()]
     sys.path[:0] = [os.path.normpath(os.path.join(os.getcwd(), root)) for root in request["source_roots"]]
@@ -67,7 +67,7 @@ def coverage(pytest, send, root):
                 sys.setprofile(None)
                 files = ((code.co_filename, code.co_firstlineno) for code in seen)
                 calls = sorted([name[len(root) :], line] for name, line in files if name.startswith(root))
-                send("F", {"id": item.nodeid, "calls": calls})
+                send("calls", {"id": item.nodeid, "calls": calls})
 
     return Coverage()
 

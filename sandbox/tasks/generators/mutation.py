@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sandbox.backends.base import Backend, SandboxError
+from sandbox.grading.adapters.base import Order, files_of
+from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.controls import run_controls
-from sandbox.grading.pytest_run import collect_outcome
 from sandbox.grading.report import Verdict
+from sandbox.grading.suite import collect
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.generators.issue import issue_report
@@ -177,20 +179,21 @@ async def _task_of(
         mutated = mutation.apply(original)
         async with await backend.start(store.spec(built.environment), limits=BUILD_LIMITS) as sandbox:
             await sandbox.write(target.path, mutated)
-            outcome = await collect_outcome(
-                sandbox, files=sorted({t.split("::", 1)[0] for t in expected}), ids=expected, python=manifest.python,
-                conftest=bool(conftests), seconds=seconds, message_chars=4000,
+            order = Order(
+                files=files_of(expected), ids=expected, python=manifest.python, conftest=bool(conftests),
+                seconds=seconds, message_chars=4000,
             )  # fmt: skip
+            outcome = await collect(sandbox, PytestAdapter(), order)
         if not outcome.finished:
             continue
-        failing = [t for t in expected if outcome.tests.get(t, ("missing",))[0] in ("failed", "error")]
-        passing = [t for t in expected if outcome.tests.get(t, ("missing",))[0] == "passed"]
+        failing = [t for t in expected if outcome.status(t) in ("failed", "error")]
+        passing = [t for t in expected if outcome.status(t) == "passed"]
         if not failing or not passing or len(failing) > MAX_FAILING_SHARE * len(expected):
             continue
         if len(failing) + len(passing) != len(expected):
             continue
         report = issue_report(
-            built.name, {t: outcome.tests[t][1] for t in failing}, lambda path: (repo / path).read_text()
+            built.name, {t: outcome.cases[t].message for t in failing}, lambda path: (repo / path).read_text()
         )
         if report is None:
             continue

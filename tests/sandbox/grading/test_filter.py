@@ -1,7 +1,10 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.grading.filter import reason_to_drop, split
+from sandbox.grading.filter import MAX_CHANGES, carry, reason_to_drop
+from sandbox.grading.findings import Rule
 from sandbox.tasks.spec import InlineEnvironment, PytestVerifier, TaskSpec
 
 TASK = TaskSpec(
@@ -65,19 +68,50 @@ def test_work_on_the_product_is_kept(path):
         ("json/__init__.py", "hide a module"),
         ("pytest.py", "hide a module"),
         ("_pytest/runner.py", "hide a module"),
+        (".gitattributes", "configuration of git"),
+        ("pkg/.gitmodules", "configuration of git"),
+        ("Makefile", "build configuration"),
+        ("setup.py", "build configuration"),
+        ("node_modules/left-pad/index.js", "dependencies"),
+        (".venv/lib/x.py", "dependencies"),
+        ("a\nb.py", "plain path"),
+        ("a\u202eyp.py", "plain path"),
+        ("a" * 300, "plain path"),
+        ("..", "plain path"),
         ("src/random.py", "hide a module"),
     ],
 )
 def test_what_could_change_the_judge_is_dropped(path, reason):
-    assert reason in (reason_to_drop(TASK, change(path)) or "")
+    drop = reason_to_drop(TASK, change(path))
+    assert drop is not None and reason in drop.reason
 
 
 def test_a_module_that_was_always_there_may_change():
     assert reason_to_drop(TASK, change("random.py", new=False)) is None
 
 
-def test_split_names_everything_left_out():
+def test_everything_left_out_is_named_and_found():
     patch = Patch(changes=(change("shop.py"), change("conftest.py")), skipped=(("link", "symbolic link"),))
-    kept, dropped = split(TASK, patch)
-    assert [c.path for c in kept] == ["shop.py"]
-    assert dropped == ("link: symbolic link", "conftest.py: test configuration")
+    carried = carry(TASK, patch)
+    assert [c.path for c in carried.changes] == ["shop.py"]
+    assert carried.dropped == ("link: symbolic link", "conftest.py: test configuration")
+    assert [f.rule for f in carried.findings] == [Rule.ODD_PATH, Rule.TEST_CONFIGURATION]
+
+
+def test_doing_nothing_is_a_finding():
+    assert [f.rule for f in carry(TASK, Patch()).findings] == [Rule.NO_EDIT]
+
+
+def test_a_patch_has_bounds():
+    many = Patch(changes=tuple(change(f"f{n}.py") for n in range(MAX_CHANGES + 3)))
+    assert len(carry(TASK, many).changes) == MAX_CHANGES
+    big = FileChange("big.bin", b"x" * (20 << 20))
+    assert len(carry(TASK, Patch(changes=(big, FileChange("more.bin", big.content)))).changes) == 1
+
+
+@given(st.text(max_size=60))
+def test_no_path_gets_past_its_folder(path):
+    """Whatever is carried has a plain relative path below the checkout."""
+    for kept in carry(TASK, Patch(changes=(FileChange(path, b""),))).changes:
+        assert not kept.path.startswith("/") and kept.path.isprintable()
+        assert not {"..", ".git", ""} & set(kept.path.split("/"))

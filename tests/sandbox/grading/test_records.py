@@ -2,11 +2,17 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.backends.base import EndReason, ExecResult
-from sandbox.grading import calls, pytest_run
+from sandbox.grading import calls
+from sandbox.grading.adapters.base import Invocation, Order
+from sandbox.grading.adapters.pytest import PytestAdapter
+from sandbox.grading.canaries.planting import Planted
+from sandbox.grading.judging import judge_run
+from sandbox.grading.outcomes import Cause
 
 
 def ended(result=b"", *, exit_code=0, reason=EndReason.EXIT, output=b""):
@@ -26,7 +32,7 @@ def test_call_records_survive_any_text(expected):
 @given(st.binary(max_size=200))
 def test_rubbish_never_raises(data):
     calls.parse_records(data)
-    pytest_run.parse("word", ended(data))
+    PytestAdapter().read(ORDER, Invocation("", secret=""), ended(data))
 
 
 def test_the_first_record_of_a_case_counts():
@@ -37,10 +43,10 @@ def test_the_first_record_of_a_case_counts():
 def test_each_way_to_fail_a_case_has_its_status():
     cases = (("(1,)", "1"), ("(2,)", "2"), ("(3,)", "3"), ("(4,)", "4"))
     data = record(0, b"R", "1") + record(1, b"R", "9") + record(2, b"E", "ValueError: no")
-    assert [c.status for c in calls.judge(cases, ended(data))] == ["passed", "failed", "error", "missing"]
-    late = calls.judge(cases, ended(data, exit_code=None, reason=EndReason.TIMEOUT))
+    assert [c.status for c in calls.compare(cases, ended(data))] == ["passed", "failed", "error", "missing"]
+    late = calls.compare(cases, ended(data, exit_code=None, reason=EndReason.TIMEOUT))
     assert [c.status for c in late] == ["passed", "failed", "error", "timeout"]
-    assert calls.judge(cases, ended(data, exit_code=-24))[3].status == "timeout"
+    assert calls.compare(cases, ended(data, exit_code=-24))[3].status == "timeout"
 
 
 def test_results_cut_by_the_descriptor_limit_do_not_pass():
@@ -49,23 +55,33 @@ def test_results_cut_by_the_descriptor_limit_do_not_pass():
 
 
 WORD = "abcd"
+ORDER = Order(files=("t.py",), ids=("t.py::a",), seconds=1.0)
 
 
 def line(kind, **body):
-    return (WORD + kind + json.dumps(body) + "\n").encode()
+    return (WORD + json.dumps({"kind": kind, **body}) + "\n").encode()
 
 
 def phases(test_id, **outcomes):
     steps = {"setup": "passed", "call": "passed", "teardown": "passed", **outcomes}
-    return b"".join(line("T", id=test_id, when=w, outcome=o, message="", seconds=0.1) for w, o in steps.items() if o)
+    return b"".join(line("test", id=test_id, when=w, outcome=o, message="", seconds=0.1) for w, o in steps.items() if o)
 
 
-DONE = line("D", status=0)
+DONE = line("done", status=0)
+FAILED = line("done", status=1)
 
 
-def status(data, test_id="t.py::a", **how):
-    (case,) = pytest_run.judge([test_id], pytest_run.parse(WORD, ended(data, **how)))
-    return case.status
+def read(data, **how):
+    return PytestAdapter().read(ORDER, Invocation("", secret=WORD), ended(data, **how))
+
+
+def judged(data, test_id="t.py::a", must_fail=(), **how):
+    planted = Planted({}, {test_id: test_id}, frozenset(must_fail), frozenset(), ())
+    return judge_run([test_id], planted, read(data, **how))
+
+
+def status(data, **how):
+    return judged(data, **how).cases[0].status
 
 
 def test_a_test_passes_only_with_all_phases_and_the_end_of_the_run():
@@ -79,7 +95,7 @@ def test_a_test_passes_only_with_all_phases_and_the_end_of_the_run():
     assert status(DONE) == "missing"
     assert status(phases("t.py::other") + DONE) == "missing"
     assert status(b"", exit_code=None, reason=EndReason.TIMEOUT) == "timeout"
-    assert status(line("C", id="t.py", message="SyntaxError") + DONE) == "error"
+    assert status(line("file", id="t.py", message="SyntaxError") + DONE) == "error"
 
 
 def test_records_without_the_word_and_second_reports_do_not_count():
@@ -87,3 +103,34 @@ def test_records_without_the_word_and_second_reports_do_not_count():
     assert status(forged + DONE) == "missing"
     assert status(phases("t.py::a") + phases("t.py::a") + DONE) == "error"
     assert status(phases("t.py::a", call="failed") + phases("t.py::a") + DONE) == "error"
+
+
+@pytest.mark.parametrize(
+    ("data", "how", "outcome", "rules"),
+    [
+        (phases("t.py::a") + DONE, {}, Cause.ALL_PASSED, []),
+        (phases("t.py::a") + phases("t.py::c", call="failed") + FAILED, {"exit_code": 1}, Cause.ALL_PASSED, []),
+        (phases("t.py::a") + phases("t.py::c") + DONE, {}, Cause.TAMPERED, ["canary-passed"]),
+        (phases("t.py::a") + DONE, {"lost": True}, Cause.TAMPERED, ["canary-passed"]),
+        (phases("t.py::a") + phases("t.py::c", call="skipped") + DONE, {}, Cause.TAMPERED, ["canary-passed"]),
+        (
+            phases("t.py::a", call="failed") + phases("t.py::c") + FAILED,
+            {"exit_code": 1},
+            Cause.TAMPERED,
+            ["canary-passed"],
+        ),
+        (phases("t.py::a") + b"rubbish\n" + DONE, {}, Cause.TAMPERED, ["forged-report"]),
+        (phases("t.py::a") + DONE, {"exit_code": 3}, Cause.TAMPERED, ["forged-report"]),
+        (phases("t.py::a", call="skipped") + DONE, {}, Cause.TESTS_SKIPPED, ["test-skipped"]),
+        (phases("t.py::a"), {}, Cause.TESTS_FAILED, ["run-cut-short"]),
+        (b"", {}, Cause.NO_TEST_RAN, ["run-cut-short"]),
+        (b"", {"exit_code": -24}, Cause.TIME_OUT, []),
+        (b"", {"exit_code": None, "reason": EndReason.MEMORY}, Cause.OUT_OF_MEMORY, []),
+    ],
+)
+def test_each_ending_has_its_row_of_the_table(data, how, outcome, rules):
+    how = dict(how)
+    must_fail = ("t.py::c",) if b"t.py::c" in data or how.pop("lost", False) else ()
+    found = judged(data, must_fail=must_fail, **how)
+    assert found.outcome is outcome
+    assert [finding.rule for finding in found.findings] == rules

@@ -10,7 +10,7 @@ from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.generators import mutation
 from sandbox.tasks.generators.mutation import find_targets, generate_tasks, revalidate, split_of
 from sandbox.tasks.store import TaskStore
-from tests.sandbox.tasks.conftest import FILES
+from tests.sandbox.shelf import FILES
 
 PATH = "shelf/__init__.py"
 TEST_FILE = "tests/test_shelf.py"

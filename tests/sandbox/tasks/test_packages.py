@@ -7,7 +7,7 @@ from sandbox.tasks import packages
 from sandbox.tasks.errors import PackageError, PackageUnavailable, PackageWithoutTests
 from sandbox.tasks.history import TreeFile
 from sandbox.tasks.packages import build_packages, source_roots, top_level_modules
-from tests.sandbox.tasks.conftest import FILES
+from tests.sandbox.shelf import FILES
 
 STABLE = {
     "tests/test_shelf.py::test_widest[sizes0-5]",

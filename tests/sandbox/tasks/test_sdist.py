@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.tasks import sdist
 from sandbox.tasks.errors import PackageError
-from tests.sandbox.tasks.conftest import FILES, write_sdist
+from tests.sandbox.shelf import FILES, write_sdist
 
 
 def test_the_locks_pin_version_and_hash():

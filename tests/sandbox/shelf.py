@@ -1,22 +1,13 @@
-"""A package of our own as a source distribution, and the test tools from this interpreter: no network is needed."""
+"""A package of our own as a source distribution: no network is needed."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
-import os
-import shutil
-import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
-from sandbox.backends.base import Backend
 from sandbox.tasks import sdist
-from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.packages import BuiltPackage, build_archive
 
 PIN = sdist.Pin("shelf", "1.2", ("0" * 64,))
 
@@ -113,36 +104,3 @@ def write_sdist(path: Path, files: Mapping[str, str | bytes], top: str = "shelf-
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     return path
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A download cache that holds the test tools, copied from the interpreter that runs these tests."""
-    cache = tmp_path_factory.mktemp("downloads")
-    target = sdist.toolchain_folder(cache, os.path.realpath(sys.executable))
-    target.mkdir()
-    for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
-        for file in importlib.metadata.files(name) or ():
-            if ".." in file.parts or file.suffix == ".pyc":
-                continue
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), target / file)
-    return cache
-
-
-@pytest.fixture(scope="session")
-def build(backend: Backend, environments: EnvironmentStore, cache: Path, tmp_path_factory) -> Callable[..., object]:
-    """`await build(files)` builds an environment of those files."""
-
-    async def run(files: Mapping[str, str], pin: sdist.Pin = PIN) -> BuiltPackage:
-        archive = write_sdist(tmp_path_factory.mktemp("sdist") / "shelf-1.2.tar.gz", files)
-        return await build_archive(environments, archive, pin, backend=backend, cache=cache)
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def built(build) -> BuiltPackage:
-    import asyncio
-
-    return asyncio.run(build(FILES))

@@ -1,0 +1,199 @@
+"""Hidden test files with twins planted in them, under names and in places drawn anew."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from sandbox.grading.canaries.base import Block, Language, Place, Twin
+from sandbox.grading.canaries.literals import words_of
+
+FILE_NAME = re.compile(r"(?P<head>(test_|tests_)?)(?P<stem>.*?)(?P<tail>([._-](test|tests|spec))?(\.[A-Za-z0-9]+)+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """What of the tests' own names may be changed without breaking them (found out with the oracle's work)."""
+
+    files: bool
+    names: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What to write into the clean sandbox and what to expect of the run."""
+
+    files: dict[str, bytes]
+    ids: dict[str, str]
+    """Expected id → the id under which it runs."""
+    must_fail: frozenset[str]
+    decoys: frozenset[str]
+    """Ids of twins that pass: they run, and are not looked at."""
+    twins: tuple[tuple[Twin, str], ...]
+    """Each planted twin with its id up to the suffix."""
+
+    def shuffled(self, draw: random.Random) -> tuple[str, ...]:
+        """Every id to run, in an order that says nothing."""
+        every = sorted({*self.ids.values(), *self.must_fail, *self.decoys})
+        draw.shuffle(every)
+        return tuple(every)
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    new_path: str
+    source: bytes
+    blocks: list[Block]
+    renamed: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Names of a block → its new own name."""
+    given: set[str] = field(default_factory=set)
+    """Names drawn so far, shared by the files of one `where`."""
+
+
+def plant(
+    language: Language,
+    files: Mapping[str, str],
+    expected: Collection[str],
+    twins: Sequence[Twin],
+    *,
+    disguise: Disguise,
+    draw: random.Random,
+) -> Planted:
+    """Dress `files` (path → pristine text). Files without an expected test or a twin stay as they are."""
+    places = {test_id: language.parse(test_id) for test_id in expected}
+    known = _files(language, files, {place.where for place in places.values()}, disguise, draw)
+    if disguise.names:
+        _name_anew(language, known, places.values(), draw)
+    chosen = [(twin, known[twin.path], _fresh(language, known[twin.path], twin.names[-1], draw)) for twin in twins]
+    written = {path: text.encode() for path, text in files.items() if path not in known}
+    for file in known.values():
+        members = [(twin, name) for twin, at, name in chosen if at is file]
+        written[file.new_path] = _write(file, members, draw)
+    heads = {
+        id(twin): language.identify(Place(language.where(file.new_path), (*twin.names[:-1], name), ""))
+        for twin, file, name in chosen
+    }
+    return Planted(
+        files=written,
+        ids={test_id: _moved(language, place, known) for test_id, place in places.items()},
+        must_fail=frozenset(heads[id(twin)] + suffix for twin in twins for suffix in twin.failing),
+        decoys=frozenset(heads[id(twin)] + suffix for twin in twins for suffix in twin.passing),
+        twins=tuple((twin, heads[id(twin)]) for twin in twins),
+    )
+
+
+def block_of(language: Language, source: bytes, names: tuple[str, ...]) -> bytes | None:
+    """The text of the one test with these names, or None when there is no such test or more than one."""
+    found = [block for block in language.blocks(source) if block.names == names]
+    return source[found[0].start : found[0].end] if len(found) == 1 else None
+
+
+def _files(
+    language: Language, files: Mapping[str, str], wheres: Collection[str], disguise: Disguise, draw: random.Random
+) -> dict[str, _File]:
+    """The files that hold expected tests, with the paths they are written to."""
+    known: dict[str, _File] = {}
+    given: dict[str, set[str]] = {}
+    taken = set(files)
+    for path, text in files.items():
+        if language.where(path) not in wheres:
+            continue
+        source = text.encode()
+        blocks = language.blocks(source)
+        new_path = _file_name(path, words_of([b.names[-1] for b in blocks]), taken, draw) if disguise.files else path
+        taken.add(new_path)
+        known[path] = _File(path, new_path, source, blocks, given=given.setdefault(language.where(path), set()))
+    for file in known.values():
+        file.given.update(block.names[-1] for block in file.blocks)
+    return known
+
+
+def _file_name(path: str, words: Sequence[str], taken: Collection[str], draw: random.Random) -> str:
+    pure = PurePosixPath(path)
+    match = FILE_NAME.fullmatch(pure.name)
+    if match is None:
+        return path
+    while True:
+        stem = "_".join(draw.choice(words) for _ in range(draw.randint(1, 2)))
+        name = str(pure.with_name(f"{match['head']}{stem}{match['tail']}"))
+        if name not in taken:
+            return name
+
+
+def _name_anew(language: Language, known: Mapping[str, _File], places: Collection[Place], draw: random.Random) -> None:
+    """Draw new names for the expected tests whose names are used nowhere else."""
+    for file in known.values():
+        here = [place for place in places if place.where == language.where(file.path)]
+        written = [block.names for block in file.blocks]
+        # A test without a block of its own (inherited, generated) would lose its name with another's.
+        fixed = {place.names[-1] for place in here if place.names and place.names not in written}
+        for names in sorted({place.names for place in here if place.names in written}):
+            if len(re.findall(language.spelling(names[-1]), file.source)) == 1 and names[-1] not in fixed:
+                file.renamed[names] = _fresh(language, file, names[-1], draw)
+
+
+def _fresh(language: Language, file: _File, name: str, draw: random.Random) -> str:
+    words = words_of([block.names[-1] for block in file.blocks])
+    while True:
+        new = language.rename(name, words, draw)
+        if new not in file.given and not re.search(language.spelling(new), file.source):
+            file.given.add(new)
+            return new
+
+
+def _write(file: _File, twins: Sequence[tuple[Twin, str]], draw: random.Random) -> bytes:
+    """The file with its blocks renamed and each twin in a drawn place: any member of a cluster may come first."""
+    at: dict[int, list[bytes]] = {}
+    for index, block in enumerate(file.blocks):
+        own = file.source[block.start : block.end]
+        members = [_named(own, block, file.renamed.get(block.names))]
+        for twin, name in twins:
+            if twin.names == block.names:
+                members.append(_twin_text(own, block, twin, name))
+        draw.shuffle(members)
+        at.setdefault(index, []).insert(0, members[0])
+        later = [i for i, other in enumerate(file.blocks) if i >= index and other.scope == block.scope]
+        for member in members[1:]:
+            at.setdefault(draw.choice(later), []).append(member)
+    out = bytearray()
+    position = 0
+    for index, block in enumerate(file.blocks):
+        gap = b"\n" if file.source[block.start : block.start + 1] in (b" ", b"\t") else b"\n\n"
+        out += file.source[position : block.start]
+        out += gap.join(text if text.endswith(b"\n") else text + b"\n" for text in at[index])
+        position = block.end
+    return bytes(out + file.source[position:])
+
+
+def _named(text: bytes, block: Block, name: str | None) -> bytes:
+    return (
+        text if name is None else _edited(text, [(block.name_start - block.start, block.name_end - block.start, name)])
+    )
+
+
+def _twin_text(text: bytes, block: Block, twin: Twin, name: str) -> bytes:
+    start, end = block.name_start - block.start, block.name_end - block.start
+    return _edited(text, [(start, end, name), (twin.start, twin.end, twin.text)])
+
+
+def _edited(text: bytes, edits: Sequence[tuple[int, int, str]]) -> bytes:
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new.encode() + text[end:]
+    return text
+
+
+def _moved(language: Language, place: Place, known: Mapping[str, _File]) -> str:
+    """The id under which an expected test runs. With several files of one `where`, the one that has the block."""
+    files = [file for file in known.values() if language.where(file.path) == place.where]
+    for file in files:
+        if place.names in file.renamed:
+            names = (*place.names[:-1], file.renamed[place.names])
+            return language.identify(replace(place, where=language.where(file.new_path), names=names))
+    if files:
+        holder = next((f for f in files if any(b.names == place.names for b in f.blocks)), files[0])
+        return language.identify(replace(place, where=language.where(holder.new_path)))
+    return language.identify(place)
