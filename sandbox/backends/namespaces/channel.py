@@ -6,6 +6,7 @@ import asyncio
 import math
 import socket
 import time
+from typing import Self
 
 from sandbox.backends.base import SandboxExpired, SandboxLost
 from sandbox.backends.namespaces import protocol
@@ -27,7 +28,7 @@ class Channel(asyncio.Protocol):
         self._hello = self._expect(0)  # it may arrive before anybody asks for it
 
     @classmethod
-    async def open(cls, name: str, end: socket.socket, expires: float = math.inf) -> Channel:
+    async def open(cls, name: str, end: socket.socket, expires: float = math.inf) -> Self:
         """A channel whose peer is ended at `expires` (monotonic seconds): its end is then SandboxExpired."""
         loop = asyncio.get_running_loop()
         channel = cls(name, end, expires)

@@ -21,9 +21,12 @@ from sandbox.backends.base import (
     SandboxError,
     SandboxLost,
     Snapshot,
+    SnapshotError,
+    SnapshotTooLarge,
 )
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.identity import sandbox_identity
+from sandbox.backends.namespaces.layers import remove_tree
 
 GRACE_SECONDS = 20.0
 """How much later than the agent's own deadline the host gives a call up."""
@@ -127,17 +130,21 @@ class NamespacesSandbox:
         return Patch(changes=tuple(sorted(changes, key=lambda change: change.path)), skipped=skipped)
 
     async def snapshot(self, into: Path) -> Snapshot:
-        """Copy the changed files into the new or empty directory `into`. Raises SandboxError when it is not empty."""
         into.mkdir(parents=True, exist_ok=True)
         if any(into.iterdir()):
-            raise SandboxError(f"snapshot directory {into} is not empty")
+            raise SnapshotError(f"snapshot directory {into} is not empty")
         if os.geteuid() == 0:
             os.chown(into, *sandbox_identity())
-        _, state = await self._call({"op": "state"}, deadline=FILE_SECONDS)
+        request = {"op": "snapshot", "bytes": self.limits.disk_bytes, "entries": self.limits.inodes}
         target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            await self._supervisor({"op": "snapshot"}, descriptor=target)
+            _, state = await self._call({"op": "freeze"}, deadline=FILE_SECONDS)
+            await self._supervisor(request, descriptor=target)
+        except BaseException:
+            await asyncio.to_thread(remove_tree, str(into.absolute()))
+            raise
         finally:
+            self._agent.notify({"op": "thaw"})
             os.close(target)
         return Snapshot(layer=into.resolve(), shell_state=state)
 
@@ -216,7 +223,7 @@ class NamespacesSandbox:
         """While the agent owes an answer: after `seconds`, and then again and again, have it rescued."""
 
         def rescue() -> None:
-            self._control.notify({"op": "rescue"})
+            self._rescue()
             timers.append(self.loop.call_later(PATIENCE_SECONDS, rescue))
 
         timers = [self.loop.call_later(seconds, rescue)]
@@ -225,9 +232,14 @@ class NamespacesSandbox:
         finally:
             timers[-1].cancel()
 
+    def _rescue(self) -> None:
+        self._control.notify({"op": "rescue"})
+
     async def _supervisor(self, header: dict, *, descriptor: int | None = None) -> tuple[dict[str, Any], bytes]:
         async with self._control_lock:
             answer, blob = await self._control.request(header, deadline=SUPERVISOR_SECONDS, descriptor=descriptor)
+        if answer.get("kind") == "large":
+            raise SnapshotTooLarge(f"sandbox {self.name}: the changed files are {answer['error']}")
         if "error" in answer:
             raise SandboxError(f"sandbox {self.name}: {answer['error']}")
         return answer, blob

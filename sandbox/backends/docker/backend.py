@@ -1,0 +1,303 @@
+"""The backend as the rest of the system sees it: finds out what the engine gives, and starts sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import os
+import shutil
+import socket
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from sandbox.backends.base import (
+    Capabilities,
+    EnvSpec,
+    Gateway,
+    Limits,
+    NetPolicy,
+    SandboxError,
+    SandboxLost,
+    SandboxUnavailable,
+    Snapshot,
+)
+from sandbox.backends.docker import containers, image, leases, trial
+from sandbox.backends.docker.channel import AttachedChannel
+from sandbox.backends.docker.engine import Engine
+from sandbox.backends.docker.inside import STORE
+from sandbox.backends.docker.layers import Layers
+from sandbox.backends.docker.sandbox import Containers, DockerSandbox
+from sandbox.backends.docker.settings import DockerSettings
+from sandbox.backends.limits import check, refuse_unenforceable
+from sandbox.backends.namespaces.sandbox import NamespacesSandbox
+
+START_SECONDS = 180.0
+WAY = "/mnt/way"
+RUNTIMES_WITH_SOCKETS = ("", "runc", "crun", "io.containerd.runc.v2")
+"""Runtimes whose containers can hand a socket of their network to this machine."""
+
+
+@dataclasses.dataclass
+class Ready:
+    """What one process works with once it knows the engine."""
+
+    engine: Engine
+    lease: leases.Lease
+    kind: containers.Kind
+    layers: Layers
+    capabilities: Capabilities
+
+
+class DockerBackend:
+    """Sandboxes out of containers. Safe to share between threads and event loops, and across forks."""
+
+    name = "docker"
+
+    def __init__(self, settings: DockerSettings | None = None) -> None:
+        self.settings = settings or DockerSettings()
+        self._lock = threading.Lock()
+        self._ready: Ready | None = None
+        self._sandboxes: weakref.WeakSet[NamespacesSandbox] = weakref.WeakSet()
+        self._numbers = itertools.count(1)
+
+    def probe(self) -> Capabilities:
+        """Asks the engine and starts one trial sandbox the first time; never raises for the machine's sake."""
+        with self._lock:
+            if self._ready is not None and self._ready.engine.owner == os.getpid():
+                return self._ready.capabilities
+            self._ready = None
+            try:
+                ready = self._prepare()
+            except SandboxError as error:
+                return Capabilities(usable=False, cgroup="none", reasons=(str(error),))
+            try:
+                # in a thread of its own: the caller's may run an event loop
+                with ThreadPoolExecutor(1) as thread:
+                    found = thread.submit(asyncio.run, self._try(ready)).result()
+            except SandboxError as error:
+                self._release(ready)
+                return Capabilities(usable=False, cgroup="none", reasons=(str(error),))
+            except BaseException:
+                self._release(ready)
+                raise
+            ready.capabilities = found
+            self._ready = ready
+            return found
+
+    async def start(
+        self,
+        env: EnvSpec,
+        *,
+        limits: Limits = Limits(),
+        net: NetPolicy = NetPolicy.NONE,
+        snapshot: Snapshot | None = None,
+    ) -> DockerSandbox:
+        check(limits)
+        for layer in env.layers:
+            if not layer.is_absolute():
+                raise SandboxUnavailable(f"layer {layer} is not an absolute path")
+        found = await asyncio.to_thread(self.probe)
+        refuse_unenforceable(limits, found)
+        ready = self._ready
+        if ready is None:
+            raise SandboxLost("the backend was closed while a sandbox was starting")
+        sandbox = await self._start(ready, env, limits, net.gateway, snapshot)
+        await ready.engine.do(ready.layers.trim)
+        return sandbox
+
+    async def sweep(self) -> int:
+        """Containers and volumes whose lease nobody holds any more are removed; those of others never."""
+        found = await asyncio.to_thread(self.probe)
+        ready = self._ready
+        if ready is None:
+            raise SandboxUnavailable("; ".join(found.reasons))
+        return await ready.engine.do(sweep, ready.engine, self.settings.leases)
+
+    async def close(self) -> None:
+        """Ends every sandbox and removes the copies of layers; the backend may be used again afterwards."""
+        with self._lock:
+            ready, self._ready = self._ready, None
+        here = asyncio.get_running_loop()
+        await asyncio.gather(*(box.close() for box in list(self._sandboxes) if box.loop is here))
+        self._sandboxes.clear()
+        if ready is not None and ready.engine.owner == os.getpid():
+            await asyncio.to_thread(self._release, ready)
+
+    def _prepare(self) -> Ready:
+        """Raises SandboxError."""
+        settings = self.settings
+        engine = Engine(settings.socket_url())
+        try:
+            info = engine.info()
+            kind = trial.kind(settings, info, image.ready(engine, settings))
+            lease = leases.Lease(settings.leases)
+        except BaseException:
+            engine.close()
+            raise
+        kind = dataclasses.replace(kind, labels=lease.labels)
+        sweep(engine, settings.leases)
+        return Ready(engine, lease, kind, Layers(engine, kind), trial.capabilities(info, kind))
+
+    async def _try(self, ready: Ready) -> Capabilities:
+        folder = self.settings.leases / f"{ready.lease.name}.trial"
+        try:
+            env = trial.environment(folder)
+            box = await self._start(ready, env, trial.LIMITS, None, None)
+            try:
+                return await trial.judge(box, ready.capabilities, named_image=bool(self.settings.image))
+            finally:
+                await box.close()
+        finally:
+            await ready.engine.do(ready.layers.forget)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _release(self, ready: Ready) -> None:
+        ready.layers.forget()
+        _remove(ready.engine, {leases.LEASE_LABEL: ready.lease.name})
+        ready.lease.close()
+        ready.engine.close()
+
+    async def _start(
+        self, ready: Ready, env: EnvSpec, limits: Limits, gateway: Gateway | None, snapshot: Snapshot | None
+    ) -> DockerSandbox:
+        """Keeper and box; whatever goes wrong, nothing of them stays."""
+        engine, kind = ready.engine, ready.kind
+        if gateway and kind.runtime not in RUNTIMES_WITH_SOCKETS:
+            raise SandboxUnavailable(
+                f"sandboxes of runtime {kind.runtime!r} can be given no way to the network: use runc"
+            )
+        name = f"{os.getpid()}-{next(self._numbers)}"
+        paths = ([snapshot.layer] if snapshot else []) + list(env.layers)
+        layers = await engine.do(ready.layers.usable, paths)
+        if len(containers.overlay_options(layers, "x" * 100)) > containers.MAX_OPTION_BYTES:
+            raise SandboxUnavailable(f"{len(layers)} layers with paths this long cannot be stacked: merge some")
+        expires = time.monotonic() + limits.life_seconds
+        made: list[str] = []
+        channels: list[AttachedChannel] = []
+        way = Way(self.settings.leases / f"{ready.lease.name}.{name}") if gateway else None
+        try:
+            keeper = await engine.do(engine.create, containers.keeper(kind, layers, limits))
+            made.insert(0, keeper)
+            control = await self._attach(engine, name, keeper, expires)
+            channels.append(control)
+            store = (await engine.do(engine.volume_paths, keeper))[STORE]
+            request = {"role": "keep", "layers": len(layers), "snapshots": 1 if snapshot else 0}
+            request |= {"links": dict(kind.image.links), "life": limits.life_seconds}
+            await self._boot(engine, keeper, control, request)
+            config = containers.box(kind, layers, store, limits, str(way.folder) if way else None)
+            box = await engine.do(engine.create, config)
+            made.insert(0, box)
+            agent = await self._attach(engine, name, box, expires)
+            channels.append(agent)
+            hello = await self._boot(engine, box, agent, _agent_request(kind, env, limits, gateway))
+            sandbox = DockerSandbox(
+                name=name,
+                limits=limits,
+                agent=agent,
+                control=control,
+                closed=self._sandboxes.discard,
+                engine=engine,
+                kind=kind,
+                made_of=Containers(keeper, box, store, tuple(layers[:1]) if snapshot else ()),
+                counts_inodes=bool(hello["inodes"]),
+            )
+            self._sandboxes.add(sandbox)
+            if gateway and way:
+                sandbox.egress = await gateway.serve(name, way.listener())
+            if snapshot and snapshot.shell_state:
+                await sandbox.restore_state(snapshot.shell_state)
+        except BaseException:
+            for channel in channels:
+                channel.fail("it did not start")
+            for container in made:
+                await asyncio.shield(engine.do(engine.remove, container))
+            raise
+        finally:
+            if way:
+                way.close()
+        return sandbox
+
+    async def _attach(self, engine: Engine, name: str, container: str, expires: float) -> AttachedChannel:
+        end = await engine.do(engine.attach, container)
+        return await AttachedChannel.open(name, end, expires)
+
+    async def _boot(self, engine: Engine, container: str, channel: AttachedChannel, request: dict) -> dict:
+        """Start a container and wait until what it was sent is ready; what that said."""
+        await engine.do(engine.start, container)
+        channel.boot(request)
+        try:
+            hello = await channel.hello(START_SECONDS)
+        except SandboxLost as error:
+            raise SandboxLost(f"{error} {channel.said()}".strip()) from None
+        if hello.get("op") != "ready":
+            raise SandboxLost(f"cannot start a sandbox: {hello.get('text')}")
+        return hello
+
+
+class Way:
+    """A folder with a socket over which a box hands out the listener of its only port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o755)
+        self._socket = socket.socket(socket.AF_UNIX)
+        path = folder / Path(WAY).name
+        self._socket.bind(str(path))
+        path.chmod(0o666)
+        self._socket.listen(1)
+
+    def listener(self) -> socket.socket:
+        """The socket that listens inside; pid 1 sent it before it said that it is ready."""
+        self._socket.setblocking(False)
+        peer, _ = self._socket.accept()
+        with peer:
+            peer.setblocking(False)
+            _, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        self._socket.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _agent_request(kind: containers.Kind, env: EnvSpec, limits: Limits, gateway: Gateway | None) -> dict[str, Any]:
+    return {
+        "role": "agent",
+        "env": dict(kind.image.env) | dict(env.env) | dict(gateway.variables if gateway else {}),
+        "port": gateway.port if gateway else 0,
+        "way": WAY,
+        "life": limits.life_seconds,
+        "watchdog": "memory" not in kind.controls,
+        "limits": {key: value for key, value in dataclasses.asdict(limits).items() if key != "required"},
+    }
+
+
+def sweep(engine: Engine, folder: Path) -> int:
+    """Remove what processes left that are gone and kept their leases in `folder`; how many containers and volumes."""
+    mine = leases.folder_id(folder)
+    boxes, volumes = engine.labelled(leases.FOLDER_LABEL, mine)
+    used = {labels.get(leases.LEASE_LABEL, "") for labels in (*boxes.values(), *volumes.values())}
+    removed = 0
+
+    def remove(lease: str) -> None:
+        nonlocal removed
+        removed += _remove(engine, {leases.LEASE_LABEL: lease})
+        for left in folder.glob(f"{lease}.*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    leases.sweep(folder, used - {""}, remove)
+    return removed
+
+
+def _remove(engine: Engine, label: dict[str, str]) -> int:
+    ((name, value),) = label.items()
+    boxes, volumes = engine.labelled(name, value)
+    for container in boxes:
+        engine.remove(container)
+    _, volumes = engine.labelled(name, value)
+    return len(boxes) + sum(engine.remove_volume(volume) for volume in volumes)

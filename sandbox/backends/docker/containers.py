@@ -1,0 +1,172 @@
+"""Each kind of container as the engine's API takes it: what it may, what it must not, and what it sees."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.backends.base import HOME, Limits
+from sandbox.backends.docker import bundle
+from sandbox.backends.docker.image import LOCAL_BIN, Image
+from sandbox.backends.docker.inside import LAYERS, SOURCES, STORE, TARGET
+from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces.confine import OWN_PROCESSES
+
+PERIOD_US = 100_000
+TRUSTED_MEMORY_BYTES = 768 << 20
+MASK_BYTES = 4096
+USER = f"{identity.INNER_UID}:{identity.INNER_GID}"
+NAMESERVER = "127.0.0.53"
+MAX_OPTION_BYTES = 3800
+"""Of an overlay mount's options; the kernel takes one page."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What all containers of one backend share."""
+
+    image: Image
+    runtime: str
+    """Of boxes; empty: the engine's default."""
+    trusted_runtime: str
+    security: tuple[str, ...]
+    """Security options of boxes."""
+    controls: frozenset[str]
+    """Of {"memory", "processes", "cpu"}: what the engine can limit here."""
+    labels: dict[str, str]
+
+
+def keeper(kind: Kind, layers: list[str], limits: Limits) -> dict[str, Any]:
+    """Trusted code with the writable layer: a tmpfs volume that ends with this container."""
+    options = f"size={limits.disk_bytes},nr_inodes={limits.inodes},mode=0755,nosuid,nodev"
+    mounts = [_volume(STORE, {"type": "tmpfs", "device": "tmpfs", "o": options}, kind.labels)]
+    mounts += [_bind(path, f"{LAYERS}/{number}", read_only=True) for number, path in enumerate(layers)]
+    return _trusted(kind, ["CHOWN", "DAC_OVERRIDE", "FOWNER"], mounts)
+
+
+def copier(kind: Kind, sources: list[str], target: dict[str, Any], keeper_id: str | None = None) -> dict[str, Any]:
+    """Trusted code that lays folders over each other into the mount `target`."""
+    mounts = [_bind(path, f"{SOURCES}/{number}", read_only=True) for number, path in enumerate(sources)]
+    return _trusted(kind, ["CHOWN", "DAC_OVERRIDE", "FOWNER"], [*mounts, target])
+
+
+def helper(kind: Kind, box_id: str) -> dict[str, Any]:
+    """Trusted code among the processes of a box, which it may end and which cannot reach it."""
+    config = _trusted(kind, ["KILL"], [])
+    config["HostConfig"]["PidMode"] = f"container:{box_id}"
+    return config
+
+
+def folder(path: str) -> dict[str, Any]:
+    """A folder of this machine as a copier's target."""
+    return _bind(path, TARGET, read_only=False)
+
+
+def named_volume(name: str) -> dict[str, Any]:
+    """A volume as a copier's target."""
+    return {"Type": "volume", "Source": name, "Target": TARGET, "VolumeOptions": {"NoCopy": True}}
+
+
+def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | None) -> dict[str, Any]:
+    """Where hostile code runs. `store` is the keeper's volume, `way` a folder with the socket for its listener."""
+    overlay = overlay_options(layers, store)
+    mounts = [
+        _volume(HOME, {"type": "overlay", "device": "overlay", "o": overlay}, kind.labels),
+        _bind(f"{store}/tmp", "/tmp", read_only=False),
+        _bind(f"{store}/shm", "/dev/shm", read_only=False),
+        *(_bind(path, path, read_only=True) for path in kind.image.folders),
+        *(_masked(place) for place in kind.image.volumes if place.rstrip("/") not in (HOME, "/tmp", "/dev/shm")),
+    ]
+    if kind.image.links:
+        mounts.append(_bind(f"{store}/bin", LOCAL_BIN, read_only=True))
+    if way:
+        mounts.append(_bind(way, "/mnt", read_only=True))
+    host = _host(kind, mounts) | {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges", *kind.security],
+        "CgroupnsMode": "private",
+        "Dns": [NAMESERVER],
+        "ExtraHosts": [f"{identity.HOSTNAME}:127.0.1.1"],
+        "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
+    }
+    if "memory" in kind.controls:
+        memory = limits.memory_bytes + limits.disk_bytes  # the writable layer lives in memory too
+        host |= {"Memory": memory, "MemorySwap": memory}
+    if "processes" in kind.controls:
+        host |= {"PidsLimit": limits.processes + OWN_PROCESSES}
+    if "cpu" in kind.controls:
+        host |= {"CpuPeriod": PERIOD_US, "CpuQuota": max(1000, int(limits.cpus * PERIOD_US))}
+    if kind.runtime:
+        host["Runtime"] = kind.runtime
+    return _container(kind, host) | {"User": USER, "Hostname": identity.HOSTNAME}
+
+
+def overlay_options(layers: list[str], store: str) -> str:
+    """Options of a box's home."""
+    lower = ":".join(layers) or f"{store}/empty"
+    places = f"lowerdir={lower},upperdir={store}/upper,workdir={store}/work"
+    return f"{places},userxattr,volatile,nosuid,nodev"
+
+
+def _trusted(kind: Kind, capabilities: list[str], mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    host = _host(kind, mounts + [_bind(path, path, read_only=True) for path in kind.image.folders]) | {
+        "CapDrop": ["ALL"],
+        "CapAdd": capabilities,
+        "SecurityOpt": ["no-new-privileges"],
+        "Ulimits": [_ulimit("nofile", 1024)],
+    }
+    if "memory" in kind.controls:
+        host |= {"Memory": TRUSTED_MEMORY_BYTES}
+    if kind.trusted_runtime:
+        host["Runtime"] = kind.trusted_runtime
+    return _container(kind, host) | {"User": "0:0"}
+
+
+def _container(kind: Kind, host: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "Image": kind.image.name,
+        "Entrypoint": bundle.command(kind.image.python),
+        "Cmd": [],
+        "Env": [],
+        "WorkingDir": "/",
+        "Labels": kind.labels,
+        "Healthcheck": {"Test": ["NONE"]},
+        "OpenStdin": True,
+        "StdinOnce": True,  # the end of the stream is the end of the container's input
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": host,
+    }
+
+
+def _host(kind: Kind, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "AutoRemove": True,
+        "NetworkMode": "none",
+        "IpcMode": "private",
+        "ReadonlyRootfs": True,
+        "LogConfig": {"Type": "none"},
+        "Mounts": mounts,
+    }
+
+
+def _volume(target: str, options: dict[str, str], labels: dict[str, str]) -> dict[str, Any]:
+    """A volume without a name: the engine removes it with its container."""
+    driver = {"Name": "local", "Options": options}
+    volume = {"NoCopy": True, "Labels": labels, "DriverConfig": driver}
+    return {"Type": "volume", "Target": target, "VolumeOptions": volume}
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
+    return {"Type": "bind", "Source": os.path.abspath(source), "Target": target, "ReadOnly": read_only}
+
+
+def _masked(target: str) -> dict[str, Any]:
+    """In place of a volume that the image declares, which nothing would bound."""
+    return {"Type": "tmpfs", "Target": target, "ReadOnly": True, "TmpfsOptions": {"SizeBytes": MASK_BYTES}}
+
+
+def _ulimit(name: str, value: int) -> dict[str, Any]:
+    return {"Name": name, "Soft": value, "Hard": value}

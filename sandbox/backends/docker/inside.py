@@ -1,0 +1,147 @@
+"""What runs in the containers: the agent of a sandbox, the keeper of its writable layer, and copies of layers.
+
+The sources arrive over standard input (`bundle.py`); afterwards that stream and standard output are the channel.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+
+from sandbox.backends.namespaces import agent, identity, layers, processes, protocol
+from sandbox.backends.namespaces.confine import confine
+from sandbox.backends.namespaces.storage import Storage
+
+STORE = "/w"
+"""Where the keeper sees the volume that holds everything writable."""
+LAYERS = "/l"
+"""Where the keeper sees the environment's layers, by number, uppermost first."""
+SOURCES, TARGET = "/from", "/to"
+"""Where a copier sees what it copies, by number, lowest first, and where to."""
+KEEPER_GRACE_SECONDS = 120
+BACKLOG = 64
+
+
+class Pipes:
+    """Standard input and output as the agent's stream to the host."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = os.dup(0), os.dup(1)
+
+    def recv(self, size: int) -> bytes:
+        return os.read(self._reader, size)
+
+    def send(self, data: bytearray) -> int:
+        return os.write(self.writer, data)
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def setblocking(self, flag: bool) -> None:
+        os.set_blocking(self._reader, flag)
+        os.set_blocking(self.writer, flag)
+
+
+def main(request: dict) -> None:
+    """Do what `request["role"]` says; what goes wrong is told as a frame."""
+    try:
+        {"agent": _agent, "keep": _keep, "copy": _copy, "help": _help}[request["role"]](request)
+    except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
+        failure = {"op": "fail", "id": 0, "text": f"{type(error).__name__}: {error}"}
+        os.write(1, protocol.encode(failure))
+        os._exit(1)
+
+
+def _end_after(seconds: float) -> None:
+    """This process ends by itself then, also without a host; an alarm from anybody else means nothing."""
+    end = time.monotonic() + seconds
+
+    def alarm(*_: object) -> None:
+        if time.monotonic() >= end:
+            os._exit(0)
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 0.001, 1.0)
+
+
+def _agent(request: dict) -> None:
+    _end_after(request["life"])
+    if request["port"]:
+        _hand_out_listener(request["port"], request["way"])
+    pipes = Pipes()
+    # neighbours may have our uid on this kernel, so the control group of the container bounds processes
+    confine(request["limits"], {pipes.fileno(), pipes.writer}, watchdog=request["watchdog"], count_processes=False)
+    agent.main(pipes, request, watchdog=request["watchdog"], writer=pipes.writer)
+
+
+def _hand_out_listener(port: int, way: str) -> None:
+    """Give the host a socket that listens in this container's network: its only way out."""
+    with socket.socket() as listener, socket.socket(socket.AF_UNIX) as host:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(BACKLOG)
+        host.connect(way)
+        socket.send_fds(host, [b"x"], [listener.fileno()])
+
+
+def _keep(request: dict) -> None:
+    """Prepare the writable layer, then answer `diff` until the host closes the stream."""
+    _end_after(request["life"] + KEEPER_GRACE_SECONDS)
+    for folder, mode in (
+        ("upper", 0o755),
+        ("work", 0o755),
+        ("tmp", 0o1777),
+        ("shm", 0o1777),
+        ("bin", 0o755),
+        ("empty", 0o755),
+    ):
+        os.mkdir(f"{STORE}/{folder}")
+        os.chmod(f"{STORE}/{folder}", mode)
+    for name, target in request["links"].items():
+        os.symlink(target, f"{STORE}/bin/{name}")
+    upper = f"{STORE}/upper"
+    os.chown(upper, identity.INNER_UID, identity.INNER_GID)
+    lower = [_open(f"{LAYERS}/{number}") for number in range(request["layers"])]
+    storage = Storage(_open(upper), lower, request["snapshots"])
+    decoder = protocol.Decoder()
+    _answer({"op": "ready", "id": 0})
+    while data := os.read(0, 1 << 16):
+        for header, _ in decoder.feed(data):
+            try:
+                if header["op"] != "diff":
+                    raise OSError("unknown request")
+                answer, blob = storage.diff(header["folder"])
+            except OSError as error:
+                answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
+            _answer(answer | {"id": header.get("id")}, blob)
+
+
+def _copy(request: dict) -> None:
+    """Lay the sources over each other into the target, and give everything there one owner."""
+    target = _open(TARGET)
+    for number in range(request["sources"]):
+        layers.apply(_open(f"{SOURCES}/{number}"), target)
+    os.fchmod(target, 0o755)
+    uid, gid = request["owner"]
+    for _, folders, files, fd in os.fwalk(TARGET):
+        for name in (*folders, *files):
+            os.chown(name, uid, gid, dir_fd=fd, follow_symlinks=False)
+    os.fchown(target, uid, gid)
+    _answer({"op": "done", "id": 0})
+
+
+def _help(request: dict) -> None:
+    """From among the processes of a box: end what holds its agent up."""
+    processes.release(1)
+    _answer({"op": "done", "id": 0})
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _answer(header: dict, blob: bytes = b"") -> None:
+    frame = memoryview(protocol.encode(header, blob))
+    while frame:
+        frame = frame[os.write(1, frame) :]
