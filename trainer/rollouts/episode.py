@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sandbox.backends.base import Backend, Patch, SandboxError
-from sandbox.grading.grader import grade
+from sandbox.grading.grader import cause_of, grade
+from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import render
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.errors import HarnessFailure
@@ -82,6 +83,10 @@ class EpisodeSettings:
 class EpisodeLost(Exception):
     """The infrastructure under an episode failed; the episode says nothing about the policy."""
 
+    def __init__(self, outcome: Cause, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
 
 @dataclass(slots=True)
 class _Record:
@@ -143,9 +148,9 @@ async def run_episode(
                 record.spend("grade", time.monotonic() - with_grade)
         except TimeoutError:
             cause = f"no end after {limits.wall_seconds:g} s: engine or sandboxes are too slow or stuck"
-            stop, report = StopReason.INFRA_ERROR, _lost(task, cause)
+            stop, report = StopReason.INFRA_ERROR, _lost(task, Cause.EPISODE_STUCK, cause)
         except (SandboxError, HarnessFailure, InferenceError, TaskError, OSError, EpisodeLost) as error:
-            stop, report = StopReason.INFRA_ERROR, _lost(task, f"{type(error).__name__}: {error}")
+            stop, report = StopReason.INFRA_ERROR, _lost(task, outcome_of(error), f"{type(error).__name__}: {error}")
         record.spend("total", time.monotonic() - started)
     if report.verdict is Verdict.INFRA_ERROR:
         stop = StopReason.INFRA_ERROR
@@ -154,7 +159,8 @@ async def run_episode(
         return score(trajectory, settings.reward)
     except RewardError as error:
         # The work is judged but not priced: missing data, like any other fault of ours.
-        return trajectory.model_copy(update={"report": _lost(task, str(error)), "stop_reason": StopReason.INFRA_ERROR})
+        report = _lost(task, Cause.REWARD_FAILED, str(error))
+        return trajectory.model_copy(update={"report": report, "stop_reason": StopReason.INFRA_ERROR})
 
 
 def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
@@ -213,7 +219,7 @@ async def _turns(
         generate_seconds = time.monotonic() - began
         record.spend("generate", generate_seconds)
         if response.finish_reason == "abort":
-            raise EpisodeLost("the engine aborted a request")
+            raise EpisodeLost(Cause.ENGINE_FAILED, "the engine aborted a request")
         record.wrote(response)
         limits.turns.used += 1
         parsed = services.renderer.parse(response.token_ids)
@@ -242,7 +248,7 @@ async def _turns(
         )
         lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
         if lost is not None:
-            raise EpisodeLost(f"a tool failed for reasons of its own: {lost.message}")
+            raise EpisodeLost(Cause.TOOL_FAILED, f"a tool failed for reasons of its own: {lost.message}")
         if cut:
             return StopReason.TOKEN_LIMIT
         if parsed.error and settings.harness.end_on_malformed_call:
@@ -254,8 +260,17 @@ async def _turns(
         record.read(services.renderer.observe(results))
 
 
-def _lost(task: TaskSpec, cause: str) -> Report:
-    return Report(verdict=Verdict.INFRA_ERROR, cause=cause[:500], bundle_hash=task.bundle_hash)
+def outcome_of(error: Exception) -> Cause:
+    """The row of the outcome table for what broke under an episode."""
+    if isinstance(error, EpisodeLost):
+        return error.outcome
+    if isinstance(error, HarnessFailure):
+        return Cause.TOOL_FAILED
+    return Cause.ENGINE_FAILED if isinstance(error, InferenceError) else cause_of(error)
+
+
+def _lost(task: TaskSpec, outcome: Cause, cause: str) -> Report:
+    return Report(verdict=Verdict.INFRA_ERROR, outcome=outcome, cause=cause[:500], bundle_hash=task.bundle_hash)
 
 
 def _trajectory(

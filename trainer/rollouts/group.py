@@ -1,6 +1,7 @@
 """A group: G attempts at one prompt, run concurrently, turned into what the trainer consumes.
 
-An attempt lost to infrastructure is run again, `infra_retries` times; only verdicts of executed tests become rewards.
+An attempt lost to infrastructure is run again, `infra_retries` times where the table of outcomes
+(`sandbox/grading/outcomes.py`) allows it; only verdicts of executed tests become rewards.
 The group is accepted only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for
 exactly the prompts that strain the infrastructure most. A group that is not accepted is reported with its causes.
 """
@@ -88,6 +89,8 @@ async def run_group(
             if trajectory.verdict is not Verdict.INFRA_ERROR:
                 return trajectory
             causes.append(trajectory.report.cause)
+            if not trajectory.report.retry:
+                break
         return trajectory
 
     async with asyncio.TaskGroup() as running:
