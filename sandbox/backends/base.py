@@ -197,7 +197,7 @@ class Snapshot:
     `layer` is a directory as overlayfs keeps its upper one, on top of the `EnvSpec.layers` it was taken over: changed
     files, a character device 0/0 for each removed name, `user.overlay.opaque` = `y` on each replaced directory. It is
     never written once made, must stay while a sandbox that started from it lives, and suits every backend.
-    `SnapshotStore` (`snapshots.py`) keeps snapshots by digest, `fork` (`fork.py`) starts many sandboxes from one.
+    `SnapshotStore` (`snapshots/`) keeps snapshots by digest, `fork` (`fork.py`) starts many sandboxes from one.
     """
 
     layer: Path

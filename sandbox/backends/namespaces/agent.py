@@ -82,6 +82,10 @@ class Agent:
                 self._shell.cancel(header["call"])
             elif op == "search":
                 self._searches.start(number, header)
+            elif op == "freeze":
+                self._loop.reply(number, {}, self._shell.freeze())
+            elif op == "thaw":
+                self._shell.thaw()
             elif op == "state":
                 self._loop.reply(number, {}, self._shell.exchange_state(blob))
             else:

@@ -15,6 +15,8 @@ MAX_FILE_BYTES = 2 << 20
 MAX_TOTAL_BYTES = 24 << 20
 MAX_CHANGES = 4000
 MAX_DEPTH = 48
+MAX_COPY_DEPTH = 100
+"""Two descriptors are open for each directory on the way."""
 OPAQUE = "user.overlay.opaque"
 WORK_PRODUCTS = {
     ".git": "version control data",
@@ -193,10 +195,31 @@ def _kind(mode: int) -> str:
     return "not a regular file"
 
 
-def apply(source: int, target: int, depth: int = 0) -> None:
-    """Lay the overlay layer `source` over the overlay layer `target` (directory descriptors), as one layer."""
-    if depth > 200:
-        raise OSError("directories nested more than 200 deep")
+class TooLarge(Exception):
+    """A copy would hold more than it may."""
+
+
+class Budget:
+    """What copies may hold yet, by the size that files claim: a hole costs as much as data."""
+
+    def __init__(self, most_bytes: int, most_entries: int) -> None:
+        self._bytes, self._entries = most_bytes, most_entries
+        self._limits = f"{most_bytes} bytes in {most_entries} files and directories"
+
+    def take(self, size: int) -> None:
+        """Raises TooLarge."""
+        self._bytes, self._entries = self._bytes - size, self._entries - 1
+        if self._bytes < 0 or self._entries < 0:
+            raise TooLarge(f"more than {self._limits}")
+
+
+def apply(source: int, target: int, budget: Budget | None = None, depth: int = 0) -> None:
+    """Lay the overlay layer `source` over the overlay layer `target` (directory descriptors), as one layer.
+
+    Raises TooLarge when `budget` is used up.
+    """
+    if depth > MAX_COPY_DEPTH:
+        raise TooLarge(f"directories nested more than {MAX_COPY_DEPTH} deep")
     if is_opaque(source):
         _empty(target)
         os.setxattr(target, OPAQUE, b"y")
@@ -205,19 +228,24 @@ def apply(source: int, target: int, depth: int = 0) -> None:
             found = os.stat(name, dir_fd=source, follow_symlinks=False)
         except FileNotFoundError:
             continue
+        if budget:
+            budget.take(found.st_size if stat.S_ISREG(found.st_mode) else 0)
         if stat.S_ISDIR(found.st_mode):
-            _apply_folder(source, target, name, found, depth)
+            _apply_folder(source, target, name, found, budget, depth)
             continue
         _remove(target, name)
         if is_whiteout(found):
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=target)
         elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+            os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=target, follow_symlinks=False)
         elif stat.S_ISREG(found.st_mode):
-            _copy(source, target, name)
+            _copy(source, target, name, found.st_size)
 
 
-def _apply_folder(source: int, target: int, name: str, found: os.stat_result, depth: int) -> None:
+def _apply_folder(
+    source: int, target: int, name: str, found: os.stat_result, budget: Budget | None, depth: int
+) -> None:
     try:
         current = os.stat(name, dir_fd=target, follow_symlinks=False)
         if not stat.S_ISDIR(current.st_mode):
@@ -228,7 +256,7 @@ def _apply_folder(source: int, target: int, name: str, found: os.stat_result, de
     inner_source = os.open(name, _FOLDER, dir_fd=source)
     inner_target = os.open(name, _FOLDER, dir_fd=target)
     try:
-        apply(inner_source, inner_target, depth + 1)
+        apply(inner_source, inner_target, budget, depth + 1)
         os.fchmod(inner_target, stat.S_IMODE(found.st_mode))
         os.utime(inner_target, ns=(found.st_atime_ns, found.st_mtime_ns))
     finally:
@@ -236,7 +264,7 @@ def _apply_folder(source: int, target: int, name: str, found: os.stat_result, de
         os.close(inner_target)
 
 
-def _copy(source: int, target: int, name: str) -> None:
+def _copy(source: int, target: int, name: str, most: int) -> None:
     try:
         reader = os.open(name, _FILE, dir_fd=source)
     except FileNotFoundError:
@@ -249,7 +277,7 @@ def _copy(source: int, target: int, name: str) -> None:
             name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
         )
         try:
-            left = found.st_size
+            left = min(found.st_size, most)
             while left > 0 and (sent := os.sendfile(writer, reader, None, min(left, 1 << 24))):
                 left -= sent
             os.fchmod(writer, stat.S_IMODE(found.st_mode))
@@ -260,18 +288,37 @@ def _copy(source: int, target: int, name: str) -> None:
         os.close(reader)
 
 
+def remove_tree(path: str) -> None:
+    """Remove a file or a directory with all below it, whatever the modes say; nothing happens when it is absent."""
+    parent, name = os.path.split(path)
+    folder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _remove(folder, name)
+    finally:
+        os.close(folder)
+
+
 def _remove(folder: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
     except (IsADirectoryError, PermissionError):
-        inner = os.open(name, _FOLDER, dir_fd=folder)
+        inner = _open_up(folder, name)
         try:
+            os.fchmod(inner, 0o700)
             _empty(inner)
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=folder)
+
+
+def _open_up(folder: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:  # ours, but closed to us
+        os.chmod(name, 0o700, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _empty(folder: int) -> None:

@@ -68,12 +68,27 @@ class Shell:
         self._sessions: set[int] = set()
         """Sessions opened by calls, ended ones too while something in them lives."""
         self._look_at_memory = 0.0
+        self._frozen: set[int] | None = None
+        """While files are copied: the processes that were stopped for it."""
+        self._held_back: list[tuple[int, dict, bytes]] = []
 
     def exchange_state(self, blob: bytes) -> bytes:
         """Replace the carried state unless `blob` is empty; the state."""
         if blob:
             self._state = blob
         return self._state
+
+    def freeze(self) -> bytes:
+        """Stop all that runs, and hold back new commands until `thaw`; the carried state."""
+        self._frozen = processes.pause()
+        return self._state
+
+    def thaw(self) -> None:
+        processes.resume(self._frozen or set())
+        self._frozen = None
+        held_back, self._held_back = self._held_back, []
+        for call in held_back:
+            self.start(*call)
 
     def deadline(self) -> float | None:
         ends = [call.end for call in self._calls.values()]
@@ -82,6 +97,8 @@ class Shell:
         return min(ends, default=None)
 
     def start(self, number: int, header: dict, stdin: bytes) -> None:
+        if self._frozen is not None:
+            return self._held_back.append((number, header, stdin))
         call, failure = None, ""
         try:
             call = self._spawn(number, header, stdin)
@@ -104,6 +121,9 @@ class Shell:
             self._loop.reply(number, answer, text)
 
     def cancel(self, number: int) -> None:
+        for held_back, header, _ in self._held_back:
+            if held_back == number:
+                header["timeout"] = 0.0
         for call in self._calls.values():
             if call.number == number:
                 call.end = 0.0

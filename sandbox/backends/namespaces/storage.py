@@ -31,8 +31,8 @@ class Storage:
             parts += [text for text in (content, before) if text]
         return {"changes": entries, "skipped": difference.skipped}, b"".join(parts)
 
-    def copy(self, target: int) -> None:
-        """Lay all that changed into the empty directory `target`, as one layer."""
+    def copy(self, target: int, budget: layers.Budget | None = None) -> None:
+        """Lay all that changed into the empty directory `target`, as one layer. Raises layers.TooLarge."""
         for source in (*reversed(self._lower[: self._snapshots]), self._upper):
-            layers.apply(source, target)
+            layers.apply(source, target, budget)
         os.fchmod(target, 0o755)

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import processes, protocol
+from sandbox.backends.namespaces import layers, processes, protocol
 from sandbox.backends.namespaces.storage import Storage
 
 
@@ -71,6 +71,8 @@ class Supervisor:
                 continue
             try:
                 answer, blob = self._answer(header)
+            except layers.TooLarge as error:
+                answer, blob = {"error": str(error), "kind": "large"}, b""
             except OSError as error:
                 answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
             answer["id"] = header.get("id")
@@ -84,17 +86,17 @@ class Supervisor:
         if header["op"] == "diff":
             return self._storage.diff(header["folder"])
         if header["op"] == "snapshot":
-            return self._snapshot()
+            return self._snapshot(layers.Budget(header["bytes"], header["entries"]))
         if header["op"] == "memory_kills":
             return {"count": self._memory_kills()}, b""
         return {"error": f"unknown request {header['op']!r}"}, b""
 
-    def _snapshot(self) -> tuple[dict, bytes]:
+    def _snapshot(self, budget: layers.Budget) -> tuple[dict, bytes]:
         if len(self._descriptors) != 1:
             raise OSError("a snapshot needs exactly one directory descriptor")
         target = self._descriptors.pop()
         try:
-            self._storage.copy(target)
+            self._storage.copy(target, budget)
         finally:
             os.close(target)
         return {}, b""
