@@ -92,6 +92,32 @@ class RewardConfig(Part):
     length_weights: LengthWeights = Field(default_factory=LengthWeights)
 
 
+class MonitorsConfig(Part):
+    """What watches the rollouts, and what a finding may do by itself. People can undo all of it."""
+
+    audit: bool = setting(True, "Read every trajectory by the auditor's rules before it is trained on")
+    quarantine: Literal["high", "medium", "low", "never"] = setting(
+        "high", "Findings from this severity on keep their rollout out of training"
+    )
+    ignored_rules: str = setting("", "Rules that never quarantine, separated by commas", advanced=True)
+    task_after: int = setting(
+        4, "A task is set aside once so many of its rollouts are in quarantine; 0 never", ge=0, advanced=True
+    )
+    pause_share: float = setting(
+        0.5, "Pause the run when more than this share of its last rollouts is in quarantine; 1 never", gt=0, le=1
+    )
+    pause_window: int = setting(64, "How many last rollouts that share is of", gt=0, advanced=True)
+    drift: bool = setting(True, "Watch how rollouts work from step to step, and say when that changes")
+    drift_pauses: bool = setting(False, "Such a change pauses the run", advanced=True)
+    judge_share: float = setting(
+        0.0, "Share of rollouts that a language model reads as well, where one is configured", ge=0, le=1, advanced=True
+    )
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        return frozenset(name for part in self.ignored_rules.split(",") if (name := part.strip()))
+
+
 class CheckpointConfig(Part):
     every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
     keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
@@ -154,6 +180,7 @@ class RLConfig(Part):
     reward: RewardConfig = Field(default_factory=RewardConfig)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
     eval_tasks: int = setting(48, "Tasks of one evaluation", gt=0)

@@ -1,0 +1,108 @@
+"""The auditor over a group of trajectories, before the group is trained on.
+
+A quarantined rollout leaves its group: advantages are taken over the rewards that remain, A_i = R_i - mean(R of the
+rest), so neither its reward nor its tokens move the policy, up or down. It is not scored 0 instead: a rule can be
+wrong, and a wrong 0 would teach the policy to avoid honest work. What remains must be at least LEAST_REMAINING rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sandbox.grading.audit import Attempt, Finding, Severity, Step, audit, kept
+from sandbox.grading.audit.behaviour import measure
+from sandbox.grading.audit.group import Member, compare
+from sandbox.grading.audit.run import worst_first
+from sandbox.grading.report import Verdict
+from sandbox.tasks.spec import TaskSpec
+from trainer.config import MonitorsConfig
+from trainer.rollouts.group import build_train_group, group_stats
+from trainer.rollouts.types import TrainGroup, Trajectory
+
+LEAST_REMAINING = 2
+"""A group of one has no baseline: with fewer left there is nothing to learn and the group is dropped."""
+
+
+def attempt_of(trajectory: Trajectory, task: TaskSpec | None) -> Attempt:
+    """A trajectory as rules see it: no verdict, no reward."""
+    steps = tuple(Step(turn.text, turn.calls, turn.results) for turn in trajectory.turns)
+    instruction = task.instruction if task else ""
+    for message in trajectory.messages:
+        if message.get("role") == "user" and isinstance(message.get("content"), str):
+            instruction = message["content"]
+            break
+    return Attempt(instruction, steps, trajectory.patch, trajectory.patch_skipped, task)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAudit:
+    """What the auditor says of a group, in the order of its trajectories."""
+
+    findings: tuple[tuple[Finding, ...], ...]
+    """What people see, worst first; signals are left out."""
+    behaviour: tuple[dict[str, float], ...]
+
+
+def audit_group(trajectories: Sequence[Trajectory], task: TaskSpec | None) -> GroupAudit:
+    """Rules over each trajectory, then the comparison of the group. A few milliseconds a trajectory."""
+    attempts = [attempt_of(trajectory, task) for trajectory in trajectories]
+    found = [audit(a, t.report.findings) for a, t in zip(attempts, trajectories, strict=True)]
+    members = [
+        Member(a, f, None if t.verdict is Verdict.INFRA_ERROR else t.verdict is Verdict.PASSED)
+        for a, f, t in zip(attempts, found, trajectories, strict=True)
+    ]
+    compared = compare(members)
+    return GroupAudit(
+        findings=tuple(
+            tuple(worst_first(kept([*own, *of_group]))) for own, of_group in zip(found, compared, strict=True)
+        ),
+        behaviour=tuple(measure(attempt) for attempt in attempts),
+    )
+
+
+def quarantines(finding: Finding, monitors: MonitorsConfig) -> bool:
+    """Whether the policy keeps a rollout with this finding out of training."""
+    if monitors.quarantine == "never" or finding.rule in monitors.ignored:
+        return False
+    return finding.severity.rank >= Severity(monitors.quarantine).rank
+
+
+def quarantined(audited: GroupAudit, monitors: MonitorsConfig) -> frozenset[int]:
+    """Indices of the trajectories that the policy keeps out of training."""
+    return frozenset(
+        index for index, findings in enumerate(audited.findings) if any(quarantines(f, monitors) for f in findings)
+    )
+
+
+def without(
+    group: TrainGroup,
+    trajectories: Sequence[Trajectory],
+    out: Collection[int],
+    audited: GroupAudit | None = None,
+    *,
+    lost_attempts: int = 0,
+) -> TrainGroup | None:
+    """`group` without the trajectories at the indices `out`; None when too few remain.
+
+    Rewards and advantages are those of the rest. The group's other numbers stay those of all its rollouts: what the
+    policy does is not hidden by leaving it out.
+    """
+    rest = [trajectory for index, trajectory in enumerate(trajectories) if index not in out]
+    if len(rest) < LEAST_REMAINING:
+        return None
+    stats = {**group_stats(trajectories, lost_attempts=lost_attempts)}
+    stats["audit/quarantined"] = len(set(out)) / len(trajectories)
+    if audited is not None:
+        stats["audit/findings"] = sum(map(len, audited.findings)) / len(trajectories)
+        for values in audited.behaviour:
+            for name, value in values.items():
+                stats[name] = stats.get(name, 0.0) + value / len(trajectories)
+    made = (
+        build_train_group(
+            rest, group_id=group.group_id, prompt_index=group.prompt_index, dispatched_version=group.dispatched_version
+        )
+        if out
+        else group
+    )
+    return made.model_copy(update={"stats": stats})
