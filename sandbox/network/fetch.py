@@ -25,6 +25,8 @@ from sandbox.network.upstream import Upstream, Upstreams
 
 MAX_REDIRECTS = 5
 AGENT = "opencomposer-registry-proxy"
+Place = tuple[str, int]
+"""Host and port."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -82,8 +84,8 @@ def check_address(address: str, *, private: bool) -> None:
 class CheckedResolver(AbstractResolver):
     """Looks names up with the system's resolver and refuses a name as a whole when one of its addresses is refused."""
 
-    def __init__(self, private_hosts: frozenset[str]) -> None:
-        self._private = private_hosts
+    def __init__(self, private: frozenset[Place]) -> None:
+        self._private = private
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -92,7 +94,7 @@ class CheckedResolver(AbstractResolver):
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
         found = []
         for kind, _, proto, _, address in entries:
-            check_address(str(address[0]), private=host in self._private)
+            check_address(str(address[0]), private=(host, port) in self._private)
             found.append(
                 ResolveResult(
                     hostname=host,
@@ -115,9 +117,9 @@ class Fetcher:
     def __init__(self, upstreams: Upstreams, bounds: Bounds) -> None:
         self._bounds, self._proxy = bounds, upstreams.http_proxy
         everyone = [*upstreams.python, *(one for one in (upstreams.npm, upstreams.go) if one)]
-        private = {urlsplit(f"//{host}").hostname or "" for one in everyone if one.private for host in _hosts(one)}
+        private = {place for one in everyone if one.private for place in _places(one)}
         if upstreams.http_proxy:
-            private.add(urlsplit(upstreams.http_proxy).hostname or "")
+            private.add(_place(upstreams.http_proxy))
         self._private = frozenset(private)
         trust = ssl.create_default_context(cafile=str(upstreams.ca_file) if upstreams.ca_file else None)
         self._session = aiohttp.ClientSession(
@@ -188,7 +190,7 @@ class Fetcher:
                     url, headers=headers | _credentials(upstream, url), allow_redirects=False, proxy=self._proxy
                 ) as answer:
                     if answer.status in _REDIRECTS and "Location" in answer.headers:
-                        url, listed = urljoin(url, answer.headers["Location"]), False
+                        url, listed = join(url, answer.headers["Location"]), False
                         continue
                     if answer.status in (404, 410):
                         raise NotThere
@@ -206,27 +208,41 @@ class Fetcher:
 
     def _check(self, upstream: Upstream, url: str, *, listed: bool) -> None:
         """Raises Denied (HOST, ADDRESS)."""
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            raise Denied(Rule.HOST, "the registry named an address that is none", 502) from None
-        if parts.scheme not in ("http", "https") or not host or parts.username is not None:
+        parts, place = urlsplit(url), _place(url)
+        if parts.scheme not in ("http", "https") or not place[0] or parts.username is not None:
             raise Denied(Rule.HOST, "the registry named an address that is not allowed", 502)
         secure = parts.scheme == "https" or urlsplit(upstream.url).scheme == "http"
-        known = parts.netloc.lower() in _hosts(upstream)
         trusted = listed and upstream.file_hosts is None and parts.scheme == "https"
-        if not secure or not (known or trusted):
-            raise Denied(Rule.HOST, f"the registry sent this on to {parts.scheme}://{host}, which is not allowed", 502)
+        if not secure or not (trusted or place in _places(upstream)):
+            shown = f"{parts.scheme}://{place[0]}"
+            raise Denied(Rule.HOST, f"the registry sent this on to {shown}, which is not allowed", 502)
         try:
-            ipaddress.ip_address(host)
+            ipaddress.ip_address(place[0])
         except ValueError:
             return  # a name: the resolver checks what it stands for
-        check_address(host, private=host in self._private)
+        check_address(place[0], private=place in self._private)
 
 
-def _hosts(upstream: Upstream) -> set[str]:
-    return {urlsplit(upstream.url).netloc.lower(), *(host.lower() for host in upstream.file_hosts or ())}
+def join(base: str, link: str) -> str:
+    """The address that a link on the page `base` means. Raises Denied (HOST) for one that means none."""
+    try:
+        url = urljoin(base, link)
+        _place(url)
+    except ValueError:
+        raise Denied(Rule.HOST, "the registry named an address that is none", 502) from None
+    return url
+
+
+def _place(url: str) -> Place:
+    """Host and port. Raises ValueError."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+
+
+def _places(upstream: Upstream) -> set[Place]:
+    """Where the registry itself and its listed file hosts are."""
+    scheme = urlsplit(upstream.url).scheme
+    return {_place(upstream.url), *(_place(f"{scheme}://{host}") for host in upstream.file_hosts or ())}
 
 
 def _credentials(upstream: Upstream, url: str) -> dict[str, str]:

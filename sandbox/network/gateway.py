@@ -157,7 +157,8 @@ class RegistryEgress:
             async with asyncio.timeout(self._bounds.request_seconds):
                 return await self._send(request, answer)
         except TimeoutError:  # the client does not read
-            request.protocol.force_close()
+            if request.transport is not None:
+                request.transport.abort()
             raise ConnectionResetError from None
         finally:
             answer.close()
@@ -192,6 +193,10 @@ class RegistryEgress:
             row.decision, row.rule = "failed", "deadline"
             text = f"the task's registry proxy: not done within {self._bounds.request_seconds:g} s"
             return refusal(row, request, 504, text)
+        except Exception:
+            log.exception("registry proxy of sandbox %s: %s %s", self._sandbox, request.method, request.raw_path[:500])
+            row.decision, row.rule = "failed", "internal"
+            return refusal(row, request, 500, "the task's registry proxy failed")
         except asyncio.CancelledError:  # the client has gone away
             row.decision, row.rule, row.fetched = "failed", "client", meter.fetched
             self._record(row)

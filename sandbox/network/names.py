@@ -9,8 +9,8 @@ from packaging.utils import InvalidName, canonicalize_name
 MAX_NAME = 214
 _NPM = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*", re.ASCII)
 _GO_ELEMENT = re.compile(r"[A-Za-z0-9_~-](?:[A-Za-z0-9._~-]*[A-Za-z0-9_~-])?", re.ASCII)
-_GO_MAJOR = re.compile(r"/v[2-9][0-9]*|/v1[0-9]+")
-_GOPKG_MAJOR = re.compile(r"\.v[0-9]+(?:-unstable)?$")
+_GO_MAJOR = re.compile(r"/v[2-9][0-9]*$|/v1[0-9]+$|\.v[0-9]+(?:-unstable)?$")
+"""As paths end from the second major version on; the last form is gopkg.in's."""
 
 
 class BadName(ValueError):
@@ -43,9 +43,9 @@ def go_module(path: str) -> str:
     for element in elements:
         if not _GO_ELEMENT.fullmatch(element):
             raise BadName(f"{path!r} is not the path of a Go module")
-    last = f"/{elements[-1]}"
-    trimmed = path[: -len(last)] if len(elements) > 1 and _GO_MAJOR.fullmatch(last) else _GOPKG_MAJOR.sub("", path)
-    return trimmed.lower()
+    while (shorter := _GO_MAJOR.sub("", path)) not in (path, ""):
+        path = shorter
+    return path.lower()
 
 
 def go_unescape(path: str) -> str:

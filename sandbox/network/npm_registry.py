@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from sandbox.network.answers import Answer
 from sandbox.network.archives import hold
-from sandbox.network.fetch import Fetcher, Meter, NotThere, RegistryFailed
+from sandbox.network.fetch import Fetcher, Meter, NotThere, RegistryFailed, join
 from sandbox.network.paths import NpmDocument, NpmFile
 from sandbox.network.policy import Denied, NpmRules, RegistryPolicy, Rule
 from sandbox.network.semver import BadVersion, precedence
@@ -97,7 +97,7 @@ class NpmRegistry:
             raise NotThere
         dist = judged.dists[version]
         held = await hold(
-            self._fetcher.file(self._upstream, urljoin(self._upstream.url, dist.tarball), meter, listed=True)
+            self._fetcher.file(self._upstream, join(self._upstream.url, dist.tarball), meter, listed=True)
         )
         pins = self._rules.sha256.get(wanted.name)
         if held.sha512.digest() != _sha512(dist.integrity):

@@ -49,12 +49,24 @@ class Upstream(BaseModel):
     @field_validator("url")
     @classmethod
     def _usable(cls, url: str) -> str:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError:
+            raise UpstreamError(f"registry {_shown(url)!r} is not an address") from None
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise UpstreamError(f"registry {_shown(url)!r} is not an http(s) address")
         if parts.username is not None or parts.password is not None:
             raise UpstreamError(f"registry {_shown(url)!r} carries credentials; give them as `authorization`")
         return url.rstrip("/") + "/"
+
+    @field_validator("file_hosts")
+    @classmethod
+    def _plain(cls, hosts: frozenset[str] | None) -> frozenset[str] | None:
+        for host in hosts or ():
+            if not re.fullmatch(r"(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", host):
+                raise UpstreamError(f"file_hosts: {host!r} is not a host; write `name` or `name:port`, in lower case")
+        return hosts
 
     @classmethod
     def of(cls, url: str, authorization: SecretStr | None = None) -> Upstream:

@@ -72,6 +72,9 @@ class LocalRegistry:
     special: dict[str, Handler] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
+    hanging: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `hang` was asked."""
+    _end: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def origin(self) -> str:
@@ -125,6 +128,12 @@ class LocalRegistry:
             document["time"][version] = published  # type: ignore[index]
         return content
 
+    async def hang(self, request: web.Request) -> web.StreamResponse:
+        """An answer that never comes."""
+        self.hanging.set()
+        await self._end.wait()
+        return web.Response()
+
     async def __aenter__(self) -> LocalRegistry:
         runner = self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))  # type: ignore[arg-type]
         await runner.setup()
@@ -134,6 +143,7 @@ class LocalRegistry:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self._end.set()
         await asyncio.wait_for(self._runner.shutdown(), 10)
         await asyncio.wait_for(self._runner.cleanup(), 10)
 
