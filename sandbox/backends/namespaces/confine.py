@@ -10,6 +10,8 @@ from sandbox.backends.namespaces import seccomp, syscalls
 
 OWN_PROCESSES = 4
 """Processes of ours that count against the sandbox's process limit."""
+PRECAUTIONS = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE)
+"""Limits that no guarantee rests on."""
 
 
 def confine(limits: dict, keep: set[int], *, watchdog: bool, count_processes: bool) -> None:
@@ -54,7 +56,11 @@ def _limit(limits: dict, count_processes: bool) -> None:
     for which, value in wanted.items():
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+        try:
+            resource.setrlimit(which, (value, value))
+        except ValueError:
+            if which not in PRECAUTIONS:  # gVisor lets nobody set some
+                raise
 
 
 def _set_title(title: str) -> None:

@@ -109,24 +109,31 @@ def resume(paused: set[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def private_bytes(pid: int) -> int:
-    """Resident memory of a process that it does not share through files."""
-    found = _private_bytes(f"/proc/{pid}")
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process, also what it shares with others; cheap."""
+    found = _resident(f"/proc/{pid}")
     if found == 0:  # perhaps its first thread has ended, and the others hold the memory
         with contextlib.suppress(OSError):
-            found = max(
-                (_private_bytes(f"/proc/{pid}/task/{task}") for task in os.listdir(f"/proc/{pid}/task")), default=0
-            )
+            found = max((_resident(f"/proc/{pid}/task/{task}") for task in os.listdir(f"/proc/{pid}/task")), default=0)
     return found
 
 
-def _private_bytes(folder: str) -> int:
+def own_bytes(pid: int) -> int:
+    """Memory that a process made, files aside; of what it shares with others its part, so that sums are true."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            fields = dict(line.split(":", 1) for line in file.read().splitlines()[1:])
+        return sum(int(fields[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
+    except (OSError, KeyError, ValueError):  # it hides, or this kernel tells less
+        return resident_bytes(pid)
+
+
+def _resident(folder: str) -> int:
     try:
         with open(f"{folder}/statm") as file:
-            fields = file.read().split()
+            return int(file.read().split()[1]) * PAGE_BYTES
     except OSError:
         return 0
-    return (int(fields[1]) - int(fields[2])) * PAGE_BYTES
 
 
 def release(agent: int) -> None:

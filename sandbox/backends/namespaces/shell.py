@@ -338,8 +338,12 @@ class Shell:
 
     def _watch_memory(self) -> None:
         """Without a control group: while all processes together hold too much, end the largest."""
-        sizes = {pid: processes.private_bytes(pid) for pid in processes.pids()}
-        while sizes and sum(sizes.values()) > (self._memory or 0):
+        limit = self._memory or 0
+        alive = processes.pids()
+        if sum(processes.resident_bytes(pid) for pid in alive) <= limit:
+            return
+        sizes = {pid: processes.own_bytes(pid) for pid in alive}
+        while sizes and sum(sizes.values()) > limit:
             largest = max(sizes, key=lambda pid: sizes[pid])
             rows = processes.table()
             for call in self._calls.values():

@@ -42,6 +42,14 @@ async def scenario(folder: Path) -> dict:
         found["bomb"] = [bomb.ended, bomb.background]
         hog = await box.exec("python3 -c 'x=[]\nwhile 1: x.append(bytearray(10**6))'", timeout=20)
         found["hog"] = hog.ended
+        shared = 'import mmap\nx=[]\nwhile 1: x.append(mmap.mmap(-1, 10**7)); x[-1].write(b"x"*10**7)'
+        found["shared"] = (await box.exec(f"python3 -c '{shared}'", timeout=20)).ended
+        threads = (
+            "import ctypes, threading\ndef hog():\n  x=[]\n  while 1: x.append(bytearray(10**6))\n"
+            'threading.Thread(target=hog).start(); import os; ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)'
+        )
+        hidden = await box.exec(f"python3 -c '{threads}'", timeout=20)
+        found["hidden"] = [hidden.ended, hidden.background]
         crowd = 'import time; x=bytearray(b"y")*(30*10**6); time.sleep(1)'
         await box.exec(f"for i in 1 2 3 4 5 6; do python3 -c '{crowd}' & done; wait", timeout=15)
         memfd = 'import os\nfile=os.memfd_create("x")\nwhile 1: os.write(file, b"x"*10**6)'

@@ -24,7 +24,8 @@ def check(found: dict) -> None:
     assert [tuple(match) for match in found["search"]] == [("main.py", 2, "y = 2"), ("pkg/new.py", 1, "z")]
     assert [tuple(change) for change in found["diff"]] == [("main.py", "x = 1\ny = 2\n"), ("pkg/new.py", "z\n")]
     assert found["bomb"] == ["timeout", 0]
-    assert found["hog"] == "memory" and found["memfd"] in ("refused", "memory")
+    assert found["hog"] == found["shared"] == "memory" and found["hidden"] == ["memory", 0]
+    assert found["memfd"] in ("refused", "memory")
     assert found["disk"] and found["network"] != 0 and found["alive"] == "alive"
     assert found["restored"] == ["/tmp", "z"]
 
