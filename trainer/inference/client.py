@@ -19,12 +19,14 @@ from trainer.inference.contract import (
     GenerateRequest,
     GenerateResponse,
     InferenceError,
+    InferenceRefused,
     ServerHealth,
     SyncTimings,
 )
 
 RETRIED = {429, 502, 503}
 """Queue full, proxy without server, server stopping or starting or paused: worth another try."""
+REFUSED = {400, 404, 405, 422}
 MAX_BACKOFF = 1.0
 _STATUSES = TypeAdapter(list[DeploymentStatus])
 
@@ -117,7 +119,7 @@ async def answered(
                 return response
             problem = _problem(response)
             if response.status_code not in RETRIED:
-                raise InferenceError(problem)
+                raise _failure(response)
         pause = min(MAX_BACKOFF, 0.05 * 2 ** min(attempts, 5)) * random.uniform(0.5, 1.0)
         if time.monotonic() + pause >= deadline:
             raise InferenceError(f"no answer within {seconds:.3g} s after {attempts} attempts; last: {problem}")
@@ -142,7 +144,14 @@ class InferenceAdmin:
         self._http.close()
 
     def health(self) -> ServerHealth:
-        return ServerHealth.model_validate(self._call("GET", "/health"))
+        """Also of a server that is not well: it says why."""
+        answer = self._call("GET", "/health", unwell=True)
+        try:
+            return ServerHealth.model_validate(answer)
+        except ValidationError as error:
+            raise InferenceRefused(
+                f"what answers at {self._http.base_url} does not speak the inference contract: is another kind of server there?"
+            ) from error
 
     def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         """Idempotent; returns once the weights are loaded (or at once when it follows an empty store)."""
@@ -163,15 +172,23 @@ class InferenceAdmin:
     def update(self, name: str, version: int | None = None) -> SyncTimings:
         return SyncTimings.model_validate(self._call("POST", f"/deployments/{name}/update", {"version": version}))
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
+    def _call(self, method: str, path: str, body: Any = None, *, unwell: bool = False) -> Any:
         try:
             response = self._http.request(method, path, json=body)
         except httpx.TransportError as error:
             address = self._http.base_url
             raise InferenceError(f"the inference server at {address} does not answer ({error}); is it up?") from error
-        if not response.is_success:
-            raise InferenceError(_problem(response))
-        return response.json() if response.content else None
+        if not response.is_success and not (unwell and response.status_code == 503):
+            raise _failure(response)
+        try:
+            return response.json() if response.content else None
+        except json.JSONDecodeError as error:
+            raise InferenceRefused(_problem(response)) from error
+
+
+def _failure(response: httpx.Response) -> InferenceError:
+    kind = InferenceRefused if response.status_code in REFUSED else InferenceError
+    return kind(_problem(response))
 
 
 def _problem(response: httpx.Response) -> str:
@@ -179,4 +196,7 @@ def _problem(response: httpx.Response) -> str:
         error = response.json()["error"]
         return f"{error['code']}: {error['message']}"
     except (json.JSONDecodeError, KeyError, TypeError):
-        return f"HTTP {response.status_code} from {response.request.url}"
+        return (
+            f"HTTP {response.status_code} from {response.request.url}, not in the words of the inference contract: "
+            "is another kind of server there?"
+        )

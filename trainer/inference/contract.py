@@ -130,6 +130,10 @@ class InferenceError(Exception):
     """The engine could not answer: an infrastructure failure, never a property of the policy."""
 
 
+class InferenceRefused(InferenceError):
+    """The server will not do this, now or later: asking again does not help."""
+
+
 class InferenceClient(Protocol):
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Raises InferenceError after its own bounded retries, or when the request's deadline passes."""

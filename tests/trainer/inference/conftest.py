@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import contextlib
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
@@ -12,7 +17,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from tests.trainer.inference import models
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 CONTEXT = 4096
@@ -30,10 +35,13 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 20.0) ->
 class Site:
     """A running server, its administration, and a policy with a weight store."""
 
-    server: EmbeddedServer
+    server: ServerProcess
     admin: InferenceAdmin
     policy_dir: Path
     root: Path
+    engine: str = "embedded"
+    vllm: str = ""
+    """Address of the server behind the one that is asked."""
 
     def model(self, version: int) -> PreTrainedModel:
         """The policy at a version, as the library's own class."""
@@ -52,6 +60,18 @@ class Site:
     def status(self, name: str) -> DeploymentStatus:
         return next(d for d in self.admin.deployments() if d.name == name)
 
+    def wait_for_tokens(self, name: str) -> None:
+        """Until the one request to deployment `name` has produced some tokens."""
+        wait_for(lambda: self.status(name).running == 1, "it runs")
+        if self.engine == "embedded":
+            wait_for(lambda: self.status(name).generated_tokens > 0, "tokens")
+        else:  # behind vLLM's interface nothing is seen until the answer is whole; the double tells
+            before = self._made()
+            wait_for(lambda: self._made() > before, "tokens")
+
+    def _made(self) -> int:
+        return int(httpx.get(f"{self.vllm}/tokens", trust_env=False).json())
+
 
 def long_model(version: int) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
@@ -62,10 +82,46 @@ def long_model(version: int) -> PreTrainedModel:
         return Qwen3ForCausalLM(config).float().eval()
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@contextlib.contextmanager
+def vllm_double(policy_dir: Path, data: Path, *, port: int = 0) -> Iterator[str]:
+    """A server with vLLM's interfaces over `policy_dir`; yields its address."""
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+    data.mkdir(parents=True)
+    command = [sys.executable, "-m", "tests.trainer.inference.vllm_double"]
+    command += ["--model", str(policy_dir), "--data", str(data), "--port", str(port), "--max-context", str(CONTEXT)]
+    with (data / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            wait_for(lambda: _answers(port) or process.poll() is not None, "the double", seconds=60)
+            assert process.poll() is None, (data / "log").read_text()
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
+
+
+@pytest.fixture(scope="module", params=["embedded", "vllm"])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Both engines, through the same HTTP."""
     root = tmp_path_factory.mktemp("site")
     policy_dir = models.save(long_model(0), root / "policy")
-    arguments = ("--max-queue", "4", "--max-context", str(CONTEXT), "--max-slots", "16", "--poll-seconds", "0.02")
-    with EmbeddedServer(root / "data", arguments=arguments) as server, InferenceAdmin(server.url) as admin:
-        yield Site(server, admin, policy_dir, root)
+    common = ("--max-queue", "4", "--poll-seconds", "0.02")
+    with contextlib.ExitStack() as stack:
+        vllm = ""
+        if request.param == "embedded":
+            arguments = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
+            server: ServerProcess = EmbeddedServer(root / "data", arguments=arguments)
+        else:
+            vllm = stack.enter_context(vllm_double(policy_dir, root / "double"))
+            arguments = (*common, "--servers", vllm, "--turn-seconds", "0.1")
+            server = ServerProcess("trainer.inference.vllm.server", root / "data", arguments=arguments)
+        admin = InferenceAdmin(stack.enter_context(server).url)
+        yield Site(server, stack.enter_context(admin), policy_dir, root, engine=request.param, vllm=vllm)

@@ -1,155 +1,103 @@
-"""The vLLM adapter up to its edge: a local server answers in the shapes that vLLM 0.32 was seen to send."""
+"""The engine in front of vLLM: what it sends, what it refuses, how deployments share a server, and restarts.
+
+The contract itself is in `test_conformance`, which runs over a double of vLLM.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from trainer.inference.contract import GenerateRequest, InferenceError
-from trainer.inference.vllm import VllmClient, parse_response
-from trainer.weights import WeightStore
+from tests.trainer.inference import models
+from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait_for
+from trainer.inference.client import HttpInferenceClient, InferenceAdmin
+from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
+from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.errors import BadRequest, ServerError, Unavailable
+from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response
+from trainer.inference.vllm.server import VllmEngine, server_urls
 
-
-class Recorded:
-    """Remembers what it was asked; answers in vLLM's shapes."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, Any]] = []
-        self.version = "default"
-        self.spans: list[dict[str, Any]] | None = [{"version": "default", "start": 0, "end": 1}]
-        self.loaded: dict[str, torch.Tensor] = {}
-        self.fail_update = False
-        self.busy_answers = 0
-
-    def app(self) -> Starlette:
-        async def weight_info(request: Request) -> JSONResponse:
-            return JSONResponse({"weight_version": self.version})
-
-        async def generate(request: Request) -> JSONResponse:
-            body = await request.json()
-            self.seen.append(("generate", body))
-            if self.busy_answers:
-                self.busy_answers -= 1
-                return JSONResponse({"error": {"code": "busy", "message": "try later"}}, 503)
-            choice: dict[str, Any] = {
-                "index": 0,
-                "token_ids": [11, 12, 2],
-                "logprobs": {"content": [{"token": f"token_id:{t}", "logprob": -t / 10} for t in (11, 12, 2)]},
-                "finish_reason": "stop",
-            }
-            if self.spans is not None:
-                choice["weight_versions"] = self.spans
-            usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
-            return JSONResponse({"request_id": "r", "choices": [choice], "usage": usage})
-
-        async def control(request: Request) -> JSONResponse:
-            name = request.url.path
-            body = await request.json() if await request.body() else dict(request.query_params)
-            self.seen.append((name, body))
-            if name == "/collective_rpc":
-                if self.fail_update:
-                    return JSONResponse({"detail": "no such file"}, 500)
-                path = Path(body["kwargs"]["weights_path"]) / "model.safetensors"
-                self.loaded = safetensors.torch.load_file(path)
-            if name == "/update_weight_version":
-                self.version = body["new_version"]
-            return JSONResponse({"success": True})
-
-        names = ("/pause", "/resume", "/collective_rpc", "/update_weight_version")
-        routes = [Route("/weight_info", weight_info), Route("/inference/v1/generate", generate, methods=["POST"])]
-        return Starlette(routes=[*routes, *(Route(name, control, methods=["POST"]) for name in names)])
-
-
-@pytest.fixture
-async def recorded() -> AsyncIterator[tuple[Recorded, VllmClient]]:
-    server = Recorded()
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    runner = uvicorn.Server(uvicorn.Config(server.app(), log_level="warning"))
-    serving = asyncio.create_task(runner.serve(sockets=[listener]))
-    async with VllmClient(f"http://127.0.0.1:{port}", model="policy", first_version=7) as client:
-        yield server, client
-    runner.should_exit = True
-    await serving
-    listener.close()
-
-
+ANSWER: dict[str, Any] = {
+    "choices": [
+        {
+            "index": 0,
+            "token_ids": [11, 12, 2],
+            "logprobs": {"content": [{"token": f"token_id:{t}", "logprob": -t / 10} for t in (11, 12, 2)]},
+            "finish_reason": "stop",
+            "weight_versions": [
+                {"version": "run-3@7:abc", "start": 0, "end": 1},
+                {"version": "run-3@8:def", "start": 1, "end": 3},
+            ],
+        }
+    ],
+    "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}},
+}
 REQUEST = GenerateRequest(
     prompt_ids=[1, 2, 3], max_tokens=9, temperature=0.8, stop_ids=[2], seed=4, timeout_seconds=5, session="s"
 )
 
 
-async def test_request_and_response_mapping(recorded: tuple[Recorded, VllmClient]) -> None:
-    server, client = recorded
-    server.spans = [{"version": "default", "start": 0, "end": 1}, {"version": "8", "start": 1, "end": 3}]
-    answer = await client.generate(REQUEST)
-    assert server.seen == [
-        (
-            "generate",
-            {
-                "model": "policy",
-                "token_ids": [1, 2, 3],
-                "sampling_params": {
-                    "max_tokens": 9,
-                    "temperature": 0.8,
-                    "stop_token_ids": [2],
-                    "ignore_eos": True,
-                    "logprobs": 0,
-                    "detokenize": False,
-                    "seed": 4,
-                },
-                "cache_salt": "weights-7",
-                "stream": False,
+@contextlib.asynccontextmanager
+async def answering(*routes: Route) -> AsyncIterator[str]:
+    """A server of our own with these routes; yields its address."""
+    runner = uvicorn.Server(uvicorn.Config(Starlette(routes=list(routes)), port=0, log_level="warning"))
+    serving = asyncio.create_task(runner.serve())
+    async with asyncio.timeout(20):
+        while not runner.started:
+            await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{runner.servers[0].sockets[0].getsockname()[1]}"
+    runner.should_exit = True
+    await serving
+
+
+async def test_request_and_response_mapping() -> None:
+    seen: list[Any] = []
+
+    async def generate(request: Request) -> Response:
+        seen.append(await request.json())
+        return JSONResponse(ANSWER)
+
+    async with answering(Route("/inference/v1/generate", generate, methods=["POST"])) as url:
+        api = VllmApi(url)
+        answer = await api.generate(REQUEST, model="policy", salt="run-3@7:abc", before=7)
+        await api.aclose()
+    assert seen == [
+        {
+            "model": "policy",
+            "token_ids": [1, 2, 3],
+            "sampling_params": {
+                "max_tokens": 9,
+                "temperature": 0.8,
+                "stop_token_ids": [2],
+                "ignore_eos": True,
+                "logprobs": 0,
+                "detokenize": False,
+                "seed": 4,
             },
-        )
+            "cache_salt": "run-3@7:abc",
+            "stream": False,
+        }
     ]
     assert answer.token_ids == [11, 12, 2] and answer.logprobs == [-1.1, -1.2, -0.2]
     assert [(s.version, s.start, s.end) for s in answer.spans] == [(7, 0, 1), (8, 1, 3)]
     assert answer.finish_reason == "stop" and answer.reused_tokens == 2
 
 
-async def test_without_spans_the_older_version_counts(recorded: tuple[Recorded, VllmClient]) -> None:
-    server, client = recorded
-    server.spans, server.version, server.busy_answers = None, "12", 1
-    answer = await client.generate(REQUEST)
+def test_without_spans_the_version_at_the_start_counts() -> None:
+    choice = {name: value for name, value in ANSWER["choices"][0].items() if name != "weight_versions"}
+    answer = parse_response({"choices": [choice]}, before=12)
     assert [(s.version, s.start, s.end) for s in answer.spans] == [(12, 0, 3)]
-    assert len(server.seen) == 2  # refused once, tried again
-
-
-async def test_update_goes_through_a_full_checkpoint(recorded: tuple[Recorded, VllmClient], tmp_path: Path) -> None:
-    server, client = recorded
-    store = WeightStore(tmp_path / "store", dtype="float32")
-    shared = torch.randn(4, 3)
-    for version in range(2):
-        store.publish(version, {"model.embed_tokens.weight": shared + version, "lm_head.weight": shared + version})
-    timings = await client.update(store, None, scratch=tmp_path / "scratch")
-    assert timings.version == 1 and timings.bytes > 0 and timings.apply > 0
-    assert [name for name, _ in server.seen] == ["/pause", "/collective_rpc", "/update_weight_version", "/resume"]
-    assert server.seen[0][1] == {"mode": "keep"} and server.version == "1"
-    assert torch.equal(server.loaded["model.embed_tokens.weight"], shared + 1)
-    assert not list((tmp_path / "scratch").iterdir())
-
-
-async def test_a_failed_update_still_resumes(recorded: tuple[Recorded, VllmClient], tmp_path: Path) -> None:
-    server, client = recorded
-    server.fail_update = True
-    store = WeightStore(tmp_path / "store")
-    store.publish(0, {"w": torch.zeros(2)})
-    with pytest.raises(InferenceError, match=r"/collective_rpc with 500.*DEV_MODE"):
-        await client.update(store, 0, scratch=tmp_path / "scratch")
-    assert server.seen[-1][0] == "/resume" and server.version == "default"
 
 
 @pytest.mark.parametrize(
@@ -163,5 +111,158 @@ async def test_a_failed_update_still_resumes(recorded: tuple[Recorded, VllmClien
     ],
 )
 def test_other_shapes_are_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(InferenceError, match="vLLM"):
-        parse_response(body, before=0, first=0)
+    with pytest.raises(BadAnswer, match="vLLM"):
+        parse_response(body, before=0)
+
+
+def test_tokens_of_weights_that_were_not_given_are_refused() -> None:
+    """After a restart vLLM serves what it was started with, under the name `default`."""
+    spans = [{"version": "default", "start": 0, "end": 3}]
+    with pytest.raises(WeightsLost, match="'default'"):
+        parse_response({"choices": [ANSWER["choices"][0] | {"weight_versions": spans}]}, before=0)
+    assert label("run-3", 7, "abcdef") == "run-3@7:abcdef"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (404, Unavailable, "start it with --enable-scale-out"),
+        (403, Unavailable, "start it with --enable-scale-out"),
+        (400, BadRequest, "vLLM refused the request: HTTP 400: too long"),
+        (500, Unavailable, "failed: HTTP 500: too long"),
+    ],
+)
+async def test_refusals_of_generation_say_what_to_do(status: int, kind: type[ServerError], words: str) -> None:
+    async def refuse(request: Request) -> Response:
+        return Response("too long", status)
+
+    async with answering(Route("/inference/v1/generate", refuse, methods=["POST"])) as url:
+        api = VllmApi(url)
+        with pytest.raises(kind, match=words):
+            await api.generate(REQUEST, model="policy", salt="x", before=0)
+        with pytest.raises(Unavailable, match="VLLM_SERVER_DEV_MODE=1"):
+            await api.pause()
+        await api.aclose()
+
+
+@pytest.mark.parametrize("text", ["", " , ", "vllm:8000", "ftp://vllm:8000", "http://"])
+def test_addresses_that_are_none_show_the_right_form(text: str) -> None:
+    with pytest.raises(ValueError, match="http://host:8000"):
+        server_urls(text)
+
+
+def test_addresses() -> None:
+    assert server_urls("http://a:8000/, https://b") == ["http://a:8000", "https://b"]
+
+
+async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:
+    async def page(request: Request) -> Response:
+        return Response("<html>")
+
+    async with answering(Route("/v1/models", page)) as url:
+        engine = VllmEngine([url, "http://127.0.0.1:9"], data=tmp_path, poll_seconds=0.01)
+        await engine.start()
+        try:
+            spec = DeploymentSpec(name="p", policy_dir=str(models.save(long_model(0), tmp_path / "policy")))
+            with pytest.raises(Unavailable, match=r"is not vLLM.*127\.0\.0\.1:9 does not answer"):
+                await engine.deploy(spec)
+            async with asyncio.timeout(10):
+                while "not vLLM" not in (health := engine.health()).error:
+                    await asyncio.sleep(0.01)
+            assert not health.ok and [s.ok for s in health.servers] == [False, False]
+            assert "no vLLM server can be used" in health.error
+        finally:
+            await engine.stop()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Site]:
+    """One double and one server in front of it, with short turns."""
+    policy_dir = models.save(long_model(0), tmp_path / "policy")
+    with vllm_double(policy_dir, tmp_path / "double") as vllm:
+        arguments = ("--servers", vllm, "--turn-seconds", "0.2", "--poll-seconds", "0.02")
+        with ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as server:
+            with InferenceAdmin(server.url) as admin:
+                yield Site(server, admin, policy_dir, tmp_path, engine="vllm", vllm=vllm)
+
+
+def request(deployment: str, seed: int) -> GenerateRequest:
+    return GenerateRequest(
+        deployment=deployment, prompt_ids=[5, 17, 80, seed + 1], max_tokens=8, seed=seed, timeout_seconds=60.0
+    )
+
+
+async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(pair: Site) -> None:
+    store = pair.store("weights", versions=2)
+    pair.deploy("run-1", store, follow=True)
+    pair.deploy("eval-1", store, version=0)
+    async with HttpInferenceClient(pair.server.url) as client:
+        for round_ in range(2):
+            wanted = [request(("run-1", "eval-1")[n % 2], seed=10 * round_ + n) for n in range(12)]
+            for number, answer in enumerate(await asyncio.gather(*map(client.generate, wanted))):
+                version = 1 - number % 2
+                assert [s.version for s in answer.spans] == [version]
+                expected = models.logprobs(pair.model(version), wanted[number].prompt_ids, answer.token_ids, 1.0)
+                assert (expected - torch.tensor(answer.logprobs)).abs().max() < 1e-4
+    (server,) = pair.admin.health().servers
+    assert server.ok and server.deployment in ("run-1", "eval-1") and server.model == str(pair.policy_dir)
+    assert not list((pair.root / "data" / "vllm" / "0").iterdir())  # checkpoints are removed once they are loaded
+
+
+async def test_a_vllm_that_was_started_again_gets_its_weights_back(tmp_path: Path) -> None:
+    """It comes up with the weights of its command line; nobody is answered with those."""
+    policy_dir = models.save(long_model(0), tmp_path / "policy")
+    first = contextlib.ExitStack()
+    vllm = first.enter_context(vllm_double(policy_dir, tmp_path / "first"))
+    arguments = ("--servers", vllm, "--poll-seconds", "0.02")
+    server = ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments)
+    with first, server, InferenceAdmin(server.url) as admin:
+        site = Site(server, admin, policy_dir, tmp_path)
+        site.deploy("run-1", site.store("weights", versions=2), follow=True)
+        async with HttpInferenceClient(server.url) as client:
+            before = await client.generate(request("run-1", 3))
+            assert [s.version for s in before.spans] == [1]
+            first.close()
+            await asyncio.to_thread(wait_for, lambda: not admin.health().ok, "the loss is seen")
+            assert "does not answer" in admin.health().error
+            waiting = asyncio.create_task(client.generate(request("run-1", 3)))
+            with vllm_double(policy_dir, tmp_path / "second", port=int(vllm.rpartition(":")[2])):
+                assert (await waiting).token_ids == before.token_ids
+                server.kill()
+                await asyncio.to_thread(server.start)  # remembers what it served
+                again = await client.generate(request("run-1", 3))
+                assert again.token_ids == before.token_ids and [s.version for s in again.spans] == [1]
+
+
+def test_a_policy_that_the_server_cannot_hold_is_refused(pair: Site) -> None:
+    other = models.save(models.FAMILIES["llama"](), pair.root / "llama")
+    with pytest.raises(
+        InferenceRefused, match=r"no vLLM server can hold.*model_type is llama there and qwen3"
+    ) as refusal:
+        pair.admin.deploy(DeploymentSpec(name="llama", policy_dir=str(other)))
+    assert "start vLLM with --model" in str(refusal.value)
+    assert pair.admin.deployments() == []
+
+
+def test_weights_that_cannot_be_passed_on_are_named(pair: Site) -> None:
+    """The folder that both sides see is not writable (or full): requests wait, the cause is shown, nothing is lost."""
+    (pair.root / "data" / "vllm").mkdir(parents=True)
+    (pair.root / "data" / "vllm" / "0").write_text("in the way")
+    pair.deploy("run-1")
+    wait_for(lambda: "could not be written" in pair.status("run-1").error, "the cause")
+    assert "free space there" in pair.status("run-1").error
+    (pair.root / "data" / "vllm" / "0").unlink()
+
+    async def ask() -> list[int]:
+        async with HttpInferenceClient(pair.server.url) as client:
+            return (await client.generate(request("run-1", 1))).token_ids
+
+    assert len(asyncio.run(ask())) == 8
+    assert pair.status("run-1").error == "" and pair.admin.health().ok
+
+
+def test_a_raw_vllm_in_place_of_the_server_in_front_is_told_apart(pair: Site) -> None:
+    with InferenceAdmin(pair.vllm) as admin:
+        for call in (admin.health, admin.deployments, lambda: admin.deploy(DeploymentSpec(name="x", policy_dir="/x"))):
+            with pytest.raises(InferenceError, match="is another kind of server there"):
+                call()

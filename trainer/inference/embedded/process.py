@@ -1,4 +1,4 @@
-"""The embedded server as a child process, for loops and benches that run without the supervisor."""
+"""A server of the contract as a child process, for loops and benches that run without the supervisor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from trainer.inference.contract import InferenceError
 START_SECONDS = 60.0
 
 
-class EmbeddedServer:
-    """`with EmbeddedServer(data) as server:` runs it on a free loopback port until the block ends."""
+class ServerProcess:
+    """`with ServerProcess(module, data) as server:` runs it on a free loopback port until the block ends."""
 
-    def __init__(self, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, module: str, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
         """`data` receives the server's memory of its deployments and `inference.log`; `arguments` go to its command."""
+        self.module = module
         self.data = data
         self.threads = threads
         self.arguments = tuple(arguments)
@@ -45,7 +46,7 @@ class EmbeddedServer:
     def start(self) -> None:
         """Returns once it answers. After `kill` it comes back at the same address."""
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "trainer.inference.embedded.server"]
+        command = [sys.executable, "-m", self.module]
         command += ["--port", str(self._port), "--data", str(self.data), *self.arguments]
         environment = os.environ | {"OMP_NUM_THREADS": str(self.threads)}
         with (self.data / "inference.log").open("ab") as log:
@@ -84,12 +85,17 @@ class EmbeddedServer:
         with InferenceAdmin(self.url, timeout=5.0) as admin:
             while True:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise InferenceError(f"the embedded server did not start; see {self.data / 'inference.log'}")
+                    raise InferenceError(f"{self.module} did not start; see {self.data / 'inference.log'}")
                 try:
                     if admin.health().ok:
                         return
                 except InferenceError:
                     time.sleep(0.05)
+
+
+class EmbeddedServer(ServerProcess):
+    def __init__(self, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
+        super().__init__("trainer.inference.embedded.server", data, threads=threads, arguments=arguments)
 
 
 def _free_port() -> int:

@@ -1,0 +1,164 @@
+"""A server with vLLM 0.32's interfaces and real tokens: the embedded engine generates behind vLLM's HTTP shapes.
+
+What a real vLLM does and this does not: CUDA, its own numerics, prefix caching. Shapes and effects of each call are
+those that a vLLM 0.32 was seen to have (docs/inference.md says which checks were made against a real one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.embedded.runner import Limits
+from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.errors import BadRequest, ServerError
+from trainer.weights import WeightStore
+
+NAME = "policy"
+
+
+class Double:
+    """One served model; reloaded weights become versions of a store of its own."""
+
+    def __init__(self, model: Path, data: Path, *, max_context: int) -> None:
+        self.model = model
+        self.store = WeightStore(data / "double", dtype="float32")
+        self.labels = ["default"]
+        self.engine = EmbeddedEngine(
+            memory=data / "double.json", limits=Limits(max_context=max_context), poll_seconds=3600.0
+        )
+
+    async def start(self) -> None:
+        await self.engine.start()
+        state = safetensors.torch.load_file(self.model / "model.safetensors")
+        self.store.publish(0, state)
+        await self.engine.deploy(
+            DeploymentSpec(name=NAME, policy_dir=str(self.model), store=str(self.store.root), version=0)
+        )
+
+    def span(self, version: int, start: int, end: int) -> dict[str, Any]:
+        return {"version": self.labels[version], "start": start, "end": end}
+
+    def app(self) -> Starlette:
+        async def models(request: Request) -> Response:
+            return JSONResponse({"object": "list", "data": [{"id": NAME, "object": "model", "root": str(self.model)}]})
+
+        async def weight_info(request: Request) -> Response:
+            return JSONResponse({"weight_version": self.labels[-1]})
+
+        async def generate(request: Request) -> Response:
+            body = await request.json()
+            assert body["model"] == NAME and body["stream"] is False and body["cache_salt"]
+            sampling = body["sampling_params"]
+            assert sampling["ignore_eos"] and sampling["logprobs"] == 0
+            wanted = GenerateRequest(
+                deployment=NAME,
+                prompt_ids=body["token_ids"],
+                max_tokens=sampling["max_tokens"],
+                temperature=sampling["temperature"],
+                stop_ids=sampling["stop_token_ids"],
+                seed=sampling.get("seed"),
+                timeout_seconds=3600.0,
+            )
+            answer = asyncio.ensure_future(self.engine.generate(wanted))
+            left = asyncio.ensure_future(request.receive())
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            left.cancel()
+            if not answer.done():  # vLLM, too, gives up what nobody waits for
+                answer.cancel()
+                return Response(status_code=499)
+            try:
+                made = answer.result()
+            except BadRequest as error:
+                return JSONResponse({"error": {"message": str(error), "code": 400}}, 400)
+            except ServerError as error:
+                return JSONResponse({"error": {"message": str(error), "code": 500}}, 500)
+            choice = {
+                "index": 0,
+                "token_ids": made.token_ids,
+                "logprobs": {
+                    "content": [
+                        {"token": f"token_id:{t}", "logprob": p, "top_logprobs": []}
+                        for t, p in zip(made.token_ids, made.logprobs, strict=True)
+                    ]
+                },
+                "finish_reason": made.finish_reason,
+                "weight_versions": [self.span(s.version, s.start, s.end) for s in made.spans],
+            }
+            usage = {
+                "prompt_tokens": len(wanted.prompt_ids),
+                "prompt_tokens_details": {"cached_tokens": made.reused_tokens},
+            }
+            return JSONResponse({"request_id": "r", "choices": [choice], "usage": usage})
+
+        async def pause(request: Request) -> Response:
+            assert request.query_params["mode"] == "keep"
+            await self.engine.pause(NAME)
+            return JSONResponse({"status": "paused"})
+
+        async def resume(request: Request) -> Response:
+            await self.engine.resume(NAME)
+            return JSONResponse({"status": "resumed"})
+
+        async def collective_rpc(request: Request) -> Response:
+            body = await request.json()
+            assert body["method"] == "reload_weights"
+            try:
+                state = {}
+                for path in sorted(Path(body["kwargs"]["weights_path"]).glob("*.safetensors")):
+                    state |= safetensors.torch.load_file(path)
+                version = (self.store.latest() or 0) + 1
+                self.store.publish(version, state, anchor=True)
+                await self.engine.update(NAME, version)
+            except Exception as error:  # noqa: BLE001 - vLLM answers a worker's exception with 500
+                return JSONResponse({"detail": str(error)}, 500)
+            self.labels.append("unlabelled")
+            return JSONResponse({"results": [None]})
+
+        async def update_weight_version(request: Request) -> Response:
+            self.labels[-1] = (await request.json())["new_version"]
+            return JSONResponse({"success": True})
+
+        async def tokens(request: Request) -> Response:
+            """Not vLLM's: how many tokens were generated, so that a test can wait for some."""
+            return JSONResponse(self.engine.statuses()[0].generated_tokens)
+
+        post = ["POST"]
+        return Starlette(
+            routes=[
+                Route("/v1/models", models),
+                Route("/weight_info", weight_info),
+                Route("/inference/v1/generate", generate, methods=post),
+                Route("/pause", pause, methods=post),
+                Route("/resume", resume, methods=post),
+                Route("/collective_rpc", collective_rpc, methods=post),
+                Route("/update_weight_version", update_weight_version, methods=post),
+                Route("/tokens", tokens),
+            ]
+        )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--max-context", type=int, default=4096)
+    options = parser.parse_args()
+    double = Double(options.model, options.data, max_context=options.max_context)
+    await double.start()
+    await uvicorn.Server(uvicorn.Config(double.app(), host="127.0.0.1", port=options.port, log_level="warning")).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

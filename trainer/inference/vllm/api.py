@@ -1,0 +1,177 @@
+"""One vLLM 0.32 server over HTTP: tokens in and out, and moving it to other weights. Thin on purpose.
+
+It must run with `--enable-scale-out --logprobs-mode processed_logprobs` and VLLM_SERVER_DEV_MODE=1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from trainer.inference.client import Lanes
+from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
+from trainer.inference.errors import BadRequest, ServerError, Unavailable
+
+LOAD_SECONDS = 600.0
+"""Longest that one reload of weights may take."""
+WATCH_SECONDS = 10.0
+_LABEL = re.compile(r"@(\d+):")
+
+
+class BadAnswer(ServerError):
+    """vLLM sent another shape than its version 0.32 does."""
+
+    code = "bad_answer"
+
+
+class WeightsLost(Unavailable):
+    """The server holds other weights than it was given: it was started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server was started with: its model's name in requests, and the folder as it sees it."""
+
+    name: str
+    folder: Path
+
+
+def label(deployment: str, version: int, digest: str) -> str:
+    """How a server is told what it holds; the digest tells apart versions of abandoned histories."""
+    return f"{deployment}@{version}:{digest[:16]}"
+
+
+def labelled_version(text: str) -> int:
+    """The version in a label of ours. Raises WeightsLost for any other (`default` after a restart)."""
+    found = _LABEL.search(text)
+    if found is None:
+        raise WeightsLost(f"the server answered with weights {text!r}, which it was not given")
+    return int(found[1])
+
+
+def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, Any]:
+    """The body of POST /inference/v1/generate. `salt` separates the prefix caches of different weights."""
+    sampling = {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "stop_token_ids": request.stop_ids,
+        "ignore_eos": True,  # only the caller's stop ids end a turn
+        "logprobs": 0,  # the sampled token's own log-probability, no alternatives
+        "detokenize": False,
+    }
+    if request.seed is not None:
+        sampling["seed"] = request.seed
+    return {
+        "model": model,
+        "token_ids": request.prompt_ids,
+        "sampling_params": sampling,
+        "cache_salt": salt,
+        "stream": False,
+    }
+
+
+def parse_response(body: dict[str, Any], *, before: int) -> GenerateResponse:
+    """The contract's answer. Without version spans in it, all tokens count as of `before`, the version held when the
+    request began. Raises BadAnswer, WeightsLost."""
+    try:
+        choice = body["choices"][0]
+        tokens = choice["token_ids"]
+        logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
+        spans = [
+            VersionSpan(version=labelled_version(str(s["version"])), start=s["start"], end=s["end"])
+            for s in choice.get("weight_versions") or []
+        ]
+        if len(logprobs) != len(tokens):
+            raise BadAnswer(f"vLLM sent {len(tokens)} tokens and {len(logprobs)} log-probabilities")
+        return GenerateResponse(
+            token_ids=tokens,
+            logprobs=logprobs,
+            spans=[s for s in spans if s.end > s.start] or [VersionSpan(version=before, start=0, end=len(tokens))],
+            finish_reason=choice["finish_reason"],
+            reused_tokens=((body.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise BadAnswer(f"vLLM's answer has another shape than version 0.32 sends: {error!r}") from error
+
+
+class VllmApi:
+    """The calls. Raises Unavailable when the server does not answer or lacks an interface, in words."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._lanes = Lanes(url)
+        self._http = httpx.AsyncClient(base_url=url, timeout=WATCH_SECONDS, trust_env=False)
+
+    async def aclose(self) -> None:
+        await self._lanes.aclose()
+        await self._http.aclose()
+
+    async def served(self) -> Served:
+        body = await self._call("GET", "/v1/models")
+        try:
+            first = body["data"][0]
+            return Served(first["id"], Path(first.get("root") or first["id"]))
+        except (KeyError, IndexError, TypeError) as error:
+            raise Unavailable(f"what answers at {self.url} is not vLLM: /v1/models lists no model") from error
+
+    async def held(self) -> str:
+        """The label of the weights that the server holds; `default` until it was given some."""
+        body = await self._call("GET", "/weight_info", need="VLLM_SERVER_DEV_MODE=1")
+        try:
+            return str(body["weight_version"])
+        except (KeyError, TypeError) as error:
+            raise Unavailable(f"vLLM at {self.url} tells no weight version; version 0.32 does") from error
+
+    async def generate(self, request: GenerateRequest, *, model: str, salt: str, before: int) -> GenerateResponse:
+        """One attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""
+        body = json.dumps(request_body(request, model, salt))
+        timeout = httpx.Timeout(None, connect=5.0)
+        try:
+            response = await self._lanes.post("/inference/v1/generate", body, timeout)
+        except httpx.TransportError as error:
+            raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
+        if response.status_code in (403, 404, 405):
+            raise Unavailable(
+                f"vLLM at {self.url} has no /inference/v1/generate: start it with --enable-scale-out (version 0.32)"
+            )
+        if 400 <= response.status_code < 500:
+            raise BadRequest(f"vLLM refused the request: {_said(response)}")
+        if not response.is_success:
+            raise Unavailable(f"vLLM at {self.url} failed: {_said(response)}")
+        return parse_response(response.json(), before=before)
+
+    async def pause(self) -> None:
+        """Requests in flight keep their place and go on after `resume`."""
+        await self._call("POST", "/pause", need="VLLM_SERVER_DEV_MODE=1", params={"mode": "keep"})
+
+    async def resume(self) -> None:
+        await self._call("POST", "/resume", need="VLLM_SERVER_DEV_MODE=1")
+
+    async def load(self, folder: Path, label: str) -> None:
+        """Replace the weights by those in `folder`, which the server must see at the same path."""
+        body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        need = f"VLLM_SERVER_DEV_MODE=1, and {folder} at the same path as here"
+        await self._call("POST", "/collective_rpc", need=need, json=body, timeout=LOAD_SECONDS)
+        await self._call("POST", "/update_weight_version", need=need, json={"new_version": label})
+
+    async def _call(self, method: str, path: str, *, need: str = "", **fields: Any) -> Any:
+        try:
+            response = await self._http.request(method, path, **fields)
+        except httpx.TransportError as error:
+            raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
+        if not response.is_success:
+            needs = f" (it needs {need})" if need else ""
+            raise Unavailable(f"vLLM at {self.url} refused {path}: {_said(response)}{needs}")
+        try:
+            return response.json() if response.content else None
+        except json.JSONDecodeError as error:
+            raise Unavailable(f"what answers at {self.url}{path} is not vLLM: no JSON") from error
+
+
+def _said(response: httpx.Response) -> str:
+    return f"HTTP {response.status_code}: {response.text[:300]}"

@@ -1,0 +1,308 @@
+"""One vLLM server and the deployments that share it.
+
+A vLLM server holds one set of weights. The deployments that are placed on it take turns: while one holds it, requests
+for the others wait; when a turn is over, the server runs dry and is given other weights. New versions of the
+deployment that holds it are swapped in flight, between two tokens of the requests that run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from trainer.inference.contract import GenerateRequest, GenerateResponse, ServerStatus, SyncTimings
+from trainer.inference.errors import PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
+from trainer.inference.vllm.api import Served, VllmApi, WeightsLost
+from trainer.inference.vllm.deployment import Deployment, misfit, read_config
+from trainer.weights import WeightError
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 1.0
+
+
+class Worker:
+    def __init__(self, url: str, *, scratch: Path, turn_seconds: float, poll_seconds: float, max_queue: int) -> None:
+        self.api = VllmApi(url)
+        self.scratch = scratch
+        self.turn_seconds = turn_seconds
+        self.poll_seconds = poll_seconds
+        self.max_queue = max_queue
+        self.placed: list[Deployment] = []
+        self.served: Served | None = None
+        self.error = "not asked yet"
+        self._held: Deployment | None = None
+        self._label = ""
+        """What the server was last told that it holds; empty while nobody can know."""
+        self._since = ("", -1)
+        """Label and version that requests began under: kept until the next load has ended."""
+        self._admitting = False
+        self._turn_began = 0.0
+        self._changing = asyncio.Lock()
+        """One change of the server's weights at a time."""
+        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    # -- requests -------------------------------------------------------------------------------------
+
+    async def generate(self, deployment: Deployment, request: GenerateRequest) -> GenerateResponse:
+        """Raises ServerError in words; may be cancelled."""
+        async with self._turn_of(deployment):
+            assert self.served is not None
+            salt, before = self._since
+            try:
+                answer = await self.api.generate(request, model=self.served.name, salt=salt, before=before)
+            except Unavailable as error:
+                self._lost(str(error), known=not isinstance(error, WeightsLost))
+                raise
+            deployment.generated += len(answer.token_ids)
+            return answer
+
+    @contextlib.asynccontextmanager
+    async def _turn_of(self, deployment: Deployment) -> AsyncIterator[None]:
+        """Inside, the server holds the weights of `deployment` (or newer ones of it). Raises QueueFull."""
+        if deployment.waiting >= self.max_queue:
+            raise QueueFull(f"{deployment.waiting} requests wait for {deployment.name!r}; try again later")
+        if deployment.waiting == 0:
+            deployment.asked_at = time.monotonic()
+        deployment.waiting += 1
+        try:
+            while not (self._admitting and self._held is deployment and not deployment.paused):
+                if deployment not in self.placed:
+                    raise Unavailable(f"deployment {deployment.name!r} was removed or replaced")
+                if self._held is not deployment:
+                    self._wake.set()
+                await self._changed.wait()
+        finally:
+            deployment.waiting -= 1
+        deployment.running += 1
+        try:
+            yield
+        finally:
+            deployment.running -= 1
+            self._signal()
+
+    def why_waiting(self, deployment: Deployment, request: GenerateRequest) -> ServerError:
+        """What a request that passed its deadline without an answer is told."""
+        if deployment.paused:
+            return PausedTooLong(f"deployment {deployment.name!r} is paused; resume it")
+        problem = deployment.error or self.error
+        if problem:
+            return Unavailable(f"deployment {deployment.name!r}: {problem}")
+        seconds = f"{request.timeout_seconds:.3g}"
+        return Unavailable(f"deployment {deployment.name!r} got no turn on {self.api.url} within {seconds} s")
+
+    # -- the loop -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """For ever: watches the server, gives turns, follows weight stores."""
+        while True:
+            try:
+                await self._watch()
+                async with self._changing:
+                    await self._give_turn()
+                    await self._follow()
+            except SyncFailed:
+                pass  # noted with its deployment; the server itself is well
+            except ServerError as error:
+                self._lost(str(error))
+            except Exception as error:
+                # A defect must not leave requests waiting for ever without a word.
+                log.exception("server %s", self.api.url)
+                self._lost(f"{type(error).__name__}: {error}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self.poll_seconds)
+            self._wake.clear()
+
+    async def look(self) -> None:
+        """Learn what the server is. Raises Unavailable."""
+        self.served = await self.api.served()
+
+    async def _watch(self) -> None:
+        """Whether it answers and still holds what it was given: a server that was started again does not."""
+        if self.served is None:
+            await self.look()
+        holds = await self.api.held()
+        if self.error:
+            log.info("server %s answers", self.api.url)
+        self.error = ""
+        if not self._label or holds != self._label:
+            self._held, self._label, self._admitting = None, "", False
+            self.served = await self.api.served()
+        elif self._held is not None and not self._admitting:
+            self._admitting = True
+            self._signal()
+
+    async def _give_turn(self) -> None:
+        target = self._next()
+        if target is None or target is self._held:
+            return
+        if not target.ready:
+            return
+        self._admitting = False
+        if self._held is not None:
+            await self._run_dry(self._held)
+        self._held = None
+        await self._load(target, SyncTimings(version=target.version, kind="anchor"))
+        self._turn_began = time.monotonic()
+
+    def _next(self) -> Deployment | None:
+        """Whose turn it is: the one that has waited longest once the present turn is over."""
+        now = time.monotonic()
+        able = [d for d in self.placed if d.ready and not d.paused and d.retry_at <= now]
+        if self._held is None:
+            able.sort(key=lambda d: (d.waiting == 0, d.asked_at))
+            return able[0] if able else None
+        asking = [d for d in able if d.waiting and d is not self._held]
+        stuck = self._held.paused and self._held.running > 0
+        if not asking or stuck or now - self._turn_began < self.turn_seconds:
+            return self._held
+        return min(asking, key=lambda d: d.asked_at)
+
+    async def _follow(self) -> None:
+        """First weights for deployments that have none yet, and new versions; the one that holds the server gets them now."""
+        for deployment in list(self.placed):
+            if time.monotonic() < deployment.retry_at:
+                continue
+            try:
+                if not deployment.ready:
+                    await deployment.refresh(deployment.spec.version)
+                    self._wake.set()
+                elif deployment.behind():
+                    timings = await deployment.refresh(None)
+                    if deployment is self._held:
+                        await self._load(deployment, timings)
+            except (ServerError, WeightError, OSError) as error:
+                self._note(deployment, str(error))
+                if isinstance(error, Unavailable):
+                    raise
+
+    @staticmethod
+    def _note(deployment: Deployment, problem: str) -> None:
+        """Shown with the deployment, and tried again later."""
+        if problem != deployment.error:
+            log.warning("deployment %s: %s", deployment.name, problem)
+        deployment.error = problem
+        deployment.retry_at = time.monotonic() + RETRY_SECONDS
+
+    async def _run_dry(self, deployment: Deployment) -> None:
+        """Each request in progress has a deadline of its own, so this ends."""
+        while deployment.running:
+            await self._changed.wait()
+
+    # -- weights --------------------------------------------------------------------------------------
+
+    async def update(self, deployment: Deployment, version: int | None) -> SyncTimings:
+        """Move a deployment to `version` (None: newest) now, in flight if it holds the server. Raises SyncFailed."""
+        async with self._changing:
+            timings = await deployment.refresh(version)
+            if deployment is self._held and deployment.label != self._label:
+                await self._load(deployment, timings)
+            return timings
+
+    async def _load(self, deployment: Deployment, timings: SyncTimings) -> None:
+        """Give the server the weights at hand. Generation stands still from `wait` to `resume`."""
+        clock = _Clock()
+        folder = self.scratch / deployment.name
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            try:
+                await asyncio.to_thread(deployment.write, folder)
+            except OSError as error:
+                raise SyncFailed(
+                    f"the weights of {deployment.name!r} could not be written to {folder}: {error.strerror or error}; "
+                    "free space there or fix its permissions"
+                ) from error
+            timings.decode += clock.lap()
+            self._label = ""  # until the load has ended well, nobody knows what the server holds
+            await self.api.pause()
+            timings.wait = clock.lap()
+            await self.api.load(folder, deployment.label)
+            timings.apply = timings.pause = clock.lap()
+            if not deployment.paused:
+                await self.api.resume()
+            timings.resume = clock.lap()
+        except ServerError as error:
+            self._note(deployment, str(error))
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._held, self._label, self._admitting = deployment, deployment.label, True
+        self._since = (deployment.label, deployment.version)
+        deployment.error, deployment.last_sync = "", timings
+        log.info("server %s holds %s (%.2f s still)", self.api.url, deployment.label, timings.pause)
+        self._signal()
+
+    def _lost(self, problem: str, *, known: bool = True) -> None:
+        """Nobody is admitted until the server has been seen to hold what it was given."""
+        if problem != self.error:
+            log.warning("server %s: %s", self.api.url, problem)
+        self.error, self._admitting = problem, False
+        if not known:
+            self._label = ""
+        self._wake.set()
+
+    # -- deployments ----------------------------------------------------------------------------------
+
+    def misfit(self, deployment: Deployment) -> str:
+        """Why this server cannot hold a policy; empty when it can. Raises UnsupportedModel for a broken folder."""
+        assert self.served is not None
+        wanted = read_config(Path(deployment.spec.policy_dir))
+        folder = self.served.folder
+        if not (folder / "config.json").is_file():
+            return (
+                f"its --model {folder} is no folder that is seen here; mount the data folder at the same path on both"
+            )
+        return misfit(wanted, read_config(folder))
+
+    def place(self, deployment: Deployment) -> None:
+        self.placed.append(deployment)
+        self._wake.set()
+
+    async def displace(self, deployment: Deployment) -> None:
+        self.placed.remove(deployment)
+        if self._held is deployment:
+            if deployment.paused:
+                await self.resume(deployment)
+            self._held, self._admitting = None, False
+        deployment.forget()
+        self._signal()
+
+    async def pause(self, deployment: Deployment) -> None:
+        deployment.paused = True
+        if self._held is deployment:
+            await self.api.pause()
+
+    async def resume(self, deployment: Deployment) -> None:
+        if self._held is deployment:
+            await self.api.resume()
+        deployment.paused = False
+        self._signal()
+
+    def _signal(self) -> None:
+        """Everybody who waits looks again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def status(self) -> ServerStatus:
+        return ServerStatus(
+            url=self.api.url,
+            ok=not self.error,
+            deployment=self._held.name if self._held else "",
+            model=str(self.served.folder) if self.served else "",
+            error=self.error,
+        )
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds
