@@ -208,6 +208,7 @@ class RegistryEgress:
         response.content_length = answer.size
         if answer.notice:
             response.headers["npm-notice"] = answer.notice
+            response.headers["Cache-Control"] = "no-store"  # npm drops the notice of what it caches
         response.force_close()
         await response.prepare(request)
         if request.method != "HEAD":

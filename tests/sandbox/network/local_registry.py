@@ -135,7 +135,7 @@ class LocalRegistry:
         return web.Response()
 
     async def __aenter__(self) -> LocalRegistry:
-        runner = self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))  # type: ignore[arg-type]
+        runner = self._runner = web.ServerRunner(web.Server(self._answer, handler_cancellation=True, access_log=None))  # type: ignore[arg-type]
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
