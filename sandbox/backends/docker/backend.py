@@ -38,8 +38,6 @@ from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 
 START_SECONDS = 180.0
 WAY = "/mnt/way"
-RUNTIMES_WITH_SOCKETS = ("", "runc", "crun", "io.containerd.runc.v2")
-"""Runtimes whose containers can hand a socket of their network to this machine."""
 
 
 @dataclasses.dataclass
@@ -167,7 +165,7 @@ class DockerBackend:
     ) -> DockerSandbox:
         """Keeper and box; whatever goes wrong, nothing of them stays."""
         engine, kind = ready.engine, ready.kind
-        if gateway and kind.runtime not in RUNTIMES_WITH_SOCKETS:
+        if gateway and not kind.on_host_kernel:
             raise SandboxUnavailable(
                 f"sandboxes of runtime {kind.runtime!r} can be given no way to the network: use runc"
             )

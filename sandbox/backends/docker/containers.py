@@ -16,8 +16,12 @@ from sandbox.backends.namespaces.confine import OWN_PROCESSES
 PERIOD_US = 100_000
 TRUSTED_MEMORY_BYTES = 768 << 20
 MASK_BYTES = 4096
+HOST_KERNEL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
+"""Runtimes known to use the host's kernel; of others (gVisor, Kata) no more is assumed than a trial shows."""
 USER = f"{identity.INNER_UID}:{identity.INNER_GID}"
 NAMESERVER = "127.0.0.53"
+RUNTIME_PROCESSES = 1000
+"""What a runtime with a kernel of its own may start for itself: a bound for the host's sake, not the sandbox's."""
 MAX_OPTION_BYTES = 3800
 """Of an overlay mount's options; the kernel takes one page."""
 
@@ -35,6 +39,11 @@ class Kind:
     controls: frozenset[str]
     """Of {"memory", "processes", "cpu"}: what the engine can limit here."""
     labels: dict[str, str]
+
+    @property
+    def on_host_kernel(self) -> bool:
+        """Whether processes of a box are processes of this machine's kernel."""
+        return self.runtime in HOST_KERNEL_RUNTIMES
 
 
 def keeper(kind: Kind, layers: list[str], limits: Limits) -> dict[str, Any]:
@@ -94,7 +103,7 @@ def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | No
         memory = limits.memory_bytes + limits.disk_bytes  # the writable layer lives in memory too
         host |= {"Memory": memory, "MemorySwap": memory}
     if "processes" in kind.controls:
-        host |= {"PidsLimit": limits.processes + OWN_PROCESSES}
+        host |= {"PidsLimit": limits.processes + (OWN_PROCESSES if kind.on_host_kernel else RUNTIME_PROCESSES)}
     if "cpu" in kind.controls:
         host |= {"CpuPeriod": PERIOD_US, "CpuQuota": max(1000, int(limits.cpus * PERIOD_US))}
     if kind.runtime:

@@ -37,6 +37,14 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
+class JobFailed(SandboxError):
+    """A container that ran for one request could not do it. `kind` is "large" when a copy was too large."""
+
+    def __init__(self, text: str, kind: str | None) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
 class Engine:
     """One connection pool. Safe to share between threads; a forked process makes its own."""
 
@@ -125,14 +133,6 @@ class Engine:
         with self._explained("start a container"):
             self._api.start(container)
 
-    def pause(self, container: str) -> None:
-        with self._explained("pause a container"):
-            self._api.pause(container)
-
-    def unpause(self, container: str) -> None:
-        with self._explained("continue a container"):
-            self._api.unpause(container)
-
     def remove(self, container: str) -> None:
         """Kill it and remove it with its own volumes; returns when it is gone. Raises SandboxError after a deadline."""
         end = time.monotonic() + REMOVE_SECONDS
@@ -169,7 +169,7 @@ class Engine:
                 end.sendall(bundle.message(request))
                 answer, said = _first_frame(end)
             if answer.get("op") != "done":
-                raise SandboxError(f"{request['role']}: {answer.get('text') or said or 'the container ended'}")
+                raise JobFailed(str(answer.get("text") or said or f"{request['role']}: it ended"), answer.get("kind"))
         except OSError as error:
             raise SandboxLost(f"{request['role']}: {error}") from None
         finally:

@@ -36,6 +36,12 @@ class Pipes:
     def send(self, data: bytearray) -> int:
         return os.write(self.writer, data)
 
+    def answer(self, header: dict, blob: bytes = b"") -> None:
+        """Send a whole frame."""
+        frame = memoryview(protocol.encode(header, blob))
+        while frame:
+            frame = frame[os.write(self.writer, frame) :]
+
     def fileno(self) -> int:
         return self._reader
 
@@ -46,11 +52,13 @@ class Pipes:
 
 def main(request: dict) -> None:
     """Do what `request["role"]` says; what goes wrong is told as a frame."""
+    pipes = Pipes()
     try:
-        {"agent": _agent, "keep": _keep, "copy": _copy, "help": _help}[request["role"]](request)
+        {"agent": _agent, "keep": _keep, "copy": _copy, "help": _help}[request["role"]](request, pipes)
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
-        failure = {"op": "fail", "id": 0, "text": f"{type(error).__name__}: {error}"}
-        os.write(1, protocol.encode(failure))
+        os.set_blocking(pipes.writer, True)
+        kind = "large" if isinstance(error, layers.TooLarge) else None
+        pipes.answer({"op": "fail", "id": 0, "kind": kind, "text": str(error) or type(error).__name__})
         os._exit(1)
 
 
@@ -66,11 +74,10 @@ def _end_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds + 0.001, 1.0)
 
 
-def _agent(request: dict) -> None:
+def _agent(request: dict, pipes: Pipes) -> None:
     _end_after(request["life"])
     if request["port"]:
         _hand_out_listener(request["port"], request["way"])
-    pipes = Pipes()
     # neighbours may have our uid on this kernel, so the control group of the container bounds processes
     confine(request["limits"], {pipes.fileno(), pipes.writer}, watchdog=request["watchdog"], count_processes=False)
     agent.main(pipes, request, watchdog=request["watchdog"], writer=pipes.writer)
@@ -85,7 +92,7 @@ def _hand_out_listener(port: int, way: str) -> None:
         socket.send_fds(host, [b"x"], [listener.fileno()])
 
 
-def _keep(request: dict) -> None:
+def _keep(request: dict, pipes: Pipes) -> None:
     """Prepare the writable layer, then answer `diff` until the host closes the stream."""
     _end_after(request["life"] + KEEPER_GRACE_SECONDS)
     for folder, mode in (
@@ -105,8 +112,8 @@ def _keep(request: dict) -> None:
     lower = [_open(f"{LAYERS}/{number}") for number in range(request["layers"])]
     storage = Storage(_open(upper), lower, request["snapshots"])
     decoder = protocol.Decoder()
-    _answer({"op": "ready", "id": 0})
-    while data := os.read(0, 1 << 16):
+    pipes.answer({"op": "ready", "id": 0})
+    while data := pipes.recv(1 << 16):
         for header, _ in decoder.feed(data):
             try:
                 if header["op"] != "diff":
@@ -114,34 +121,34 @@ def _keep(request: dict) -> None:
                 answer, blob = storage.diff(header["folder"])
             except OSError as error:
                 answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
-            _answer(answer | {"id": header.get("id")}, blob)
+            pipes.answer(answer | {"id": header.get("id")}, blob)
 
 
-def _copy(request: dict) -> None:
+def _copy(request: dict, pipes: Pipes) -> None:
     """Lay the sources over each other into the target, and give everything there one owner."""
     target = _open(TARGET)
-    for number in range(request["sources"]):
-        layers.apply(_open(f"{SOURCES}/{number}"), target)
-    os.fchmod(target, 0o755)
-    uid, gid = request["owner"]
-    for _, folders, files, fd in os.fwalk(TARGET):
+    budget = layers.Budget(*request["budget"]) if request["budget"] else None
+    try:
+        for number in range(request["sources"]):
+            layers.apply(_open(f"{SOURCES}/{number}"), target, budget)
+        os.fchmod(target, 0o755)
+    finally:
+        _give(target, *request["owner"])
+    pipes.answer({"op": "done", "id": 0})
+
+
+def _give(folder: int, uid: int, gid: int) -> None:
+    for _, folders, files, fd in os.fwalk(".", dir_fd=folder):
         for name in (*folders, *files):
             os.chown(name, uid, gid, dir_fd=fd, follow_symlinks=False)
-    os.fchown(target, uid, gid)
-    _answer({"op": "done", "id": 0})
+    os.fchown(folder, uid, gid)
 
 
-def _help(request: dict) -> None:
+def _help(request: dict, pipes: Pipes) -> None:
     """From among the processes of a box: end what holds its agent up."""
     processes.release(1)
-    _answer({"op": "done", "id": 0})
+    pipes.answer({"op": "done", "id": 0})
 
 
 def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def _answer(header: dict, blob: bytes = b"") -> None:
-    frame = memoryview(protocol.encode(header, blob))
-    while frame:
-        frame = frame[os.write(1, frame) :]

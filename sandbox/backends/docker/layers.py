@@ -94,7 +94,7 @@ class Layers:
         place = self._engine.create_volume(name, self._kind.labels)
         try:
             config = containers.copier(self._kind, [str(path)], containers.named_volume(name))
-            self._engine.job(config, {"role": "copy", "sources": 1, "owner": OWNER})
+            self._engine.job(config, {"role": "copy", "sources": 1, "owner": OWNER, "budget": None})
         except BaseException:
             self._engine.remove_volume(name)
             raise

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.backends.base import Limits, PathError, SandboxError, Snapshot, SnapshotError
+from sandbox.backends.base import Limits, PathError, SandboxError, SnapshotTooLarge
 from sandbox.backends.docker import containers, layers
 from sandbox.backends.docker.channel import AttachedChannel
-from sandbox.backends.docker.engine import Engine
-from sandbox.backends.namespaces.sandbox import FILE_SECONDS, NamespacesSandbox
+from sandbox.backends.docker.engine import Engine, JobFailed
+from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 
 KILLS_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 """Where a container reads how often the kernel killed in it for memory (control groups v2, v1)."""
@@ -53,22 +53,18 @@ class DockerSandbox(NamespacesSandbox):
         self._helping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
-    async def snapshot(self, into: Path) -> Snapshot:
-        into.mkdir(parents=True, exist_ok=True)
-        if any(into.iterdir()):
-            raise SnapshotError(f"snapshot directory {into} is not empty")
+    async def _copy_changes(self, into: Path) -> None:
         owner = layers.OWNER if os.geteuid() == 0 else (os.geteuid(), os.getegid())
-        _, state = await self._call({"op": "state"}, deadline=FILE_SECONDS)
         sources = [*reversed(self._made_of.snapshots), f"{self._made_of.store}/upper"]
         config = containers.copier(self._kind, sources, containers.folder(str(into.resolve())))
         request = {"role": "copy", "sources": len(sources), "owner": owner}
-        request |= {"bytes": self.limits.disk_bytes, "inodes": self.limits.inodes}
-        await self._engine.do(self._engine.pause, self._made_of.box)
+        request |= {"budget": (self.limits.disk_bytes, self.limits.inodes)}
         try:
             await self._engine.do(self._engine.job, config, request)
-        finally:
-            await self._engine.do(self._engine.unpause, self._made_of.box)
-        return Snapshot(layer=into.resolve(), shell_state=state)
+        except JobFailed as error:
+            if error.kind == "large":
+                raise SnapshotTooLarge(f"sandbox {self.name}: {error}") from None
+            raise
 
     async def close(self) -> None:
         if self._ending is None:

@@ -133,20 +133,26 @@ class NamespacesSandbox:
         into.mkdir(parents=True, exist_ok=True)
         if any(into.iterdir()):
             raise SnapshotError(f"snapshot directory {into} is not empty")
-        if os.geteuid() == 0:
-            os.chown(into, *sandbox_identity())
-        request = {"op": "snapshot", "bytes": self.limits.disk_bytes, "entries": self.limits.inodes}
-        target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _, state = await self._call({"op": "freeze"}, deadline=FILE_SECONDS)
-            await self._supervisor(request, descriptor=target)
+            await self._copy_changes(into)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(into.absolute()))
             raise
         finally:
             self._agent.notify({"op": "thaw"})
-            os.close(target)
         return Snapshot(layer=into.resolve(), shell_state=state)
+
+    async def _copy_changes(self, into: Path) -> None:
+        """Lay what differs from the environment's layers into the empty directory. Raises SnapshotTooLarge."""
+        if os.geteuid() == 0:
+            os.chown(into, *sandbox_identity())
+        request = {"op": "snapshot", "bytes": self.limits.disk_bytes, "entries": self.limits.inodes}
+        target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            await self._supervisor(request, descriptor=target)
+        finally:
+            os.close(target)
 
     async def restore_state(self, state: bytes) -> None:
         """Give the shell the state that a snapshot carried."""
