@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
+
+from .host_state import Bystander, unchanged
 
 
 def _namespaces() -> Backend:
@@ -67,3 +69,19 @@ async def sandbox(backend: Backend, env: EnvSpec) -> AsyncIterator[Sandbox]:
     limits = Limits(memory_bytes=128 * MIB, disk_bytes=32 * MIB, inodes=3000, processes=64, call_seconds=20)
     async with await backend.start(env, limits=limits) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bystander]:
+    made = Bystander(tmp_path_factory.mktemp("bystander"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def unchanged_host(layer: Path, bystander: Bystander, request: pytest.FixtureRequest) -> Iterator[None]:
+    """The host is the same after the test as before it."""
+    if "backend" in request.fixturenames:
+        request.getfixturevalue("backend")  # what it needs to start may change the host
+    with unchanged(layer, bystander):
+        yield

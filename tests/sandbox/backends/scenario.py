@@ -45,8 +45,10 @@ async def scenario(folder: Path) -> dict:
         shared = 'import mmap\nx=[]\nwhile 1: x.append(mmap.mmap(-1, 10**7)); x[-1].write(b"x"*10**7)'
         found["shared"] = (await box.exec(f"python3 -c '{shared}'", timeout=20)).ended
         threads = (
-            "import ctypes, threading\ndef hog():\n  x=[]\n  while 1: x.append(bytearray(10**6))\n"
-            'threading.Thread(target=hog).start(); import os; ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)'
+            "import ctypes, os, threading\n"
+            "def hog():\n  x=[]\n  while 1: x.append(bytearray(10**6))\n"
+            "threading.Thread(target=hog).start()\n"
+            'ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)'  # only this thread ends
         )
         hidden = await box.exec(f"python3 -c '{threads}'", timeout=20)
         found["hidden"] = [hidden.ended, hidden.background]

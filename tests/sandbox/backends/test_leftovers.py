@@ -19,6 +19,8 @@ from sandbox.backends.base import EnvSpec
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.backends.namespaces.cgroups import PARENT
 
+from .host_state import mounts
+
 ROOT = Path(__file__).resolve().parents[3]
 
 HOST = """
@@ -81,10 +83,6 @@ def sleeping(zygote: int) -> set[int]:
 
 def groups(zygote: int) -> list[Path]:
     return list(Path("/sys/fs/cgroup").glob(f"**/{PARENT}{zygote}"))
-
-
-def mounts() -> str:
-    return Path("/proc/self/mountinfo").read_text()
 
 
 def wait_until(condition: object, seconds: float = 15.0) -> None:
