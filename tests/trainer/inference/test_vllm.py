@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import uvicorn
 from starlette.applications import Starlette
@@ -26,7 +27,9 @@ from trainer.inference.contract import DeploymentSpec, GenerateRequest, Inferenc
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response
+from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.server import VllmEngine, server_urls
+from trainer.weights import WeightStore
 
 ANSWER: dict[str, Any] = {
     "choices": [
@@ -36,8 +39,8 @@ ANSWER: dict[str, Any] = {
             "logprobs": {"content": [{"token": f"token_id:{t}", "logprob": -t / 10} for t in (11, 12, 2)]},
             "finish_reason": "stop",
             "weight_versions": [
-                {"version": "run-3@7:abc", "start": 0, "end": 1},
-                {"version": "run-3@8:def", "start": 1, "end": 3},
+                {"version": "run-3~7~abc", "start": 0, "end": 1},
+                {"version": "run-3~8~def", "start": 1, "end": 3},
             ],
         }
     ],
@@ -70,7 +73,7 @@ async def test_request_and_response_mapping() -> None:
 
     async with answering(Route("/inference/v1/generate", generate, methods=["POST"])) as url:
         api = VllmApi(url)
-        answer = await api.generate(REQUEST, model="policy", salt="run-3@7:abc", before=7)
+        answer = await api.generate(REQUEST, model="policy", salt="run-3~7~abc", before=7)
         await api.aclose()
     assert seen == [
         {
@@ -85,7 +88,7 @@ async def test_request_and_response_mapping() -> None:
                 "detokenize": False,
                 "seed": 4,
             },
-            "cache_salt": "run-3@7:abc",
+            "cache_salt": "run-3~7~abc",
             "stream": False,
         }
     ]
@@ -120,7 +123,7 @@ def test_tokens_of_weights_that_were_not_given_are_refused() -> None:
     spans = [{"version": "default", "start": 0, "end": 3}]
     with pytest.raises(WeightsLost, match="'default'"):
         parse_response({"choices": [ANSWER["choices"][0] | {"weight_versions": spans}]}, before=0)
-    assert label("run-3", 7, "abcdef") == "run-3@7:abcdef"
+    assert label("run-3", 7, "abcdef") == "run-3~7~abcdef"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,28 @@ async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:
             assert "no vLLM server can be used" in health.error
         finally:
             await engine.stop()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_checkpoint_names_tied_weights_twice(tmp_path: Path, stored: bool) -> None:
+    """vLLM on a CPU would go on with the output layer of the weights before."""
+    policy = long_model(0)
+    store = WeightStore(tmp_path / "store", dtype="float32")
+    store.publish(0, policy.state_dict())
+    deployment = Deployment(
+        DeploymentSpec(
+            name="p",
+            policy_dir=str(models.save(policy, tmp_path / "policy")),
+            store=str(store.root) if stored else None,
+        )
+    )
+    await deployment.refresh(None)
+    deployment.write(tmp_path / "out")
+    tensors = {}
+    for path in (tmp_path / "out").glob("*.safetensors"):
+        tensors |= safetensors.torch.load_file(path)
+    assert tensors.keys() == policy.state_dict().keys()
+    assert torch.equal(tensors["lm_head.weight"], policy.get_input_embeddings().weight)
 
 
 @pytest.fixture

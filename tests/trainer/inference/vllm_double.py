@@ -58,7 +58,9 @@ class Double:
 
         async def generate(request: Request) -> Response:
             body = await request.json()
-            assert body["model"] == NAME and body["stream"] is False and body["cache_salt"]
+            assert body["model"] == NAME and body["stream"] is False
+            if len(body["cache_salt"]) > 128 or set(body["cache_salt"]) & set("@/\\\0"):
+                return JSONResponse({"error": {"message": "Parameter 'cache_salt' must ...", "code": 400}}, 400)
             sampling = body["sampling_params"]
             assert sampling["ignore_eos"] and sampling["logprobs"] == 0
             wanted = GenerateRequest(

@@ -20,7 +20,7 @@ from trainer.inference.errors import BadRequest, ServerError, Unavailable
 LOAD_SECONDS = 600.0
 """Longest that one reload of weights may take."""
 WATCH_SECONDS = 10.0
-_LABEL = re.compile(r"@(\d+):")
+_LABEL = re.compile(r"~(\d+)~")
 
 
 class BadAnswer(ServerError):
@@ -42,8 +42,10 @@ class Served:
 
 
 def label(deployment: str, version: int, digest: str) -> str:
-    """How a server is told what it holds; the digest tells apart versions of abandoned histories."""
-    return f"{deployment}@{version}:{digest[:16]}"
+    """How a server is told what it holds; the digest tells apart versions of abandoned histories.
+
+    It is the salt of prefix caches, too, which may hold at most 128 characters and no @, / or \\."""
+    return f"{deployment}~{version}~{digest[:16]}"
 
 
 def labelled_version(text: str) -> int:

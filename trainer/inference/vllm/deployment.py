@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import safetensors
 import safetensors.torch
+import torch
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
 from trainer.inference.errors import SyncFailed, UnsupportedModel
@@ -151,21 +154,41 @@ class Deployment:
         return self.spec.follow and self.subscriber is not None and self.subscriber.behind()
 
     def write(self, folder: Path) -> None:
-        """The weights at hand as a checkpoint in `folder`, under canonical names, each tensor once. Blocks."""
+        """The weights at hand as a checkpoint in `folder`, tied tensors under each of their names. Blocks.
+
+        vLLM's CPU backend keeps a packed copy of a tied output layer, which a reload renews only when the checkpoint
+        names it (seen with 0.32: log-probabilities off by 0.5 otherwise); elsewhere the second name does no harm.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         if self.subscriber is None:
-            for path in sorted(Path(self.spec.policy_dir).glob("*.safetensors*")):
-                (folder / path.name).write_bytes(path.read_bytes())
-            return
-        mirror = self.subscriber.current
-        assert mirror is not None
-        tensors = {name: t for name, t in mirror.state().items() if name not in mirror.manifest.aliases}
-        safetensors.torch.save_file(tensors, folder / "model.safetensors")
+            source = Path(self.spec.policy_dir)
+            for path in sorted(source.glob("*.safetensors")):
+                shutil.copyfile(path, folder / path.name)
+            tied = _tied_output(source) if read_config(source).get("tie_word_embeddings") else {}
+        else:
+            mirror = self.subscriber.current
+            assert mirror is not None
+            state, aliases = mirror.state(), mirror.manifest.aliases
+            whole = {name: tensor for name, tensor in state.items() if name not in aliases}
+            safetensors.torch.save_file(whole, folder / "model.safetensors")
+            tied = {name: state[name] for name in aliases}
+        if tied:
+            safetensors.torch.save_file({n: t.clone() for n, t in tied.items()}, folder / "tied.safetensors")
 
     def forget(self) -> None:
         """Lets the weight store collect what was kept for it."""
         if self.subscriber is not None:
             self.subscriber.folder.unpin(self._pin)
+
+
+def _tied_output(source: Path) -> dict[str, torch.Tensor]:
+    """The output layer of a checkpoint that leaves it to the input embeddings."""
+    for path in sorted(source.glob("*.safetensors")):
+        with safetensors.safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                if name.endswith("embed_tokens.weight"):
+                    return {"lm_head.weight": file.get_tensor(name)}
+    return {}
 
 
 def _files_digest(folder: Path) -> str:
