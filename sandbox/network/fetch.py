@@ -13,6 +13,8 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin, urlsplit
@@ -84,7 +86,7 @@ def check_address(address: str, *, private: bool) -> None:
 class CheckedResolver(AbstractResolver):
     """Looks names up with the system's resolver and refuses a name as a whole when one of its addresses is refused."""
 
-    def __init__(self, private: frozenset[Place]) -> None:
+    def __init__(self, private: set[Place]) -> None:
         self._private = private
 
     async def resolve(
@@ -117,11 +119,10 @@ class Fetcher:
     def __init__(self, upstreams: Upstreams, bounds: Bounds) -> None:
         self._bounds, self._proxy = bounds, upstreams.http_proxy
         everyone = [*upstreams.python, *(one for one in (upstreams.npm, upstreams.go) if one)]
-        private = {place for one in everyone if one.private for place in _places(one)}
+        self._private = {place for one in everyone if one.private for place in _places(one)}
         if upstreams.http_proxy:
-            private.add(_place(upstreams.http_proxy))
-        self._private = frozenset(private)
-        trust = ssl.create_default_context(cafile=str(upstreams.ca_file) if upstreams.ca_file else None)
+            self._private.add(_place(upstreams.http_proxy))
+        trust = _trust(upstreams.ca_file)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 resolver=CheckedResolver(self._private), ssl=trust, limit=bounds.connections, happy_eyeballs_delay=None
@@ -218,9 +219,17 @@ class Fetcher:
             raise Denied(Rule.HOST, f"the registry sent this on to {shown}, which is not allowed", 502)
         try:
             ipaddress.ip_address(place[0])
-        except ValueError:
-            return  # a name: the resolver checks what it stands for
+        except ValueError:  # a name: the resolver checks what it stands for
+            if trusted and upstream.private:
+                self._private.add(place)
+            return
         check_address(place[0], private=place in self._private)
+
+
+@lru_cache(maxsize=8)
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Reading the certificates takes some 20 ms, so sandboxes share them."""
+    return ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
 
 
 def join(base: str, link: str) -> str:

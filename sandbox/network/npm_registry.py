@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -118,7 +119,7 @@ class NpmRegistry:
         address = urljoin(self._upstream.url, quote(name, safe="@"))
         body, _ = await self._fetcher.page(self._upstream, address, accept, meter)
         try:
-            judged = self._judge(name, Document.model_validate_json(body))
+            judged = await asyncio.to_thread(lambda: self._judge(name, Document.model_validate_json(body)))
         except (ValidationError, RecursionError) as error:
             raise RegistryFailed(f"the document of {name} cannot be understood ({type(error).__name__})") from None
         self._documents[name] = judged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 from collections import Counter, OrderedDict
@@ -93,7 +94,7 @@ class PythonIndex:
             return _rendered(wanted.name, files, accept, rule=str(denial.rule), decision="denied", detail=str(denial))
         page = await self._page(wanted.name, meter)
         files = [_shown(wanted.name, found) for found in page.allowed.values()]
-        if page.hidden:
+        if set(page.hidden.values()) - {Rule.UNVERIFIABLE} or not page.allowed:
             files.insert(0, _notice(wanted.name, "some.versions.denied", yanked=bool(page.allowed)))
         counts = Counter(page.hidden.values())
         return _rendered(wanted.name, files, accept, rule=" ".join(f"{rule}={n}" for rule, n in sorted(counts.items())))
@@ -164,9 +165,7 @@ class PythonIndex:
         address = urljoin(upstream.url, f"{name}/")
         body, kind = await self._fetcher.page(upstream, address, ACCEPT_SUPPORTED, meter)
         try:
-            details = parse_project_details(body.decode(), kind, name)
-            files = [IndexFile.model_validate(entry) for entry in details["files"]]
-            return [file.model_copy(update={"url": urljoin(address, file.url)}) for file in files]
+            return await asyncio.to_thread(_parse, name, body, kind, address)
         except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RegistryFailed(f"the index's page of {name} cannot be understood ({type(error).__name__})") from None
         except (UnsupportedMIMEType, UnsupportedAPIVersion) as error:
@@ -186,6 +185,13 @@ class PythonIndex:
         if pins is not None and sha256 not in pins:
             return Rule.PIN
         return Found(file=file, version=version, sha256=sha256, upstream=upstream)
+
+
+def _parse(name: str, body: bytes, kind: str, address: str) -> list[IndexFile]:
+    """The files of a page; a large one takes a second, so not in the event loop."""
+    details = parse_project_details(body.decode(), kind, name)
+    files = [IndexFile.model_validate(entry) for entry in details["files"]]
+    return [file.model_copy(update={"url": urljoin(address, file.url)}) for file in files]
 
 
 WORDS = {

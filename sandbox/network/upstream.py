@@ -44,7 +44,7 @@ class Upstream(BaseModel):
     """Further hosts (`name` or `name:port`) that files may come from. None: those that the registry's own pages name,
     over HTTPS and at public addresses."""
     private: bool = False
-    """Whether the registry and `file_hosts` may be at private or loopback addresses."""
+    """Whether the registry, and the names of hosts that files may come from, may be at private or loopback addresses."""
 
     @field_validator("url")
     @classmethod

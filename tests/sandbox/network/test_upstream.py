@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import SecretStr, ValidationError
 
 from sandbox.network import upstream
-from sandbox.network.fetch import check_address
+from sandbox.network.fetch import Fetcher, Meter, check_address
 from sandbox.network.policy import Bounds, Denied, RegistryPolicy
 from sandbox.network.upstream import SETTINGS, Upstream, UpstreamError, Upstreams, discover
 from tests.sandbox.network.local_registry import LocalRegistry
@@ -151,19 +151,33 @@ async def test_other_hosts_only_when_listed(registry: LocalRegistry) -> None:
         "255.255.255.255",
     ],
 )
-async def test_a_name_that_leads_to_an_inner_address(
-    registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+async def test_a_name_that_leads_to_an_inner_address(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """DNS rebinding: a public name, a private address, also when only one of several is private."""
     asked = resolving(monkeypatch, {"index.test": [address], "files.test": ["8.8.8.8", address]})
-    public = Upstreams(python=(Upstream(url="https://index.test/simple/"),))
-    async with proxy_of(RegistryPolicy(), public) as proxy:
+    public = Upstream(url="https://index.test/simple/")
+    async with proxy_of(RegistryPolicy(), Upstreams(python=(public,))) as proxy:
         said = await proxy.get("/simple/lib/")
         assert said.status == 502 and proxy.rows[-1].rule == "address" and asked == ["index.test"]
-    registry.add("lib", "lib-1.0-py3-none-any.whl", b"x", url="https://files.test/lib.whl")
-    async with proxy_of(RegistryPolicy(), upstreams_of(registry)) as proxy:
-        said = await proxy.get(FILE)
-        assert said.status == 502 and proxy.rows[-1].rule == "address" and asked[1:] == ["files.test"]
+    async with Fetcher(Upstreams(python=(public,)), Bounds()) as fetcher:
+        chunks = fetcher.file(public, "https://files.test/x.whl", Meter(Bounds()), listed=True)
+        with pytest.raises(Denied) as refused:
+            await anext(chunks)
+        assert refused.value.rule == "address" and asked == ["index.test", "files.test"]
+
+
+async def test_a_private_registry_may_name_private_hosts(
+    registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name and over HTTPS, on its pages; never the metadata service. (Nobody listens there: it is tried.)"""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        resolving(monkeypatch, {"files.test": ["127.0.0.1"], "bad.test": ["169.254.169.254"]})
+        for host, rule in (("files.test", "registry"), ("bad.test", "address")):
+            registry.projects.clear()
+            registry.add("lib", "lib-1.0-py3-none-any.whl", b"x", url=f"https://{host}:{port}/lib.whl")
+            async with proxy_of(RegistryPolicy(), upstreams_of(registry)) as proxy:
+                assert (await proxy.get(FILE)).status == 502 and proxy.rows[-1].rule == rule
 
 
 async def test_the_checked_address_is_the_one_connected_to(
