@@ -147,7 +147,7 @@ class DockerBackend:
             env = trial.environment(folder)
             box = await self._start(ready, env, trial.LIMITS, None, None)
             try:
-                return await trial.judge(box, ready.capabilities, named_image=bool(self.settings.image))
+                return await trial.judge(box, ready.capabilities, ready.kind, named_image=bool(self.settings.image))
             finally:
                 await box.close()
         finally:

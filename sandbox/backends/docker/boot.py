@@ -4,13 +4,16 @@
 follows belongs to the entry's `main`. Only the standard library, Python 3.10 and later.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 
-def take(size):
+def take(size: int) -> bytes:
     parts = b""
     while len(parts) < size:
         part = os.read(0, size - len(parts))
@@ -23,16 +26,18 @@ def take(size):
 class Sources:
     """Imports modules from the sources that came with the request."""
 
-    def __init__(self, modules):
+    def __init__(self, modules: dict) -> None:
         self._modules = modules
 
-    def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self, is_package=self._modules[name][1]) if name in self._modules else None
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name not in self._modules:
+            return None
+        return ModuleSpec(name, self, is_package=self._modules[name][1])  # type: ignore[arg-type]
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
         source = self._modules[module.__name__][0]
         exec(compile(source, f"<{module.__name__}>", "exec"), module.__dict__)  # noqa: S102 - our own sources
 

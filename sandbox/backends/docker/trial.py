@@ -11,6 +11,7 @@ from sandbox.backends.base import (
     EnvSpec,
     Guarantee,
     Limits,
+    SandboxLost,
     SandboxUnavailable,
 )
 from sandbox.backends.docker import remedies
@@ -20,10 +21,19 @@ from sandbox.backends.docker.sandbox import DockerSandbox
 from sandbox.backends.docker.settings import DockerSettings
 from sandbox.backends.namespaces import identity
 
-LIMITS = Limits(memory_bytes=256 << 20, disk_bytes=16 << 20, inodes=1000, processes=32, life_seconds=300.0)
+LIMITS = Limits(memory_bytes=256 << 20, disk_bytes=16 << 20, inodes=1000, processes=32, life_seconds=600.0)
 SWITCHES = {"memory": "MemoryLimit", "processes": "PidsLimit", "cpu": "CpuCfsQuota"}
 """Limit → where the engine says that it can enforce it."""
-LOOK = "id -un; id -u; rm -r d && mkdir d && echo new >d/new && echo done"
+LOOK = "id -un; id -u; stat d/old >/dev/null && rm -r d && mkdir d && echo new >d/new && echo done"
+CROWD = """%s -c 'import os, time
+try:
+    for count in range(%d):
+        if os.fork() == 0: time.sleep(60)
+except OSError: print("refused")'; kill -9 -1"""
+"""Starts more processes than are allowed."""
+HOG = "head -c %d /dev/zero | tail -c 4G >/dev/null; test ${PIPESTATUS[1]} = 0 || echo refused"
+"""Holds more memory than is allowed."""
+REFUSED = b"refused"
 USERNS = "name=userns"
 
 
@@ -85,7 +95,7 @@ def environment(folder: Path) -> EnvSpec:
     return EnvSpec(layers=(folder,))
 
 
-async def judge(box: DockerSandbox, promised: Capabilities, *, named_image: bool) -> Capabilities:
+async def judge(box: DockerSandbox, promised: Capabilities, made: Kind, *, named_image: bool) -> Capabilities:
     """What is true of the promises. Raises SandboxUnavailable when sandboxes cannot work."""
     said = (await box.exec(LOOK, timeout=60)).output.decode(errors="replace").splitlines()
     if said[:2] != [identity.USER, str(identity.INNER_UID)] and named_image:
@@ -96,10 +106,27 @@ async def judge(box: DockerSandbox, promised: Capabilities, *, named_image: bool
     changed = {change.path: change.content for change in (await box.diff()).changes}
     if said[-1:] != ["done"] or changed != {"d/old": None, "d/new": b"new\n"}:
         raise SandboxUnavailable(
-            f"a home made of layers does not work here (said {said}, found {sorted(changed)}): the engine's machine "
-            f"needs Linux 6.6 or later and an overlay module; this is Linux {os.uname().release}"
+            f"a home made of layers does not work here (said {said}, found {sorted(changed)}). The engine's machine "
+            f"needs Linux 6.6 or later (this is {os.uname().release}) with the overlay module, and its runtime must pass "
+            "such a file system on: gVisor of 2022 does not, that of July 2024 does"
         )
-    enforced = set(promised.enforced)
+    enforced, reasons = set(promised.enforced), list(promised.reasons)
     if box.counts_inodes:
         enforced.add("inodes")
-    return Capabilities(usable=True, cgroup=promised.cgroup, enforced=frozenset(enforced), reasons=promised.reasons)
+    if not made.on_host_kernel:
+        if "processes" in enforced and not await _stands(box, CROWD % (made.image.python, LIMITS.processes * 3)):
+            enforced.discard("processes")
+            reasons.append("processes are not limited: the runtime does not count them one by one (gVisor does not)")
+        if not await _stands(box, HOG % (2 * (LIMITS.memory_bytes + LIMITS.disk_bytes))):
+            reasons.append("a command that runs out of memory takes its sandbox along: the runtime ends it as a whole")
+    return Capabilities(usable=True, cgroup=promised.cgroup, enforced=frozenset(enforced), reasons=tuple(reasons))
+
+
+async def _stands(box: DockerSandbox, attack: str) -> bool:
+    """Whether a limit stops the command that it is meant for, and nothing else."""
+    try:
+        went_through = REFUSED not in (await box.exec(attack, timeout=60)).output
+        await box.exec("true", timeout=60)
+    except SandboxLost:
+        return False
+    return not went_through
