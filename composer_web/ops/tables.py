@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 
 from composer_web.ops.templatetags import ui
 
@@ -16,6 +18,25 @@ class Table(tables.Table):
     """`empty_template` is rendered when there are no rows: it says what to do."""
 
     empty_template = "partials/empty.html"
+
+
+class TickColumn(tables.Column):
+    """A box that selects its row for an action on several (js/select.js); it belongs to the form `bulk`."""
+
+    def __init__(self, name: str) -> None:
+        head = mark_safe('<input type="checkbox" data-tick-all aria-label="Select all rows">')
+        super().__init__(
+            accessor="pk", orderable=False, verbose_name=head, attrs={"td": {"class": "tick"}}, exclude_from_export=True
+        )
+        self.input_name = name
+
+    def render(self, value: Any, record: Any) -> str:
+        return format_html(
+            '<input type="checkbox" data-tick form="bulk" name="{}" value="{}" aria-label="Select {}">',
+            self.input_name,
+            value,
+            record,
+        )
 
 
 class StateColumn(tables.Column):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.policies.models import Checkpoint, Policy
@@ -46,6 +46,22 @@ def lineage(policy: Policy) -> list[Policy]:
         chain.append(current)
         current = current.parent
     return chain[::-1]
+
+
+def on_disk(policy: Policy) -> QuerySet[Checkpoint]:
+    """Checkpoints that a run can start from, newest first."""
+    return policy.checkpoints.filter(removed_at=None).order_by("-version", "kind")
+
+
+def references() -> list[str]:
+    """Every starting point that `resolve` takes: each policy (its newest weights), then its versions on disk."""
+    found: list[str] = []
+    for policy in Policy.objects.prefetch_related(
+        Prefetch("checkpoints", Checkpoint.objects.filter(removed_at=None).order_by("-version"))
+    ):
+        versions = list(dict.fromkeys(checkpoint.version for checkpoint in policy.checkpoints.all()))
+        found += [policy.name, *(f"{policy.name}@{version}" for version in versions if len(versions) > 1)]
+    return found
 
 
 def resolve(reference: str) -> Weights:

@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query, Router, Status
+from pydantic import FiniteFloat
 
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import UserError
-from composer_web.runs import metrics, selectors, services
+from composer_web.runs import axes, metrics, selectors, services
+from composer_web.runs.axes import Axis
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.presets import PRESETS
 from composer_web.runs.schemas import BucketOut, Checked, EventOut, MetricsOut, PresetOut, RunDetail, RunOut
@@ -78,15 +80,20 @@ def get_metrics(
     run_id: int,
     name: list[str] = Query(default=[]),
     buckets: int = Query(500, ge=1, le=2000),
-    first: int | None = None,
-    last: int | None = None,
+    axis: Axis = Axis.STEP,
+    first: FiniteFloat | None = None,
+    last: FiniteFloat | None = None,
     after: int | None = None,
 ) -> Any:
-    """Without `name` only the names. `first`/`last` zoom to steps; `after` gives what is new since a step."""
+    """Without `name` only the names. `first`/`last` zoom on the axis; `after` gives what is new since a step (axis step)."""
     if len(name) > MAX_SERIES:
         raise UserError("name", f"at most {MAX_SERIES} series a request, not {len(name)}")
     run = selectors.get_run(run_id)
-    found = {n: metrics.buckets(run, n, count=buckets, first=first, last=last, after=after) for n in name}
+    if after is not None:
+        if axis != Axis.STEP:
+            raise UserError("after", f"after counts steps; leave it out, or ask for axis=step instead of {axis}")
+        first = max(after + 1, first or 0)
+    found = {n: axes.buckets(run, n, axis=axis, count=buckets, first=first, last=last) for n in name}
     return {
         "state": run.state,
         "step": run.step,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from composer_web.runs.schema_form import FormField, Group, field_errors, flatten, form_schema, nest
+from composer_web.runs.schema_form import FormField, Group, field_errors, flatten, form_schema, label_of, nest
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 SCHEMA = form_schema(RunConfig)
@@ -23,11 +23,24 @@ class BoundField:
     field: FormField
     value: str
     errors: Sequence[str]
+    before: str | None = None
+    """What the preset or run that the form was filled from has here, where the value differs."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs from the preset or run that the form was filled from."""
+
+    name: str
+    label: str
+    before: str
+    after: str
 
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A group ready for its template: basic fields in sight, advanced ones behind a fold that opens on an error."""
+    """A group ready for its template: basic fields in sight, advanced ones behind a fold that opens on an
+    error or a change."""
 
     label: str
     help: str
@@ -37,7 +50,7 @@ class BoundGroup:
 
     @property
     def advanced_open(self) -> bool:
-        return any(item.errors for item in self.advanced)
+        return any(item.errors or item.before is not None for item in self.advanced)
 
 
 @dataclass(frozen=True)
@@ -58,16 +71,21 @@ def default_values() -> dict[str, str]:
 
 
 class RunForm:
-    """`options` lists what the control plane knows for a free-text field (`{"policy": ["base"], ...}`)."""
+    """`options` lists what the control plane knows for a free-text field (`{"policy": ["base"], ...}`).
+
+    `initial` fills the fields; `base` is what changes are told against.
+    """
 
     def __init__(
         self,
         posted: Mapping[str, str] | None = None,
         *,
         initial: RunConfig | None = None,
+        base: RunConfig | None = None,
         options: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.options = options or {}
+        self.base = default_values() | (flatten(SCHEMA, base) if base else {})
         self.values = default_values() | (flatten(SCHEMA, initial) if initial else {})
         self.errors: dict[str, list[str]] = {}
         self.config: RunConfig | None = None
@@ -80,6 +98,30 @@ class RunForm:
                 self.config = RunConfig.model_validate(nest(SCHEMA, posted))
             except ValidationError as error:
                 self.errors = field_errors(SCHEMA, error)
+        self._changes = {change.name: change for change in self.changes}
+
+    @property
+    def changes(self) -> list[Change]:
+        """Settings of the chosen stage that are not those of `base`; its name is expected to be new."""
+        shown = self.values | (flatten(SCHEMA, self.config) if self.config else {})
+        names = [
+            "stage",
+            *(
+                n
+                for n in SCHEMA.by_name
+                if n != "name" and (not n.startswith("stage.") or n.startswith(f"stage.{self.stage}."))
+            ),
+        ]
+        return [
+            Change(name, label_of(name), self.base.get(name, ""), shown.get(name, ""))
+            for name in names
+            if shown.get(name, "") != self.base.get(name, "")
+        ]
+
+    @property
+    def wrong(self) -> list[tuple[str, str]]:
+        """Fields with errors: (name, label)."""
+        return [(name, label_of(name) or "Run") for name in self.errors]
 
     def refuse(self, name: str, message: str) -> None:
         """Add an error that only the control plane can know (an unknown policy)."""
@@ -122,6 +164,10 @@ class RunForm:
     def _bind_field(self, item: FormField) -> BoundField:
         key = item.name.rpartition(".")[2]
         known = tuple(self.options.get(item.name, self.options.get(key, ())))
+        change = self._changes.get(item.name)
         return BoundField(
-            replace(item, choices=item.choices or known), self.values.get(item.name, ""), self.errors.get(item.name, ())
+            replace(item, choices=item.choices or known),
+            self.values.get(item.name, ""),
+            self.errors.get(item.name, ()),
+            change.before if change else None,
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from composer_web.env import env
+from composer_web.policies.services import real_path
 from composer_web.runs.models import Run
+from trainer.inference.contract import DeploymentSpec
 
 
 def weights_folder(run: Run) -> Path:
@@ -20,6 +22,16 @@ def checkpoints_folder(run: Run) -> Path:
 def work_folder(run: Run) -> Path:
     """Other files of the run: recorded expert episodes, caches."""
     return env().data / "runs" / f"run-{run.pk}"
+
+
+def served_weights(run: Run) -> DeploymentSpec:
+    """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
+    return DeploymentSpec(
+        name=deployment_name(run),
+        policy_dir=str(real_path(run.policy_in.base_dir)),
+        store=str(weights_folder(run)),
+        follow=True,
+    )
 
 
 def deployment_name(run: Run) -> str:

@@ -27,6 +27,8 @@ class Bucket:
     value: float
     """Value at `last`."""
     count: int
+    x: float
+    """Where `value` lies on the axis asked for (`runs/axes.py`): its step, seconds or tokens."""
 
 
 def key_ids(names: Iterable[str]) -> dict[str, int]:
@@ -108,12 +110,8 @@ def buckets(
     count: int = 500,
     first: int | None = None,
     last: int | None = None,
-    after: int | None = None,
 ) -> list[Bucket]:
-    """A metric of a run in at most `count` + 1 buckets of equal width over steps [first, last], in order.
-
-    `after` asks only for steps beyond it (a live page's delta).
-    """
+    """A metric of a run in at most `count` + 1 buckets of equal width over steps [first, last], in order."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT min(step), max(step) FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id"
@@ -123,14 +121,15 @@ def buckets(
         low, high = cursor.fetchone()
         if low is None:
             return []
-        low = max(low, first if first is not None else low, after + 1 if after is not None else low)
+        low = max(low, first if first is not None else low)
         high = min(high, last if last is not None else high)
         if low > high:
             return []
         width = max(1, math.ceil((high - low + 1) / max(1, count)))
         cursor.execute(
             """
-            SELECT min(m.step), max(m.step), min(m.value), max(m.value), (array_agg(m.value ORDER BY m.step DESC))[1], count(*)
+            SELECT min(m.step), max(m.step), min(m.value), max(m.value), (array_agg(m.value ORDER BY m.step DESC))[1], count(*),
+                   max(m.step)
             FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
             WHERE m.run_id = %(run)s AND k.name = %(name)s AND m.step BETWEEN %(low)s AND %(high)s
             GROUP BY (m.step - %(low)s) / %(width)s

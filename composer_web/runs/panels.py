@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from trainer.learning.metrics import Metric, describe
 
+DASHES = ("solid", "dotted", "dashed", "dash-dotted")
+"""As js/chart.js draws the series of a panel that shows several runs."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -30,6 +33,11 @@ class Panel:
         """What js/chart.js draws: [{key, label}]."""
         labels = self.labels or tuple(key.rpartition("/")[2].replace("_", " ") for key in self.keys)
         return json.dumps([{"key": key, "label": label} for key, label in zip(self.keys, labels, strict=True)])
+
+    @property
+    def dashes(self) -> str:
+        """Which dash means what when runs are laid over each other; empty for a single line."""
+        return ", ".join(f"{dash}: {label}" for dash, label in zip(DASHES, self.labels, strict=False))
 
     @property
     def meaning(self) -> str:
@@ -75,7 +83,12 @@ def headline(kind: str) -> tuple[Panel, ...]:
     return RL if kind == "rl" else SUPERVISED
 
 
-def further(kind: str, recorded: Iterable[str]) -> list[Panel]:
+def overlaid(kinds: Iterable[str]) -> list[Panel]:
+    """Panels for runs of these kinds in one page, without repeats."""
+    return list(dict.fromkeys(panel for kind in kinds for panel in headline(kind)))
+
+
+def further(kinds: Iterable[str], recorded: Iterable[str]) -> list[Panel]:
     """One panel for each recorded metric that no headline chart shows."""
-    shown = {key for panel in headline(kind) for key in panel.keys}
+    shown = {key for panel in overlaid(kinds) for key in panel.keys}
     return [Panel(definition(key).title, (key,)) for key in sorted(recorded) if key not in shown]

@@ -53,6 +53,7 @@ def _rl(stage: RLConfig) -> list[PlanRow]:
     if stage.eval_suite:
         during, fewer = (stage.steps - 1) // stage.eval_every, max(1, stage.eval_samples // 4)
         total = stage.eval_tasks * (2 * stage.eval_samples + during * fewer)
-        how = f"{stage.eval_tasks} tasks × {stage.eval_samples} before and after, × {fewer} {during} times between"
+        between = f", × {fewer} {during} times between" if during else ""
+        how = f"{stage.eval_tasks} tasks × {stage.eval_samples} before and after{between}"
         rows.append(PlanRow("Evaluation rollouts", total, how))
     return rows

@@ -99,6 +99,7 @@ class BucketOut(Schema):
     high: float
     value: float
     count: int
+    x: float = Field(description="Where `value` lies on the axis: its step, seconds since the start, or tokens trained")
 
 
 class MetricsOut(Schema):

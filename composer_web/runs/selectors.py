@@ -9,7 +9,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from composer_web.ops.errors import NotFound
-from composer_web.runs.models import RUN_FINAL, Run, RunEvent
+from composer_web.runs.models import RUN_FINAL, Metric, Run, RunEvent
 
 
 class WaitTimeout(Exception):
@@ -46,6 +46,13 @@ def eta_seconds(run: Run) -> float | None:
         return None
     elapsed = (timezone.now() - run.started_at).total_seconds()
     return elapsed / run.step * max(0, run.steps_total - run.step)
+
+
+def step_seconds(run: Run, last: int = 10) -> float | None:
+    """Mean seconds of the last steps, without the time in which the run was paused; None before the first."""
+    newest = Metric.objects.filter(run=run, key__name="time/step").order_by("-step").values_list("value", flat=True)
+    values = list(newest[:last])
+    return sum(values) / len(values) if values else None
 
 
 def wait_for(run: Run, condition: Callable[[Run], bool], *, what: str, timeout: float, poll: float = 0.5) -> Run:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from composer_web.env import env
-from composer_web.runs.layout import checkpoints_folder, weights_folder
+from composer_web.ops import inference
+from composer_web.runs.layout import checkpoints_folder, served_weights, weights_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig
+from trainer.inference.contract import InferenceError, InferenceRefused
 from trainer.stages.base import StageError, StageResult
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     from trainer.stages.rl import run_rl
     from trainer.weights import WeightStore
 
+    _ask_engine(run, sink)
     sink.phase("reinforcement learning")
     return run_rl(
         policy_dir=policy_dir,
@@ -65,6 +68,16 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         ),
         checkpoints=checkpoints,
     )
+
+
+def _ask_engine(run: Run, sink: DatabaseSink) -> None:
+    """Have the policy served before the first prompt is spent on it. Raises StageError when the engine never will."""
+    try:
+        inference.deploy(served_weights(run))
+    except InferenceRefused as error:
+        raise StageError(f"the inference engine refuses this policy: {error}") from error
+    except InferenceError as error:
+        sink.event("warning", f"rollouts wait for the inference engine: {error}")
 
 
 def _episodes(count: int, seed: int) -> list[ExpertEpisode]:

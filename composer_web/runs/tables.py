@@ -8,7 +8,7 @@ import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
-from composer_web.ops.tables import STRONG, AgoColumn, StateColumn, Table
+from composer_web.ops.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import eta_seconds
@@ -19,6 +19,7 @@ DONE = mark_safe(' class="done"')
 class RunTable(Table):
     """`sparks` maps run id → the last values of its headline metric."""
 
+    select = TickColumn("run")
     name = tables.Column(linkify=("runs:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     state = StateColumn()
     kind = tables.Column(verbose_name="Stage")
@@ -35,7 +36,18 @@ class RunTable(Table):
 
     class Meta:
         model = Run
-        fields = ("name", "state", "kind", "progress", "curve", "pass1", "policy_in", "created_by", "created_at")
+        fields = (
+            "select",
+            "name",
+            "state",
+            "kind",
+            "progress",
+            "curve",
+            "pass1",
+            "policy_in",
+            "created_by",
+            "created_at",
+        )
         order_by = ("-created_at",)
 
     def __init__(self, *args: Any, sparks: dict[int, list[float]] | None = None, **kwargs: Any) -> None:

@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 from django.db import transaction
 
-from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
-from composer_web.ops import leases
+from composer_web.ops import inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
@@ -28,7 +27,6 @@ from composer_web.runs import services
 from composer_web.runs.layout import weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.config import RLConfig
-from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import InferenceError
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
@@ -132,8 +130,7 @@ class DatabaseSink:
         if self.run.kind != "rl":
             return {}
         try:
-            with InferenceAdmin(env().inference_url, timeout=2.0) as admin:
-                health = admin.health()
+            health = inference.health(timeout=2.0)
         except InferenceError as error:
             log.info("no engine figures for this step: %s", error)
             return {}

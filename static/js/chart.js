@@ -1,9 +1,12 @@
 // Metric panels. A panel is mounted when it comes near the screen; its data are min–max–last buckets that the
-// server computes for the range shown, so zooming in shows more, and no spike is ever sampled away.
+// server computes for the range shown, so zooming in shows more, and no spike is ever sampled away. A panel draws one
+// run or lays several over each other.
+import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
+const DASHES = ["solid", "dot", "dash", "dashdot"];
 // The bundle's map library, which no chart here uses, writes a <style> as it loads unless an element with this id is
 // there; our content policy would refuse that and log an error.
 const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
@@ -19,8 +22,7 @@ const plotly = (() => {
   }));
 })();
 
-const view = { log: false, smooth: 0 };
-const panels = new Set();
+const panels = new Map(); // element → Panel
 
 class Panel {
   constructor(element) {
@@ -28,8 +30,8 @@ class Panel {
     this.plot = element.querySelector(".chart__plot");
     this.last = element.querySelector(".chart__last");
     this.series = JSON.parse(element.dataset.series);
+    this.runs = JSON.parse(element.dataset.runs);
     this.unit = element.dataset.unit ?? "";
-    this.range = null;
     this.visible = false;
     this.dirty = true;
     this.busy = false;
@@ -41,21 +43,26 @@ class Panel {
     if (this.visible) this.update();
   }
 
+  async fetch(run) {
+    const url = new URL(run.url, location.href);
+    url.searchParams.set("keys", this.series.map((s) => s.key).join(","));
+    url.searchParams.set("buckets", BUCKETS);
+    url.searchParams.set("axis", view.x);
+    if (view.range) {
+      url.searchParams.set("from", view.range[0]);
+      url.searchParams.set("to", view.range[1]);
+    }
+    const response = await fetch(url, { headers: { Accept: "application/json" } });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return (await response.json()).series;
+  }
+
   async update() {
     if (this.busy || !this.dirty) return;
     this.busy = true;
     this.dirty = false;
     try {
-      const url = new URL(this.element.dataset.url, location.href);
-      url.searchParams.set("keys", this.series.map((s) => s.key).join(","));
-      url.searchParams.set("buckets", BUCKETS);
-      if (this.range) {
-        url.searchParams.set("from", Math.floor(this.range[0]));
-        url.searchParams.set("to", Math.ceil(this.range[1]));
-      }
-      const response = await fetch(url, { headers: { Accept: "application/json" } });
-      if (!response.ok) throw new Error(`the server answered ${response.status}`);
-      this.data = (await response.json()).series;
+      this.data = await Promise.all(this.runs.map((run) => this.fetch(run)));
       await this.draw();
     } catch (error) {
       this.note(`Not updated: ${error.message}`);
@@ -76,75 +83,99 @@ class Panel {
     this.plot.replaceChildren(wait);
   }
 
+  // [{run, series, rows}] of all lines that have values.
+  lines() {
+    return this.runs.flatMap((run, r) => this.series.map((series, s) => ({ run, r, series, s, rows: this.data[r][series.key] ?? [] }))).filter((l) => l.rows.length);
+  }
+
   async draw() {
-    const filled = this.series.filter((s) => this.data[s.key]?.length);
-    if (!filled.length) {
-      this.note("no values yet");
+    const lines = this.lines();
+    if (!lines.length && !this.drawn) {
+      this.note(view.range || view.x !== "step" ? "no values in this range" : "no values yet");
       return;
     }
     const Plotly = await plotly();
     if (!this.drawn) this.plot.replaceChildren();
-    const traces = filled.flatMap((s) => this.traces(s, this.series.indexOf(s), filled.length));
-    await Plotly.react(this.plot, traces, this.layout(filled.length > 1), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
+    const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)));
+    const legend = lines.length > 1 && this.runs.length === 1;
+    await Plotly.react(this.plot, lines.flatMap((line) => this.traces(line, place, lines.length)), this.layout(legend, place), {
+      displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
+    });
     if (!this.drawn) {
       this.drawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
-      this.plot.on("plotly_doubleclick", () => this.zoom(null));
+      this.plot.on("plotly_doubleclick", () => set({ range: null }));
     }
-    const newest = this.data[filled[0].key].at(-1);
-    if (this.last && !this.range) this.last.textContent = number(newest.last, this.unit);
-    this.element.dataset.points = String(this.data[filled[0].key].length);
+    this.place = place;
+    this.plot.setAttribute("aria-label", lines.map((l) => `${this.name(l)} ${number(l.rows.at(-1).last, this.unit)}`).join(", "));
+    this.element.dataset.points = String(lines[0]?.rows.length ?? 0);
+    if (!view.range && lines.length) this.last.textContent = this.runs.length > 1 ? "" : number(lines[0].rows.at(-1).last, this.unit);
   }
 
-  traces(series, index, count) {
-    const rows = this.data[series.key];
-    const x = rows.map((row) => row.step);
-    const stroke = colour(`--series-${(index % 6) + 1}`);
+  // What a line is called: its series, its run, or both where both vary.
+  name({ run, series }) {
+    if (this.runs.length === 1) return series.label;
+    return this.series.length === 1 ? run.name : `${run.name}, ${series.label}`;
+  }
+
+  traces({ run, r, series, s, rows }, place, count) {
+    const x = rows.map((row) => row.x / place.unit);
+    const overlay = this.runs.length > 1;
+    const stroke = colour(`--series-${((overlay ? r : s) % 6) + 1}`);
     const band = stroke.replace("rgb(", "rgba(").replace(")", ", 0.16)");
-    const smooth = smoothed(rows.map((row) => row.last), view.smooth);
+    const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
+    const name = this.name({ run, series });
     const line = {
-      x, y: smooth, name: series.label, type: "scatter", mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
-      line: { color: stroke, width: 1.75 }, marker: { color: stroke, size: 6 },
-      hovertemplate: `%{y:.4~g}<extra>${count > 1 ? series.label : ""}</extra>`, showlegend: count > 1,
+      x, y: smoothed(rows.map((row) => row.last), weight), name, type: "scatter",
+      mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
+      line: { color: stroke, width: 1.75, dash: overlay ? DASHES[s % DASHES.length] : "solid" }, marker: { color: stroke, size: 6 },
+      customdata: rows.map((row) => row.step), showlegend: count > 1,
+      hovertemplate: `%{y:.4~g}${view.x === "step" ? "" : " at step %{customdata}"}<extra>${count > 1 ? plain(name) : ""}</extra>`,
     };
-    const wide = rows.some((row) => row.max > row.min) || view.smooth > 0;
-    if (!wide) return [line];
     const edge = { x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-    const low = view.smooth ? rows.map((row) => row.last) : rows.map((row) => row.min);
-    const high = view.smooth ? low : rows.map((row) => row.max);
-    if (view.smooth) return [{ ...edge, y: low, line: { width: 1, color: band } }, line];
-    return [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: band }, line];
+    if (weight) return [{ ...edge, y: rows.map((row) => row.last), line: { width: 1, color: band } }, line];
+    if (!rows.some((row) => row.max > row.min)) return [line];
+    return [{ ...edge, y: rows.map((row) => row.min) }, { ...edge, y: rows.map((row) => row.max), fill: "tonexty", fillcolor: band }, line];
   }
 
-  layout(legend) {
+  layout(legend, place) {
     const text = colour("--muted");
     const grid = colour("--line");
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, automargin: true };
+    const range = view.range ? { range: view.range.map((edge) => edge / place.unit) } : { autorange: true };
     return {
-      uirevision: "step", margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 26 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 26 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--surface"), bordercolor: grid, font: { color: colour("--text"), size: 11 } },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10.5 }, bgcolor: "rgba(0,0,0,0)" }, showlegend: legend,
-      xaxis: { ...axis, type: "linear", fixedrange: false, tickformat: "~d" },
-      yaxis: { ...axis, type: view.log ? "log" : "linear", fixedrange: true, tickformat: this.unit === "%" ? ".0~%" : "~g", rangemode: this.unit === "%" && !view.log ? "tozero" : "normal" },
+      xaxis: { ...axis, ...range, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix, hoverformat: place.hover },
+      yaxis: {
+        ...axis, type: view.y, fixedrange: true, tickformat: this.unit === "%" ? ".0~%" : "~g",
+        rangemode: this.unit === "%" && view.y === "linear" ? "tozero" : "normal",
+      },
     };
   }
 
   zoomed(change) {
     const [low, high] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    if (low !== undefined) this.zoom([Number(low), Number(high)]);
-  }
-
-  zoom(range) {
-    this.range = range;
-    if (!range) window.Plotly.relayout(this.plot, { "xaxis.autorange": true });
-    this.invalidate();
-  }
-
-  redraw() {
-    if (this.data && this.drawn) this.draw();
+    if (low === undefined) return;
+    const digits = view.x === "time" ? 1 : 0;
+    const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
+    set({ range: [round(Number(low), Math.floor), round(Number(high), Math.ceil)] });
   }
 }
+
+// How positions of the axis are written: steps as they are, tokens as 12k, seconds in the unit that fits the longest.
+function placement(positions) {
+  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", hover: ".4~s" };
+  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", hover: "~d" };
+  const longest = positions.reduce((most, x) => Math.max(most, x), 0);
+  const [unit, suffix] = [[86_400, " d"], [3600, " h"], [60, " min"]].find(([size]) => longest > 2 * size) ?? [1, " s"];
+  return { unit, format: "~g", suffix, hover: ".2~f" };
+}
+
+// Plotly reads a small set of tags in hover texts; a run's name is text.
+const plain = (text) => text.replace(/[<>&]/g, "·");
 
 // Exponential moving average over the whole bucket series, debiased, so that the start is not pulled to zero.
 function smoothed(values, weight) {
@@ -158,31 +189,27 @@ function smoothed(values, weight) {
   });
 }
 
-function toolbar() {
-  for (const group of document.querySelectorAll("[data-chart-option]")) {
-    group.addEventListener("click", (event) => {
-      const button = event.target.closest("button[value]");
-      if (!button) return;
-      for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-      const name = group.dataset.chartOption;
-      view[name] = name === "smooth" ? Number(button.value) : button.value === "log";
-      for (const panel of panels) panel.redraw();
-    });
-  }
-  const search = document.querySelector("[data-chart-search]");
-  search?.addEventListener("input", () => {
-    const wanted = search.value.trim().toLowerCase();
-    for (const panel of panels) {
-      if (panel.element.dataset.further !== undefined) panel.element.hidden = !panel.element.dataset.search.includes(wanted);
+function redraw() {
+  for (const panel of panels.values()) if (panel.data && panel.drawn) panel.draw();
+}
+
+function search() {
+  const field = document.querySelector("[data-chart-search]");
+  field?.addEventListener("input", () => {
+    const wanted = field.value.trim().toLowerCase();
+    for (const { element } of panels.values()) {
+      if (element.dataset.further !== undefined) element.hidden = !element.dataset.search.includes(wanted);
     }
   });
 }
 
 export function start() {
+  startView();
+  onChange((refetch) => (refetch ? panels.forEach((panel) => panel.invalidate()) : redraw()));
   const observer = new IntersectionObserver(
     (entries) => {
       for (const { target, isIntersecting } of entries) {
-        const panel = [...panels].find((p) => p.element === target);
+        const panel = panels.get(target);
         panel.visible = isIntersecting;
         if (isIntersecting) panel.update();
       }
@@ -190,13 +217,13 @@ export function start() {
     { rootMargin: "200px" },
   );
   for (const element of document.querySelectorAll("[data-chart]")) {
-    panels.add(new Panel(element));
+    panels.set(element, new Panel(element));
     observer.observe(element);
   }
-  toolbar();
+  search();
   let theme = currentTheme();
   document.addEventListener("oc:theme", () => {
-    if (theme !== currentTheme()) for (const panel of panels) panel.redraw();
+    if (theme !== currentTheme()) redraw();
     theme = currentTheme();
   });
 }

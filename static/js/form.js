@@ -9,6 +9,7 @@ export function start() {
   let pending = null;
 
   const stage = () => form.querySelector('[name="stage"]:checked')?.value;
+  const control = (field) => field.querySelector("input, select");
 
   // Only the chosen stage is shown, submitted and validated.
   function showStage() {
@@ -20,16 +21,25 @@ export function start() {
   }
 
   // A field that is still empty and was not reached yet is not nagged about.
-  function showErrors(errors) {
-    for (const field of form.querySelectorAll("[data-field]")) {
-      const name = field.dataset.field;
-      const control = field.querySelector("input, select");
-      const messages = touched.has(name) || control?.value ? (errors[name] ?? []) : [];
-      field.classList.toggle("field--bad", messages.length > 0);
-      field.querySelector(".field__error").textContent = messages.join(" ");
-      control?.setAttribute("aria-invalid", String(messages.length > 0));
-      if (messages.length) for (const fold of ancestors(field, "details")) fold.open = true;
-    }
+  function showErrors(field, errors) {
+    const messages = touched.has(field.dataset.field) || control(field)?.value ? (errors ?? []) : [];
+    field.classList.toggle("field--bad", messages.length > 0);
+    field.querySelector(".field__error").textContent = messages.join(" ");
+    control(field)?.setAttribute("aria-invalid", String(messages.length > 0));
+    if (messages.length) open(field);
+  }
+
+  // What the preset or the copied run has here, with the way back.
+  function showChange(field, before) {
+    const button = field.querySelector("[data-reset]");
+    if (!button) return;
+    field.classList.toggle("field--changed", before !== undefined);
+    button.dataset.reset = before ?? "";
+    button.textContent = before === undefined ? "" : before === "" ? "was off or empty" : `was ${before}`;
+  }
+
+  function open(field) {
+    for (const fold of ancestors(field, "details")) fold.open = true;
   }
 
   async function check() {
@@ -38,12 +48,15 @@ export function start() {
     try {
       const response = await fetch(form.dataset.check, { method: "POST", body: new FormData(form), signal: pending.signal });
       if (!response.ok) throw new Error(`the server answered ${response.status}`);
-      const { errors, plan } = await response.json();
-      showErrors(errors);
+      const { errors, changes, plan } = await response.json();
+      for (const field of form.querySelectorAll("[data-field]")) {
+        showErrors(field, errors[field.dataset.field]);
+        showChange(field, changes[field.dataset.field]);
+      }
       summary.innerHTML = plan; // rendered and escaped by the server
-      form.dataset.checked = String(Number(form.dataset.checked ?? 0) + 1);
+      delete summary.dataset.problem;
     } catch (error) {
-      if (error.name !== "AbortError") summary.dataset.problem = error.message;
+      if (error.name !== "AbortError") summary.dataset.problem = `Not checked: ${error.message}`;
     }
   }
 
@@ -52,6 +65,26 @@ export function start() {
     touched.add(event.target.name);
     clearTimeout(timer);
     timer = setTimeout(check, DELAY);
+  });
+
+  form.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-reset]");
+    if (!button) return;
+    const input = control(button.closest("[data-field]"));
+    if (input.type === "checkbox") input.checked = button.dataset.reset !== "";
+    else input.value = button.dataset.reset;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    input.focus();
+  });
+
+  // A link of the summary leads to a field that may lie behind a fold.
+  summary.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#f-"]');
+    const input = link && document.getElementById(link.hash.slice(1));
+    if (!input) return;
+    event.preventDefault();
+    open(input);
+    input.focus();
   });
 
   showStage();

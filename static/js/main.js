@@ -1,10 +1,12 @@
 // Entry of every page: always-on behaviour, then the modules that this page's elements ask for.
+import { startConfirm } from "./confirm.js";
 import { relative } from "./format.js";
 import { startLive } from "./live.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
 startLive();
+startConfirm();
 
 relative();
 setInterval(relative, 10_000);
@@ -14,6 +16,7 @@ const pages = {
   "[data-chart]": () => import("./chart.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-run-form]": () => import("./form.js"),
+  "[data-bulk]": () => import("./select.js"),
   "[data-api-docs]": () => import("./apidocs.js"),
 };
 for (const [selector, load] of Object.entries(pages)) {
@@ -28,11 +31,12 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
 });
 
-// Forms that ask before they act, and selects that submit their form.
-document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.confirm;
-  if (question && !window.confirm(question)) event.preventDefault();
+// A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.querySelector?.("details.menu[open]")) event.detail.shouldSwap = false;
 });
+
+// Selects that submit their form.
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
 });
@@ -43,10 +47,11 @@ document.addEventListener("formdata", (event) => {
   for (const [name, value] of [...event.formData.entries()]) if (value === "") event.formData.delete(name);
 });
 
+// Copy buttons: the text of the element that `data-copy` names, or of the <pre> beside the button.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const source = document.getElementById(button.dataset.copy);
+  const source = document.getElementById(button.dataset.copy) ?? button.closest(".io, .card").querySelector("pre");
   await navigator.clipboard.writeText(source.textContent.trim());
   const before = button.textContent;
   button.textContent = "Copied";

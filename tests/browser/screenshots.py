@@ -66,6 +66,13 @@ def first_link(page: Page, url: str, path: str, selector: str) -> str | None:
     return found.get_attribute("href")
 
 
+def newest_runs(page: Page, url: str) -> list[str]:
+    """Ids of the two newest RL runs."""
+    page.goto(f"{url}/runs/?kind=rl")
+    page.locator("[data-tick], .empty").first.wait_for()
+    return [value for box in page.locator("[data-tick]").all()[:2] if (value := box.get_attribute("value"))]
+
+
 def places(page: Page, url: str) -> dict[str, str]:
     """Name of the picture → path."""
     found: dict[str, str | None] = {
@@ -82,6 +89,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "tokens": "/tokens/",
         "api": "/api/v1/docs",
         "run": first_link(page, url, "/runs/?kind=rl", "td.strong a"),
+        "compare": "/runs/compare/"
+        + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest_runs(page, url))),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
         "trajectory": first_link(page, url, "/rollouts/?verdict=passed", "td.strong a")
         or first_link(page, url, "/rollouts/", "td.strong a"),

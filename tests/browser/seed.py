@@ -9,6 +9,10 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import F
+from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
@@ -23,7 +27,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.tokens import tokenizer
 from composer_web.runs import metrics, services
-from composer_web.runs.models import Run
+from composer_web.runs.models import Metric, Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.grading.report import CaseResult, Report, Verdict
@@ -241,12 +245,21 @@ def curves(run: Run, steps: range, *, draw: random.Random) -> None:
             "time/wait_for_batch": draw.uniform(0.6, 1.2),
             "time/forward_backward": draw.uniform(0.5, 0.8),
             "optim/learning_rate": 7e-4,
+            "tokens/trained": draw.uniform(9000, 11000),
             "stop/finished": 0.8,
             "verdict/passed": skill,
         }
         rows += [(step, name, value) for name, value in values.items()]
     metrics.record_many(run=run, rows=rows)
     services.set_progress(run=run, step=steps[-1], phase="training")
+    spread(run)
+
+
+def spread(run: Run, seconds: float = 2.5) -> None:
+    """As if a step took `seconds`: the run began that long ago, and each step's metrics are of its time."""
+    begun = timezone.now() - timedelta(seconds=seconds * run.step)
+    Run.objects.filter(pk=run.pk).update(started_at=begun)
+    Metric.objects.filter(run=run).update(at=begun + F("step") * timedelta(seconds=seconds))
 
 
 def evaluation(run: Run, *, version: int, skill: float, draw: random.Random) -> Evaluation | None:
@@ -272,6 +285,7 @@ class World:
     people: dict[str, User]
     run: Run
     finished: Run
+    other: Run
 
 
 def world(*, steps: int = 26, groups: int = 12) -> World:
@@ -292,6 +306,15 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     )
     services.set_progress(run=finished, step=40)
     services.mark_finished(run=finished)
+    earlier = RunConfig(
+        name="RL on-policy", stage=RLConfig(steps=20, groups_per_step=1, max_staleness=0, max_in_flight_groups=1)
+    )
+    other = services.start_run(
+        run=services.create_run(config=earlier, actor=people["operator"]), actor=people["operator"]
+    )
+    services.mark_running(run=other, owner="trainer@seed/0")
+    curves(other, range(1, 21), draw=draw)
+    services.mark_finished(run=other)
     config = RunConfig(
         name="RL on small repositories",
         stage=RLConfig(
@@ -328,4 +351,4 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
         run=run, kind="infra", level="warning", message="group 7: 1 attempt was lost and run again", step=21
     )
     leases.take(f"run:{run.pk}", owner="trainer@seed/0", seconds=3600)
-    return World(people, run, finished)
+    return World(people, run, finished, other)

@@ -15,7 +15,7 @@ from tests.browser.screenshots import log_in, places, settle
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text()
-SIZES = {"wide": (1280, 800), "narrow": (380, 800)}
+SIZES = {"wide": (1280, 800), "narrow": (360, 800)}
 REFUSALS = (
     "addEventListener('securitypolicyviolation', e => console.error(`refused: ${e.violatedDirective} ${e.sourceFile}`))"
 )

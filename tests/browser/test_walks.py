@@ -13,7 +13,7 @@ from composer_web.runs import metrics, services
 from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.browser.conftest import Product
-from tests.browser.screenshots import log_in, places, settle
+from tests.browser.screenshots import log_in, settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -47,6 +47,13 @@ def test_create_a_run_through_the_form(operator: Page, product: Product) -> None
     page.fill("[name='stage.rl.steps']", "2")
     expect(error).to_have_text("")
     expect(page.locator("#plan")).to_contain_text("2 steps × 2 groups")
+    changed = page.locator("[data-field='stage.rl.steps'] [data-reset]")
+    expect(changed).to_have_text("was 3")
+    changed.click()
+    expect(page.locator("[name='stage.rl.steps']")).to_have_value("3")
+    expect(page.locator("#changes")).to_contain_text("Everything as in the preset")
+    page.fill("[name='stage.rl.steps']", "2")
+    expect(page.locator("#changes")).to_contain_text("3 → 2")
     page.fill("[name='name']", "From the browser")
     page.click("button:has-text('Start run')")
     expect(page.locator("h1")).to_have_text("From the browser")
@@ -114,22 +121,59 @@ def test_connection_loss_is_shown_and_mended(operator: Page, product: Product) -
     services.set_progress(run=run, phase="after the gap")
     down = False
     expect(badge).to_have_text("live")
-    expect(page.locator("#run-head")).to_contain_text("after the gap")
+    expect(page.locator("#run-head")).to_contain_text("After the gap")
 
 
-def test_charts_search_scale_and_zoom(operator: Page, product: Product) -> None:
-    page = operator
-    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Product) -> None:
+    page, path = operator, f"{product.url}/runs/{product.world.run.pk}/"
+    page.goto(path)
     settle(page)
     first = page.locator("[data-chart]").first
     page.evaluate("Plotly.relayout(document.querySelector('[data-chart] .chart__plot'), {'xaxis.range': [5, 9]})")
     expect(first).to_have_attribute("data-points", "5")
+    expect(page).to_have_url(re.compile("from=5&to=9"))
     page.click("button[value='log']")
     page.click("button[value='0.9']")
     expect(page.locator("button[value='0.9']")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    settle(page)
+    expect(first).to_have_attribute("data-points", "5")
+    expect(page.locator("button[value='log']")).to_have_attribute("aria-pressed", "true")
+    page.click("button[value='tokens']")
+    expect(first).to_have_attribute("data-points", "26")
+    expect(page).to_have_url(f"{path}?y=log&smooth=0.9&x=tokens")
     page.click("summary:has-text('more metrics')")
     page.fill("[data-chart-search]", "learning")
     expect(page.locator("[data-further]:visible")).to_have_count(1)
+
+
+def test_ticked_runs_are_compared(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/?kind=rl")
+    page.get_by_label("Select RL on small repositories").check()
+    services.set_progress(run=product.world.run, phase="refreshes the table")
+    page.get_by_label("Select RL on-policy").check()
+    expect(page.locator("[data-bulk-count]")).to_have_text("2 selected")
+    page.click("button:has-text('Compare')")
+    expect(page.locator("h1")).to_have_text("Compare runs")
+    settle(page)
+    names = page.evaluate("document.querySelector('[data-chart] .chart__plot').data.map(t => t.name).filter(Boolean)")
+    assert {name.split(",")[0] for name in names} == {"RL on small repositories", "RL on-policy"}
+
+
+def test_stopping_asks_first(operator: Page, product: Product) -> None:
+    page, world = operator, product.world
+    run = services.start_run(run=services.create_run(config=world.other.configuration, parent=world.other))
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    page.click("#do-stop")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("This is for good")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert Run.objects.get(pk=run.pk).state == "queued"
+    page.click("#do-stop")
+    dialog.get_by_role("button", name="Stop").click()
+    expect(page.locator("#run-head")).to_contain_text("cancelled")
 
 
 def test_trajectory_keys_and_links(operator: Page, product: Product) -> None:
@@ -192,19 +236,10 @@ def test_theme_follows_the_system_and_the_toggle(operator: Page, product: Produc
     assert colour == "rgb(155, 166, 177)"
 
 
-def test_no_page_scrolls_sideways(operator: Page, product: Product) -> None:
-    page, width = operator, 360
-    found = places(page, product.url)
-    page.set_viewport_size({"width": width, "height": 800})
-    for name, path in found.items():
-        page.goto(product.url + path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-
-
 def test_viewer_sees_no_buttons(page: Page, product: Product) -> None:
     log_in(page, product.url, "viewer", seed.PASSWORD)
     page.goto(f"{product.url}/runs/{product.world.run.pk}/")
     expect(page.locator("h1")).to_have_text("RL on small repositories")
-    assert page.locator("#run-head .actions").count() == 0
+    assert page.locator("#run-head form, #run-head .menu").count() == 0
     page.goto(f"{product.url}/runs/")
     assert page.locator("text=New run").count() == 0

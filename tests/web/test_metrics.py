@@ -57,12 +57,6 @@ def test_buckets_keep_extremes_and_the_last_value(
         assert bucket.value == inside[bucket.last]
 
 
-def test_a_live_page_gets_only_what_is_new(draft: Run) -> None:
-    metrics.record_many(run=draft, rows=[(step, "x", float(step)) for step in range(10)])
-    assert [b.first for b in metrics.buckets(draft, "x", after=7)] == [8, 9]
-    assert metrics.buckets(draft, "x", after=9) == []
-
-
 def test_ten_thousand_rows_in_one_copy(draft: Run) -> None:
     rows = [(step, f"m{key}", step * 0.5) for step in range(1000) for key in range(10)]
     assert metrics.record_many(run=draft, rows=rows) == 10_000

@@ -46,6 +46,7 @@ def paths(world: seed.World) -> dict[str, str]:
         "runs": "/runs/",
         "run form": "/runs/new/",
         "run": f"/runs/{world.run.pk}/",
+        "comparison": f"/runs/compare/?run={world.run.pk}&run={world.other.pk}",
         "supervised run": f"/runs/{world.finished.pk}/",
         "rollouts": "/rollouts/",
         "trajectory": f"/rollouts/{rollout.pk}/",
@@ -239,6 +240,54 @@ def test_run_actions_need_an_operator_and_a_post(world: seed.World) -> None:
     assert Run.objects.get(pk=world.run.pk).state == "pausing"
     again = client(world).post(pause, follow=True)
     assert "notice--bad" in again.content.decode()
+
+
+def test_one_action_on_several_runs(world: seed.World) -> None:
+    path, wanted = "/runs/bulk/stop/", {"run": [world.run.pk, world.other.pk, "nonsense"]}
+    assert client(world, "viewer").post(path, wanted).status_code == 403
+    assert client(world).post("/runs/bulk/erase/", wanted).status_code == 404
+    with transaction.atomic():
+        html = client(world).post(path, wanted, follow=True).content.decode()
+        assert Run.objects.get(pk=world.run.pk).state == "cancelled"
+        transaction.set_rollback(True)
+    assert f"{world.run.name}: Stopped." in html
+    assert f"{world.other.name}: run {world.other.pk} is finished" in html  # refused, and the others went on
+
+
+def test_runs_are_compared(world: seed.World) -> None:
+    operator = client(world)
+    html = operator.get(f"/runs/compare/?run={world.run.pk}&run={world.other.pk}&run=999999&run=x").content.decode()
+    assert "stage.max_staleness" in html
+    assert "stage.group_size" not in html  # equal in both
+    assert f"?run={world.other.pk}" in html  # leaves the first out
+    assert html.count("/metrics/&quot;") >= 2
+    assert "No run chosen" in operator.get("/runs/compare/").content.decode()
+    many = "&".join(f"run={run.pk}" for run in Run.objects.all()) + "&run=1" * 20
+    assert operator.get(f"/runs/compare/?{many}").status_code == 200
+
+
+def test_form_starts_from_a_run_a_checkpoint_or_a_preset(world: seed.World) -> None:
+    operator = client(world)
+    html = operator.get(f"/runs/new/?from={world.run.pk}").content.decode()
+    assert "Everything as in run RL on small repositories" in html
+    assert f'name="parent" value="{world.run.pk}"' in html
+    html = operator.get(f"/runs/new/?from={world.run.pk}&policy=base@0").content.decode()
+    assert 'value="base@0" selected' in html
+    assert '<a href="#f-policy">Policy</a></dt><dd>base → base@0' in html
+    assert operator.get("/runs/new/?from=999999").status_code == 404
+
+
+def test_check_tells_changes_and_what_was_measured(world: seed.World) -> None:
+    values = {**default_values(), "name": "changed", "preset": "rl-smoke", "stage": "rl"}
+    values |= {"stage.rl.steps": "4", "stage.rl.groups_per_step": "2", "stage.rl.group_size": "4"}
+    values |= {"stage.rl.max_in_flight_groups": "4", "stage.rl.optimizer.warmup_steps": "1"}
+    body = client(world).post("/runs/new/check/", values).json()
+    assert body["changes"]["stage.rl.steps"] == "3"
+    assert "stage.rl.group_size" not in body["changes"]
+    assert "Time, expected" in body["plan"]
+    assert world.run.name in body["plan"]
+    values = {**default_values(), "name": "new kind", "preset": "sft-toy", "stage": "sft"}
+    assert "no time is guessed" in client(world).post("/runs/new/check/", values).json()["plan"]
 
 
 def test_form_creates_a_run(world: seed.World) -> None:

@@ -1,0 +1,61 @@
+"""What an operator can do to a run, as the buttons of its page and of the table offer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from composer_web.runs import services
+from composer_web.runs.models import Run
+
+
+@dataclass(frozen=True)
+class Action:
+    name: str
+    label: str
+    states: tuple[str, ...]
+    service: Callable[..., Run]
+    done: str
+    """What is said after it worked."""
+    tone: str = ""
+    confirm: str = ""
+    """Asked before; empty where nothing is lost by a wrong click."""
+
+    @property
+    def confirm_many(self) -> str:
+        return f"{self.label} every selected run? {self.confirm}"
+
+
+ACTIONS = (
+    Action("start", "Start", ("draft",), services.start_run, "Queued.", "primary"),
+    Action(
+        "pause",
+        "Pause",
+        ("queued", "running"),
+        services.pause_run,
+        "It pauses after the current step.",
+        confirm="It stops after the current step and gives the trainer free. Resume goes on from there.",
+    ),
+    Action(
+        "resume",
+        "Resume",
+        ("paused", "pausing", "failed"),
+        services.resume_run,
+        "It goes on from the last checkpoint.",
+        "primary",
+    ),
+    Action(
+        "stop",
+        "Stop",
+        ("draft", "queued", "running", "pausing", "paused"),
+        services.cancel_run,
+        "Stopped.",
+        "danger",
+        "This is for good. What it accepted and saved stays, and a new run can start from its checkpoints; it cannot be resumed.",
+    ),
+)
+BY_NAME = {action.name: action for action in ACTIONS}
+
+
+def possible(run: Run) -> list[Action]:
+    return [action for action in ACTIONS if run.state in action.states]

@@ -1,0 +1,75 @@
+"""Several runs side by side: what differs in their settings, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from composer_web.ops.templatetags import ui
+from composer_web.runs.models import Run
+from composer_web.runs.panels import definition
+
+MAX_RUNS = 6
+"""As many as there are colours."""
+
+OUTCOMES = (
+    "reward/mean",
+    "reward/best_of_k",
+    "eval/pass1",
+    "eval/best_of_k",
+    "loss/train",
+    "loss/heldout",
+    "policy/entropy",
+    "staleness/mean",
+    "idle/trainer",
+    "idle/rollouts",
+    "speed/generate_tokens",
+    "speed/train_tokens",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    values: Sequence[str]
+    meaning: str = ""
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted path (`stage.optimizer.learning_rate`)."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        found |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
+    return found
+
+
+def differences(configs: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Settings in which the configurations differ; a dash where one has no such setting."""
+    tables = [flat(config) for config in configs]
+    paths = dict.fromkeys(path for table in tables for path in table)
+    rows = {path: [table.get(path, ...) for table in tables] for path in paths}
+    return [
+        Row(path, ["–" if value is ... else _shown(value) for value in values])
+        for path, values in rows.items()
+        if any(value != values[0] for value in values)
+    ]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return ui.num(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def outcomes(runs: Sequence[Run]) -> list[Row]:
+    """The last value of each headline metric that any of the runs has."""
+    rows = []
+    for key in OUTCOMES:
+        if any(key in run.latest for run in runs):
+            metric = definition(key)
+            show = ui.percent if metric.unit == "share" else ui.num
+            unit = "" if metric.unit in ("", "share") else f", {metric.unit}"
+            rows.append(Row(metric.title + unit, [show(run.latest.get(key)) for run in runs], metric.meaning))
+    return rows
