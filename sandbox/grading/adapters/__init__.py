@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 from sandbox.grading.adapters.base import Adapter
+from sandbox.grading.adapters.cargo import CargoAdapter
+from sandbox.grading.adapters.go import GoAdapter
+from sandbox.grading.adapters.jest import JestAdapter, VitestAdapter
+from sandbox.grading.adapters.junit import JunitAdapter
+from sandbox.grading.adapters.node import NodeAdapter
 from sandbox.grading.adapters.pytest import PytestAdapter
+from sandbox.grading.adapters.unittest import UnittestAdapter
 from sandbox.grading.canaries.base import Language
+from sandbox.grading.canaries.go import GoTests
+from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.canaries.rust import RustTests
 from sandbox.tasks.spec import FrameworkVerifier, PytestVerifier, SuiteVerifier
 
-ADAPTERS: dict[str, Adapter] = {adapter.name: adapter for adapter in (PytestAdapter(),)}
-LANGUAGES: dict[str, Language] = {"pytest": PythonTests(), "unittest": PythonTests()}
+ADAPTERS: dict[str, Adapter] = {
+    adapter.name: adapter
+    for adapter in (
+        PytestAdapter(),
+        UnittestAdapter(),
+        GoAdapter(),
+        CargoAdapter(),
+        NodeAdapter(),
+        JestAdapter(),
+        VitestAdapter(),
+        JunitAdapter(),
+    )
+}
+LANGUAGES: dict[str, Language] = {
+    "pytest": PythonTests(),
+    "unittest": PythonTests(),
+    "go": GoTests(),
+    "cargo": RustTests(),
+    "node": JavaScriptTests(),
+    "jest": JavaScriptTests(),
+    "vitest": JavaScriptTests(),
+}
+"""A JUnit report does not say where a test is written, so nothing can be planted beside it."""
 
 
 def adapter_of(verifier: SuiteVerifier) -> Adapter:

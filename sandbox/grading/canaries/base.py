@@ -1,8 +1,8 @@
 """Canaries: tests that must fail, planted among the real ones.
 
 Code under test runs in the test runner's own process, so it can make the runner say anything. What it cannot do is
-tell which tests ought to pass, short of being right. A canary is a *twin*: a real test with one literal changed, so
-that it fails for correct work. Names, places, counts and the file's name are drawn anew for each grading, from
+tell which tests ought to pass, short of being right. A canary is a *twin*: a real test with another expectation, so
+that no work passes both, right or wrong. Names, places, counts and the file's name are drawn anew for each grading, from
 randomness that never enters the sandbox; a run that reports a canary as anything but failed was tampered with.
 """
 
@@ -35,13 +35,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A literal in a block that may be changed. Offsets are bytes from the start of the block."""
+    """Part of what a test demands. With another value there, no work passes both tests. Offsets are bytes from the
+
+    start of the block.
+    """
 
     start: int
     end: int
     kind: ValueKind
     weight: int
-    """Higher: nearer to an expectation. Such literals are tried first."""
+    """Higher ones are tried first."""
 
 
 class Twin(BaseModel):
@@ -78,7 +81,7 @@ class Language(Protocol):
         ...
 
     def values(self, block: bytes) -> list[Value]:
-        """Literals of a block that may be changed, in text order."""
+        """What of a test's demands may be changed so that it contradicts itself, in text order."""
         ...
 
     def other(self, kind: ValueKind, text: str, others: Sequence[str], draw: random.Random) -> str | None:

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 from sandbox.grading.canaries.base import Block, Language, Place, Twin
 from sandbox.grading.canaries.literals import words_of
 
+MAX_SOURCE_BYTES = 512 << 10
+MAX_BLOCK_BYTES = 8 << 10
 FILE_NAME = re.compile(r"(?P<head>(test_|tests_)?)(?P<stem>.*?)(?P<tail>([._-](test|tests|spec))?(\.[A-Za-z0-9]+)+)")
 
 
@@ -86,10 +88,18 @@ def plant(
     )
 
 
-def block_of(language: Language, source: bytes, names: tuple[str, ...]) -> bytes | None:
-    """The text of the one test with these names, or None when there is no such test or more than one."""
-    found = [block for block in language.blocks(source) if block.names == names]
-    return source[found[0].start : found[0].end] if len(found) == 1 else None
+def blocks_of(language: Language, source: bytes) -> list[Block]:
+    """The tests of a file; none of one so large that looking for them would take long."""
+    return language.blocks(source) if len(source) <= MAX_SOURCE_BYTES else []
+
+
+def blocks_by_name(language: Language, source: bytes) -> dict[tuple[str, ...], bytes]:
+    """Names → text of the tests of a file whose names are theirs alone and whose text is not too long to look at."""
+    found: dict[tuple[str, ...], list[Block]] = {}
+    for block in blocks_of(language, source):
+        found.setdefault(block.names, []).append(block)
+    alone = {names: same[0] for names, same in found.items() if len(same) == 1}
+    return {names: source[b.start : b.end] for names, b in alone.items() if b.end - b.start <= MAX_BLOCK_BYTES}
 
 
 def _files(
@@ -103,7 +113,7 @@ def _files(
         if language.where(path) not in wheres:
             continue
         source = text.encode()
-        blocks = language.blocks(source)
+        blocks = blocks_of(language, source)
         new_path = _file_name(path, words_of([b.names[-1] for b in blocks]), taken, draw) if disguise.files else path
         taken.add(new_path)
         known[path] = _File(path, new_path, source, blocks, given=given.setdefault(language.where(path), set()))

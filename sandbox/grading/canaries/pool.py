@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.grading.adapters.base import TestRun
 from sandbox.grading.canaries.base import Language, Twin, Value
-from sandbox.grading.canaries.planting import Disguise, Planted, block_of, plant
+from sandbox.grading.canaries.planting import Disguise, Planted, blocks_by_name, plant
 from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import SuiteVerifier
@@ -115,19 +115,16 @@ def _account(planted: Planted, run: TestRun) -> str:
 def candidate_twins(language: Language, verifier: SuiteVerifier, draw: random.Random) -> list[Twin]:
     """Changes of literals of some expected tests, those that must start to pass first; not tried yet."""
     found: list[Twin] = []
+    tests = {path: blocks_by_name(language, text.encode()) for path, text in verifier.test_files.items()}
+    paths: dict[str, list[str]] = {}
+    for path in tests:
+        paths.setdefault(language.where(path), []).append(path)
     for ids in (verifier.fail_to_pass, verifier.pass_to_pass):
-        functions: dict[tuple[str, tuple[str, ...]], bytes] = {}
-        for test_id in ids:
-            place = language.parse(test_id)
-            for path, text in verifier.test_files.items():
-                if language.where(path) == place.where and (path, place.names) not in functions:
-                    block = block_of(language, text.encode(), place.names)
-                    if block is not None:
-                        functions[path, place.names] = block
-        keys = sorted(functions)
+        places = {(p.where, p.names) for p in map(language.parse, ids)}
+        keys = sorted((path, names) for where, names in places for path in paths.get(where, ()) if names in tests[path])
         draw.shuffle(keys)
         for path, names in keys[: MAX_FUNCTIONS // 2]:
-            found.extend(_changes(language, path, names, functions[path, names], draw))
+            found.extend(_changes(language, path, names, tests[path][names], draw))
     unique = {(t.path, t.names, t.start, t.text): t for t in found}
     return list(unique.values())
 
@@ -186,6 +183,7 @@ def _one_place_each(twins: Sequence[Twin]) -> list[Twin]:
     """Of each test, the twins of one literal only (twins of two would show which text they have in common)."""
     chosen: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
     for twin in twins:
-        if twin.failing:
+        # A change among the parameters is of one row; if another fails as well, the oracle fails it without a twin.
+        if twin.failing and (len(twin.failing) == 1 or not twin.passing):
             chosen.setdefault((twin.path, twin.names), []).append(twin)
     return [t for group in chosen.values() for t in group if (t.start, t.end) == (group[0].start, group[0].end)]

@@ -11,7 +11,11 @@ from sandbox.grading.canaries.base import Block, Place, Value, ValueKind
 from sandbox.grading.canaries.literals import other_float, other_int, other_text
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-EXPECTING = re.compile(r"assert|equal|approx|raises|is_|expect|check|compare", re.IGNORECASE)
+EQUALITIES = frozenset(
+    {"assertEqual", "assertEquals", "assert_equal", "assertListEqual", "assertTupleEqual", "assertDictEqual",
+     "assertSetEqual", "assertSequenceEqual", "assertMultiLineEqual", "assertIs", "assert_array_equal", "eq_"}
+)  # fmt: skip
+RAISING = frozenset({"raises", "assertRaises"})
 EXCEPTIONS = (
     "ValueError",
     "TypeError",
@@ -50,7 +54,7 @@ class PythonTests:
         if function is None:
             return []
         found: dict[tuple[int, int], Value] = {}
-        for node, weight in _literals(function):
+        for node, weight in _expectations(function):
             start, end = _span(node, lines)
             kind = _kind(node, source[start:end])
             if kind is not None:
@@ -116,40 +120,120 @@ def _blocks(body: list[ast.stmt], inside: tuple[str, ...], source: bytes, lines:
                 yield Block((*inside, node.name), start, end, name.start(1), name.end(1), scope)
 
 
-def _literals(function: Function) -> Iterator[tuple[ast.expr, int]]:
-    """(node, weight) of what may be changed in a test: parameters of the test, then its body."""
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("parametrize"):
-            for argument in decorator.args[1:2]:
-                yield from _constants(argument, 2)
-    body = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Assert):
-                yield from _asserted(node)
-            elif isinstance(node, ast.Call) and EXPECTING.search(ast.unparse(node.func)[-60:]):
-                for argument in node.args:
-                    yield from _constants(argument, 2)
-                    if isinstance(argument, ast.Name) and argument.id in EXCEPTIONS:
-                        yield argument, 1
-        yield from _constants(statement, 1)
+def _expectations(function: Function) -> Iterator[tuple[ast.expr, int]]:
+    """(node, weight) of what a test demands. With another value there, the test contradicts the one it was made from:
+
+    no work passes both, however much it may differ from the oracle where no test looks.
+    """
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            for demand in _conjuncts(node.test):
+                for side in _equal_sides(demand):
+                    yield from _demanded(side, function)
+            yield node.test, 0
+        elif isinstance(node, ast.Call) and _called(node) in EQUALITIES and len(node.args) >= 2:
+            for side in _one_literal(node.args[0], node.args[1]):
+                yield from _demanded(side, function)
+        elif isinstance(node, ast.Call) and _called(node) in RAISING and node.args:
+            raised = node.args[0]
+            if isinstance(raised, ast.Name) and raised.id in EXCEPTIONS:
+                yield raised, 1
 
 
-def _asserted(node: ast.Assert) -> Iterator[tuple[ast.expr, int]]:
-    if isinstance(node.test, ast.Compare):
-        for side in (*node.test.comparators, node.test.left):
-            yield from _constants(side, 2 if isinstance(side, ast.Constant | ast.List | ast.Tuple | ast.Dict) else 1)
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in _conjuncts(value)]
+    return [test]
+
+
+def _equal_sides(test: ast.expr) -> list[ast.expr]:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            return _one_literal(left, right)
+    return []
+
+
+def _one_literal(left: ast.expr, right: ast.expr) -> list[ast.expr]:
+    """The side that is demanded, when the other is what the work computes; both where either may be."""
+    return [a for a, b in ((right, left), (left, right)) if _is_demand(a) and not _is_literal(b)]
+
+
+def _is_demand(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) or _is_literal(_approximated(node))
+
+
+def _approximated(node: ast.expr) -> ast.expr:
+    """`5.0` of `approx(5.0)`."""
+    if isinstance(node, ast.Call) and _called(node) == "approx" and len(node.args) == 1 and not node.keywords:
+        return node.args[0]
+    return node
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _demanded(side: ast.expr, function: Function) -> Iterator[tuple[ast.expr, int]]:
+    """The constants of a demand; for a name, those of the literal, table column or parameter that it stands for."""
+    if isinstance(side, ast.Name):
+        for literal in _meanings(side.id, function):
+            yield from ((constant, 2) for constant in _constants(literal))
     else:
-        yield node.test, 0
+        yield from ((constant, 2) for constant in _constants(_approximated(side)))
 
 
-def _constants(root: ast.AST, weight: int) -> Iterator[tuple[ast.expr, int]]:
-    if isinstance(root, ast.JoinedStr):
+def _meanings(name: str, function: Function) -> Iterator[ast.expr]:
+    loads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(function))
+    if loads != 1:
+        return  # the name is an input as well
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name and _is_literal(value):
+                yield value
+            case ast.For(target=ast.Tuple(elts=names), iter=ast.List(elts=rows) | ast.Tuple(elts=rows)):
+                yield from _column(names, rows, name)
+    for decorator in function.decorator_list:
+        match decorator:
+            case ast.Call(args=[names_given, ast.List(elts=rows) | ast.Tuple(elts=rows), *_]) if (
+                _called(decorator) == "parametrize"
+            ):
+                yield from _column(_parameter_names(names_given), rows, name)
+
+
+def _column(names: Sequence[ast.expr], rows: Sequence[ast.expr], name: str) -> Iterator[ast.expr]:
+    wanted = [i for i, n in enumerate(names) if isinstance(n, ast.Name) and n.id == name]
+    for row in rows:
+        if isinstance(row, ast.Tuple | ast.List) and len(row.elts) == len(names) and len(wanted) == 1:
+            cell = row.elts[wanted[0]]
+            if _is_literal(cell):
+                yield cell
+
+
+def _parameter_names(node: ast.expr) -> list[ast.expr]:
+    """The argument names of `parametrize`, as names."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [ast.Name(part.strip()) for part in node.value.split(",")]
+    elements = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    return [ast.Name(e.value) for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _constants(root: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(root, ast.Dict):  # another key may be a key of the other side's as well; another value is not equal
+        for value in root.values:
+            yield from _constants(value)
         return
     if isinstance(root, ast.Constant):
-        yield root, weight
+        yield root
     for child in ast.iter_child_nodes(root):
-        yield from _constants(child, weight)
+        yield from _constants(child)
 
 
 def _kind(node: ast.expr, text: bytes) -> ValueKind | None:

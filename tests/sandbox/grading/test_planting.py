@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.base import Twin
-from sandbox.grading.canaries.planting import Disguise, block_of, plant
+from sandbox.grading.canaries.planting import Disguise, plant, blocks_by_name
 from sandbox.grading.canaries.pool import candidate_twins
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.tasks.spec import PytestVerifier
@@ -31,7 +32,9 @@ def planted(seed: int, disguise: Disguise = FULL, count: int = 99):
 
 
 def functions(source: bytes) -> list[str]:
-    return [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [
+        node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,13 +72,48 @@ def test_without_disguise_ids_and_names_stay():
 def test_a_twin_differs_from_its_test_in_one_literal_and_its_name():
     draw = random.Random(5)
     for twin in candidate_twins(PYTHON, VERIFIER, draw):
-        block = block_of(PYTHON, LEDGER_TESTS.encode(), twin.names)
-        assert block is not None
+        block = blocks_by_name(PYTHON, LEDGER_TESTS.encode())[twin.names]
         old = block[twin.start : twin.end].decode()
         assert old != twin.text and "\n" not in old
         changed = block[: twin.start] + twin.text.encode() + block[twin.end :]
-        # The number of tokens tells nothing: a constant for a constant, a name for a name.
+        # The number of places that could be changed tells nothing.
         assert len(PYTHON.values(changed)) == len(PYTHON.values(block)) or twin.text.startswith("not (")
+
+
+def demands(source: str) -> list[str]:
+    return sorted({source[v.start : v.end] for v in PYTHON.values(source.encode()) if v.weight})
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("assert f(1) == 2", ["2"]),
+        ("assert 2 == f(1)", ["2"]),
+        ("assert f(1) == [3, {'a': 4}]", ["3", "4"]),
+        ("assert f(1) == 2 and g(3) == 4", ["2", "4"]),
+        ("assert f(1) == 2 or g(3) == 4", []),
+        ("assert f(1) != 2", []),
+        ("assert f(1) < 2", []),
+        ("assert f(1) is True", ["True"]),
+        ("assert f(1) == approx(2.5)", ["2.5"]),
+        ("assert 1 == 1", []),
+        ("self.assertEqual(f(1), 2)", ["2"]),
+        ("want = 3\n    assert f(1) == want", ["3"]),
+        ("x = 3\n    assert f(x) == x", []),
+        ("for a, b in [(1, 2), (3, 4)]:\n        assert f(a) == b", ["2", "4"]),
+        ("with pytest.raises(ValueError):\n        f(1)", ["ValueError"]),
+    ],
+)
+def test_only_demands_are_changed(body, found):
+    """Another input is another test, which other right work may pass; another expectation contradicts the first."""
+    assert demands(f"def test_a():\n    {body}\n") == found
+
+
+def test_of_the_parameters_only_the_expected_column_is_changed():
+    head = "@pytest.mark.parametrize('a, b', [(1, 2), (3, 4)])\ndef test_a(a, b):\n"
+    assert demands(head + "    assert f(a) == b\n") == ["2", "4"]
+    assert demands(head + "    assert f(a, b) == 9\n") == ["9"]
+    assert demands(head + "    assert f(b) == b\n") == []
 
 
 def test_names_that_are_used_elsewhere_are_kept():

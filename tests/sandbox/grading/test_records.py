@@ -113,12 +113,7 @@ def test_records_without_the_word_and_second_reports_do_not_count():
         (phases("t.py::a") + phases("t.py::c") + DONE, {}, Cause.TAMPERED, ["canary-passed"]),
         (phases("t.py::a") + DONE, {"lost": True}, Cause.TAMPERED, ["canary-passed"]),
         (phases("t.py::a") + phases("t.py::c", call="skipped") + DONE, {}, Cause.TAMPERED, ["canary-passed"]),
-        (
-            phases("t.py::a", call="failed") + phases("t.py::c") + FAILED,
-            {"exit_code": 1},
-            Cause.TAMPERED,
-            ["canary-passed"],
-        ),
+        (phases("t.py::a", call="failed") + phases("t.py::c") + FAILED, {"exit_code": 1}, Cause.TESTS_FAILED, []),
         (phases("t.py::a") + b"rubbish\n" + DONE, {}, Cause.TAMPERED, ["forged-report"]),
         (phases("t.py::a") + DONE, {"exit_code": 3}, Cause.TAMPERED, ["forged-report"]),
         (phases("t.py::a", call="skipped") + DONE, {}, Cause.TESTS_SKIPPED, ["test-skipped"]),

@@ -1,0 +1,86 @@
+"""`cargo test`: the text that libtest writes, section by section (its JSON form is not in stable toolchains)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from sandbox.backends.base import WORKDIR, ExecResult
+from sandbox.grading.adapters.base import MAX_TESTS, Case, Invocation, Order, TestRun, processor_seconds, started
+from sandbox.grading.report import CaseStatus
+
+SECTION = re.compile(r"\s*Running (?:unittests )?(?P<path>\S+\.rs) \(.*\)\s*")
+DOC_SECTION = re.compile(r"\s*Doc-tests \S+\s*")
+TEST = re.compile(
+    r"test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<status>ok|FAILED|ignored(?:, .*)?)(?: <[\d.]+s>)?"
+)
+RESULT = re.compile(r"test result: (?:ok|FAILED)\. \d+ passed; \d+ failed; .*")
+DETAILS = re.compile(r"---- (?P<name>\S+) stdout ----")
+ENVIRONMENT = "CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never RUST_BACKTRACE=0"
+
+
+class CargoAdapter:
+    """Ids are `<path of the test target's root file>::<module>::<test>`."""
+
+    name = "cargo"
+    configuration = frozenset(
+        {"Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain", "rust-toolchain.toml", ".cargo", "target",
+         "clippy.toml", "rustfmt.toml"}
+    )  # fmt: skip
+
+    def invoke(self, order: Order) -> Invocation:
+        words = ["cargo", "test", "--offline", "--no-fail-fast", *targets(order.files), *order.arguments]
+        run = " ".join(shlex.quote(word) for word in words)
+        steps = f'cd {WORKDIR} && {run} -- --test-threads=1 >&"$RESULT_FD" 2>&1 {{RESULT_FD}}>&-'
+        return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {steps}")
+
+    def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
+        run = started(result)
+        text = result.result.decode("utf-8", "replace")
+        target, details, open_sections, errors = "", "", 0, []
+        messages: dict[str, list[str]] = {}
+        for line in text.split("\n"):
+            if section := SECTION.fullmatch(line):
+                target, details, open_sections = section["path"], "", open_sections + 1
+            elif DOC_SECTION.fullmatch(line):
+                target, details, open_sections = "doc", "", open_sections + 1
+            elif RESULT.fullmatch(line):
+                open_sections, details = open_sections - 1, ""
+            elif found := DETAILS.fullmatch(line):
+                details = f"{target}::{found['name']}"
+            elif details:
+                messages.setdefault(details, []).append(line)
+            elif (found := TEST.fullmatch(line)) and target and len(run.cases) < MAX_TESTS:
+                test_id = f"{target}::{found['name']}"
+                known = test_id in run.cases
+                run.cases[test_id] = Case("error", "reported twice") if known else Case(_status(found["status"]))
+            elif line.startswith("error"):
+                errors.append(line)
+        for test_id, lines in messages.items():
+            if test_id in run.cases and run.cases[test_id].status == "failed":
+                run.cases[test_id] = Case("failed", "\n".join(lines).strip()[: order.message_chars])
+        run.finished = bool(run.cases) and open_sections == 0
+        if not run.cases:
+            run.file_errors = dict.fromkeys(order.files, "\n".join(errors)[-order.message_chars :] or run.ending)
+        return run
+
+
+def targets(files: Sequence[str]) -> list[str]:
+    """The targets whose root files these are."""
+    words: list[str] = []
+    for path in map(PurePosixPath, files):
+        if path.name == "main.rs" and path.parent.name not in ("src", ""):
+            words += ["--test", path.parent.name]
+        elif path.parts[0] == "tests" or "tests" in path.parts:
+            words += ["--test", path.stem]
+        elif path.name == "lib.rs":
+            words.append("--lib")
+        else:
+            words.append("--bins")
+    return list(words)
+
+
+def _status(word: str) -> CaseStatus:
+    return "passed" if word == "ok" else "failed" if word == "FAILED" else "skipped"

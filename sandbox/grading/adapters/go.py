@@ -1,0 +1,90 @@
+"""`go test -json`: events of each package, converted by the go tool outside the test's process."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from sandbox.backends.base import WORKDIR, ExecResult
+from sandbox.grading.adapters.base import (
+    MAX_TESTS,
+    Case,
+    Invocation,
+    Order,
+    TestRun,
+    json_lines,
+    number_of,
+    processor_seconds,
+    started,
+    text_of,
+)
+
+ENVIRONMENT = "GOFLAGS=-mod=mod GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0"
+MAX_OUTPUT_LINES = 200
+NOISE = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- ")
+
+
+class GoAdapter:
+    """Ids are `<directory of the package>::<TestName>[/subtest]`; the top package is `.`."""
+
+    name = "go"
+    configuration = frozenset({"go.mod", "go.sum", "go.work", "go.work.sum", "vendor"})
+
+    def invoke(self, order: Order) -> Invocation:
+        folders = " ".join(shlex.quote(f"./{folder}" if folder != "." else ".") for folder in order.files)
+        chosen = "" if order.ids is None else f"-run {shlex.quote(pattern(order.ids))}"
+        arguments = " ".join(shlex.quote(argument) for argument in order.arguments)
+        run = f"exec go test -json -count=1 -vet=off {chosen} {arguments} {folders}"
+        # The first line names the module, because events name packages by it.
+        steps = f'cd {WORKDIR} && go list -m >&"$RESULT_FD" && {run} >&"$RESULT_FD" {{RESULT_FD}}>&-'
+        return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {steps}")
+
+    def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
+        run = started(result)
+        first, _, events = result.result.partition(b"\n")
+        module = first.decode("utf-8", "replace").strip()
+        said: dict[str, list[str]] = {}
+        ended: dict[str, bool] = {}
+        forged: list[str] = []
+        for line, event in json_lines(events):
+            if event is None or len(run.cases) > MAX_TESTS:
+                forged.append(f"not an event of go test: {line[:80].decode('utf-8', 'replace')!r}")
+                continue
+            folder = _folder(module, str(event.get("Package")))
+            name, action = event.get("Test"), event.get("Action")
+            key = folder if name is None else f"{folder}::{name}"
+            if action == "output" and len(said.setdefault(key, [])) < MAX_OUTPUT_LINES:
+                said[key].append(text_of(event.get("Output"), 2000))
+            elif action in ("pass", "fail", "skip"):
+                if name is None:
+                    ended[folder] = action != "fail"
+                elif key in run.cases:
+                    run.cases[key] = Case("error", "reported twice")
+                    forged.append(f"reported twice: {key[:120]}")
+                else:
+                    status = {"pass": "passed", "fail": "failed", "skip": "skipped"}[str(action)]
+                    message = _message(said.get(key, ()), order.message_chars) if action == "fail" else ""
+                    run.cases[key] = Case(status, message, number_of(event.get("Elapsed")))  # type: ignore[arg-type]
+        run.finished = bool(order.files) and all(folder in ended for folder in order.files)
+        for folder, passed in ended.items():
+            if not passed and not any(test_id.startswith(f"{folder}::") for test_id in run.cases):
+                run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
+        run.forged = tuple(forged[:20])
+        return run
+
+
+def pattern(ids: Iterable[str]) -> str:
+    """A `-run` expression for the top-level tests of these ids."""
+    names = {test_id.partition("::")[2].partition("/")[0] for test_id in ids}
+    return f"^({'|'.join(sorted(map(re.escape, names)))})$"
+
+
+def _folder(module: str, package: str) -> str:
+    if package == module:
+        return "."
+    return package.removeprefix(f"{module}/")
+
+
+def _message(lines: Iterable[str], chars: int) -> str:
+    return "".join(line for line in lines if not line.lstrip().startswith(NOISE)).strip()[-chars:]

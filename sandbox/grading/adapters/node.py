@@ -1,0 +1,81 @@
+"""`node --test`: a reporter of our own in the runner's process; each test file runs in a process of its own."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from pathlib import Path
+
+from sandbox.backends.base import WORKDIR, ExecResult
+from sandbox.grading.adapters.base import (
+    MAX_TESTS,
+    Case,
+    Invocation,
+    Order,
+    TestRun,
+    json_lines,
+    number_of,
+    processor_seconds,
+    started,
+    text_of,
+)
+
+REPORTER = (Path(__file__).parents[1] / "runners" / "node_report.mjs").read_bytes()
+REPORTER_URL = f"data:text/javascript;base64,{base64.b64encode(REPORTER).decode()}"
+NODE_CONFIGURATION = frozenset(
+    {"package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", ".npmrc", ".yarnrc", ".yarnrc.yml", ".mocharc.json",
+     "node_modules", "jest.config.js", "jest.config.ts", "jest.config.mjs", "jest.config.cjs", "jest.config.json",
+     "babel.config.js", ".babelrc", "vitest.config.ts", "vitest.config.js", "vitest.config.mts", "vitest.config.mjs",
+     "vitest.workspace.ts", "vite.config.ts", "vite.config.js", "vite.config.mjs", "__mocks__"}
+)  # fmt: skip
+
+
+class NodeAdapter:
+    """Ids are `<path>::<title>[::<title of a test in it>]`."""
+
+    name = "node"
+    configuration = NODE_CONFIGURATION
+
+    def invoke(self, order: Order) -> Invocation:
+        files = " ".join(shlex.quote(path) for path in order.files)
+        arguments = " ".join(shlex.quote(argument) for argument in order.arguments)
+        # The runner's standard output is the private descriptor; files under test have pipes to the runner instead.
+        run = f"exec node --test --test-reporter={shlex.quote(REPORTER_URL)} {arguments} {files}"
+        redirect = '>&"$RESULT_FD" {RESULT_FD}>&-'
+        return Invocation(f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run} {redirect}")
+
+    def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
+        run = started(result)
+        forged: list[str] = []
+        for line, record in json_lines(result.result):
+            if record is None or len(run.cases) > MAX_TESTS:
+                forged.append(f"not a record of the reporter: {line[:80].decode('utf-8', 'replace')!r}")
+                continue
+            if record.get("kind") == "done":
+                run.finished = True
+                continue
+            path, titles = _file(record.get("file")), record.get("path")
+            if record.get("kind") != "test" or not isinstance(titles, list):
+                continue
+            message = text_of(record.get("message"), order.message_chars)
+            if titles == [record.get("file")]:  # the file as a whole: it could not be run
+                if record.get("status") != "passed":
+                    run.file_errors[path] = message or "the file ended with an error"
+                continue
+            test_id = "::".join([path, *map(str, titles)])
+            if test_id in run.cases:
+                run.cases[test_id] = Case("error", "reported twice")
+            else:
+                run.cases[test_id] = _case(record.get("status"), message, number_of(record.get("seconds")))
+        run.forged = tuple(forged[:20])
+        return run
+
+
+def _file(value: object) -> str:
+    return str(value).removeprefix(f"{WORKDIR}/")
+
+
+def _case(status: object, message: str, seconds: float) -> Case:
+    if status == "passed" or status == "failed" or status == "skipped":
+        return Case(status, message, seconds)
+    return Case("error", f"status {status!r}"[:200], seconds)

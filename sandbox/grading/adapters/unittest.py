@@ -1,0 +1,72 @@
+"""unittest: one report for each test method, of the files that were asked for and nothing else."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from pathlib import Path
+
+from sandbox.backends.base import WORKDIR, ExecResult
+from sandbox.grading.adapters.base import (
+    MAX_TESTS,
+    Case,
+    Invocation,
+    Order,
+    TestRun,
+    json_lines,
+    number_of,
+    processor_seconds,
+    started,
+    text_of,
+)
+
+RUNNER = (Path(__file__).parents[1] / "runners" / "unittest_report.py").read_text(encoding="utf-8")
+
+
+class UnittestAdapter:
+    """Ids are `<path>::<Class>::<method>`."""
+
+    name = "unittest"
+    configuration = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
+
+    def invoke(self, order: Order) -> Invocation:
+        word = secrets.token_hex(8)
+        request = {
+            "word": word,
+            "ids": None if order.ids is None else list(order.ids),
+            "files": list(order.files),
+            "message_chars": order.message_chars,
+            "source_roots": list(order.source_roots),
+        }
+        run = f"PYTHONHASHSEED=0 exec {order.python} -P -s -B -c {shlex.quote(RUNNER)}"
+        command = f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run}"
+        return Invocation(command, json.dumps(request).encode(), secret=word)
+
+    def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
+        run = started(result)
+        forged: list[str] = []
+        for line, record in json_lines(result.result, invocation.secret.encode()):
+            if record is None or len(run.cases) > MAX_TESTS:
+                forged.append(f"not a record of the runner: {line[:80].decode('utf-8', 'replace')!r}")
+                continue
+            test_id, message = str(record.get("id")), text_of(record.get("message"), order.message_chars)
+            if record.get("kind") == "done":
+                run.finished = True
+            elif record.get("kind") == "file":
+                run.file_errors[test_id] = message
+            elif test_id in run.cases:
+                forged.append(f"reported twice: {test_id[:120]}")
+                run.cases[test_id] = Case("error", "reported twice")
+            else:
+                run.cases[test_id] = _case(record.get("status"), message, number_of(record.get("seconds")))
+        if run.finished and result.exit_code != 0:
+            forged.append(f"the runner ended and the exit code is {result.exit_code}")
+        run.forged = tuple(forged[:20])
+        return run
+
+
+def _case(status: object, message: str, seconds: float) -> Case:
+    if status == "passed" or status == "failed" or status == "skipped":
+        return Case(status, message, seconds)
+    return Case("error", message or f"status {status!r}"[:200], seconds)
