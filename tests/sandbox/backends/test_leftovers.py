@@ -81,8 +81,9 @@ def sleeping(zygote: int) -> set[int]:
     return found
 
 
-def groups(zygote: int) -> list[Path]:
-    return list(Path("/sys/fs/cgroup").glob(f"**/{PARENT}{zygote}"))
+def groups(zygote: int) -> list[str]:
+    """The control groups of that zygote. Groups of others may vanish while we look."""
+    return [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if folder.endswith(f"/{PARENT}{zygote}")]
 
 
 def wait_until(condition: object, seconds: float = 15.0) -> None:
