@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 
 from composer_web.env import env
-from composer_web.ops import leases
+from composer_web.ops import inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.selectors import resolve
@@ -22,14 +22,15 @@ from composer_web.policies.services import real_path
 from composer_web.rollouts import services
 from composer_web.rollouts.loop import episode_loop, renderer
 from composer_web.rollouts.models import Group
-from composer_web.runs.layout import deployment_name, weights_folder
+from composer_web.runs.layout import served_weights, weights_folder
 from composer_web.runs.models import RUN_FINAL
 from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
-from trainer.inference.client import InferenceAdmin
-from trainer.inference.contract import DeploymentSpec, InferenceError
+from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
+from trainer.rollouts.audit import audit_group, observed, quarantined, without
 from trainer.rollouts.group import GroupResult, run_group
+from trainer.rollouts.types import TrainGroup
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -118,10 +119,11 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
             group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
         )
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
+    audited, train_group = _audit(group, plan, result)
     train_key = ""
-    if group.run_id:
+    if group.run_id and train_group is not None:
         train_key = f"{prefix}/train.json.zst"
-        artifacts().put_model(train_key, result.train_group)
+        artifacts().put_model(train_key, train_group)
     done = survives_restart(services.accept)(
         group=group,
         held=held,
@@ -129,11 +131,27 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         train_key=train_key,
         oldest_version=result.train_group.oldest_version,
         infra_errors=result.infra_errors,
+        audit=audited,
     )
     for token in artifacts().children(f"groups/{group.pk}"):
         if done and token != str(held.token):
             artifacts().remove_tree(f"groups/{group.pk}/{token}")
     return "accepted" if done else "was ended meanwhile"
+
+
+def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audited | None, TrainGroup | None]:
+    """Findings of the group's rollouts, and the group as it is to be trained on: without what the policy leaves out."""
+    trajectories, whole = result.trajectories, result.train_group
+    assert whole is not None
+    monitors = plan.config.monitors
+    if not monitors.audit:
+        return None, whole
+    audited = audit_group(trajectories, plan.task)
+    out = quarantined(audited, monitors) if group.run_id else frozenset()
+    whole = whole.model_copy(update={"stats": {**whole.stats, **observed(audited)}})
+    rest = without(whole, trajectories, out) if out else whole
+    found = {trajectory.sample: f for trajectory, f in zip(trajectories, audited.findings, strict=True)}
+    return services.Audited(found, frozenset(trajectories[index].sample for index in out)), rest
 
 
 def in_words(error: BaseException) -> str:
@@ -150,13 +168,7 @@ def make_plan(group: Group) -> Plan:
     if run is not None:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
-        spec = DeploymentSpec(
-            name=deployment_name(run),
-            policy_dir=str(real_path(run.policy_in.base_dir)),
-            store=str(weights_folder(run)),
-            follow=True,
-        )
-        return Plan(task, stage, run.seed, spec)
+        return Plan(task, stage, run.seed, served_weights(run))
     assert evaluation is not None
     conditions = evaluation.conditions
     config = RLConfig().model_copy(
@@ -190,8 +202,9 @@ def ensure_deployment(spec: DeploymentSpec) -> None:
     end = time.monotonic() + SERVER_SECONDS
     while True:
         try:
-            with InferenceAdmin(env().inference_url) as admin:
-                admin.deploy(spec)
+            inference.deploy(spec)
+        except InferenceRefused as error:
+            raise GroupFailed(f"the inference engine refuses {spec.name}: {error}") from error
         except InferenceError as error:
             if time.monotonic() > end or stopping.wait(1.0):
                 raise GroupFailed(f"deployment {spec.name} is not available: {error}") from error

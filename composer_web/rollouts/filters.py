@@ -1,10 +1,11 @@
-"""The filters of rollouts: one set for page, API, export and CLI."""
+"""The filters of rollouts and findings: one set each for page, API, export and CLI."""
 
 from __future__ import annotations
 
 import django_filters as filters
 
-from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.models import Finding, FindingState, Rollout
 from sandbox.harness.types import StopReason
 
 VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]
@@ -24,3 +25,23 @@ class RolloutFilter(filters.FilterSet):
     class Meta:
         model = Rollout
         fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version"]
+
+
+class FindingFilter(filters.FilterSet):
+    rule = filters.ChoiceFilter(choices=sorted((rule, rule) for rule in RULE_TITLES), label="Rule", empty_label="any")
+    severity = filters.ChoiceFilter(
+        choices=[("high", "high"), ("medium", "medium"), ("low", "low")], label="Severity", empty_label="any"
+    )
+    state = filters.ChoiceFilter(choices=FindingState.choices, label="State", empty_label="any")
+    subject = filters.ChoiceFilter(
+        choices=[("rollout", "rollout"), ("group", "group"), ("task", "task"), ("run", "run")],
+        label="About",
+        empty_label="any",
+    )
+    run = filters.NumberFilter(field_name="run_id", label="Run")
+    task = filters.CharFilter(field_name="task_version__task__slug", lookup_expr="icontains", label="Task")
+    quarantined = filters.BooleanFilter(field_name="quarantined", label="In quarantine")
+
+    class Meta:
+        model = Finding
+        fields = ["rule", "severity", "state", "subject", "run", "task", "quarantined"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from composer_web.env import env
+from composer_web.ops import inference
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend
@@ -44,10 +45,8 @@ class EpisodeLoop:
 
     async def client(self) -> InferenceClient:
         """The process's HTTP client; must be asked for on the loop."""
-        from trainer.inference.client import HttpInferenceClient
-
         if not hasattr(self, "_client"):
-            self._client = HttpInferenceClient(env().inference_url)
+            self._client = inference.client()
         return self._client
 
 

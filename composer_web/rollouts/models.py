@@ -1,7 +1,8 @@
-"""Groups of rollouts and the rollouts themselves, with one verdict each."""
+"""Groups of rollouts, the rollouts themselves with one verdict each, and what monitors found in them."""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 from composer_web.evals.models import Evaluation
@@ -52,6 +53,7 @@ class Group(models.Model):
     best_reward = models.FloatField(null=True, blank=True)
     consumed_step = models.PositiveIntegerField(null=True, blank=True)
     train_key = models.CharField(max_length=200, blank=True, help_text="TrainGroup in the artifact store")
+    audited_with = models.CharField(max_length=12, blank=True, help_text="Versions of the rules that read it")
     created_at = models.DateTimeField(auto_now_add=True)
     dispatched_at = models.DateTimeField(null=True, blank=True)
     accepted_at = models.DateTimeField(null=True, blank=True)
@@ -153,3 +155,151 @@ class RolloutTransition(Transition):
 
     class Meta(Transition.Meta):
         constraints = [models.CheckConstraint(condition=legal_pairs(ROLLOUT_LEGAL), name="rollout_legal_transition")]
+
+
+class FindingState(models.TextChoices):
+    OPEN = "open"
+    CONFIRMED = "confirmed"
+    DISMISSED = "dismissed"
+
+
+FINDING_LEGAL = pairs(
+    {
+        "": ["open"],
+        "open": ["confirmed", "dismissed"],
+        "confirmed": ["open", "dismissed"],
+        "dismissed": ["open", "confirmed"],
+    }
+)
+
+
+class Finding(models.Model):
+    """A monitor's hit on a rollout, a group, a task or a run: what it says, where, and what people made of it.
+
+    One row for each rule and subject (and `key`, for rules that may hit a run several times). Whatever is known of
+    run, task and group is filled in, so that lists can be narrowed; `subject` says what the finding is about.
+    """
+
+    subject = models.CharField(
+        max_length=8, choices=[("rollout", "Rollout"), ("group", "Group"), ("task", "Task"), ("run", "Run")]
+    )
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, null=True, blank=True, related_name="findings")
+    task_version = models.ForeignKey(
+        TaskVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="findings"
+    )
+    group = models.ForeignKey(Group, on_delete=models.PROTECT, null=True, blank=True, related_name="findings")
+    rollout = models.ForeignKey(Rollout, on_delete=models.PROTECT, null=True, blank=True, related_name="findings")
+    source = models.CharField(
+        max_length=8,
+        choices=[("rules", "Rules"), ("monitor", "Monitor of a run"), ("judge", "Language model")],
+        default="rules",
+    )
+    rule = models.CharField(max_length=40)
+    rule_version = models.PositiveIntegerField()
+    key = models.CharField(max_length=40, blank=True, help_text="Tells hits of one rule on one subject apart")
+    severity = models.CharField(max_length=6, choices=[("high", "High"), ("medium", "Medium"), ("low", "Low")])
+    summary = models.TextField()
+    evidence = models.JSONField(default=list, help_text="[sandbox.grading.audit.Evidence]")
+    hits = models.PositiveIntegerField(default=1)
+    fingerprint = models.CharField(max_length=16, blank=True)
+    state = models.CharField(max_length=16, choices=FindingState, default=FindingState.OPEN)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, blank=True)
+    note = models.TextField(blank=True, help_text="Why it was decided so")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["state", "severity", "-id"], name="finding_by_state"),
+            models.Index(fields=["run", "-id"], name="finding_by_run"),
+            models.Index(fields=["rule", "-id"], name="finding_by_rule"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(
+                    subject="rollout", rollout__isnull=False, group__isnull=False, task_version__isnull=False
+                )
+                | models.Q(subject="group", rollout__isnull=True, group__isnull=False, task_version__isnull=False)
+                | models.Q(subject="task", rollout__isnull=True, group__isnull=True, task_version__isnull=False)
+                | models.Q(
+                    subject="run",
+                    run__isnull=False,
+                    rollout__isnull=True,
+                    group__isnull=True,
+                    task_version__isnull=True,
+                ),
+                name="finding_has_its_subject",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(state="open") | models.Q(decided_at__isnull=False), name="finding_decided_when"
+            ),
+            models.UniqueConstraint(
+                fields=["rollout", "rule", "key"],
+                condition=models.Q(subject="rollout"),
+                name="finding_once_per_rollout",
+            ),
+            models.UniqueConstraint(
+                fields=["group", "rule", "key"], condition=models.Q(subject="group"), name="finding_once_per_group"
+            ),
+            models.UniqueConstraint(
+                fields=["task_version", "rule", "key"], condition=models.Q(subject="task"), name="finding_once_per_task"
+            ),
+            models.UniqueConstraint(
+                fields=["run", "rule", "key"], condition=models.Q(subject="run"), name="finding_once_per_run"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rule} on {self.subject} {self.rollout_id or self.group_id or self.task_version_id or self.run_id}"
+        )
+
+
+class FindingTransition(Transition):
+    finding = models.ForeignKey(Finding, on_delete=models.PROTECT, related_name="transitions")
+
+    class Meta(Transition.Meta):
+        constraints = [models.CheckConstraint(condition=legal_pairs(FINDING_LEGAL), name="finding_legal_transition")]
+
+
+class QuarantineState(models.TextChoices):
+    ACTIVE = "active"
+    LIFTED = "lifted"
+
+
+QUARANTINE_LEGAL = pairs({"": ["active"], "active": ["lifted"], "lifted": ["active"]})
+
+
+class Quarantine(models.Model):
+    """A rollout kept out of training, or a task kept out of dispatch. One row each; its history says since when and why."""
+
+    rollout = models.OneToOneField(Rollout, on_delete=models.PROTECT, null=True, blank=True, related_name="quarantine")
+    task_version = models.OneToOneField(
+        TaskVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="quarantine"
+    )
+    state = models.CharField(max_length=16, choices=QuarantineState, default=QuarantineState.ACTIVE)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(rollout__isnull=True) ^ models.Q(task_version__isnull=True),
+                name="quarantine_has_one_subject",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"quarantine of {'rollout' if self.rollout_id else 'task version'} {self.rollout_id or self.task_version_id}"
+
+
+class QuarantineTransition(Transition):
+    quarantine = models.ForeignKey(Quarantine, on_delete=models.PROTECT, related_name="transitions")
+
+    class Meta(Transition.Meta):
+        constraints = [
+            models.CheckConstraint(condition=legal_pairs(QUARANTINE_LEGAL), name="quarantine_legal_transition")
+        ]

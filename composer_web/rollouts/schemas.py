@@ -99,3 +99,62 @@ class GroupDetail(GroupOut):
     @staticmethod
     def resolve_rollouts(group: Any) -> list[Any]:
         return list(of_group(group))
+
+
+class FindingOut(Schema):
+    id: int
+    subject: str = Field(description="rollout, group, task or run")
+    run_id: int | None
+    group_id: int | None
+    rollout_id: int | None
+    task: str = Field(description="Empty for findings on a run")
+    source: str = Field(description="rules, monitor or judge")
+    rule: str
+    rule_version: int
+    severity: str
+    summary: str
+    evidence: list[dict[str, Any]]
+    hits: int
+    state: str = Field(description="open, confirmed or dismissed")
+    quarantined: bool = Field(description="The rollout is kept out of training now")
+    decided_by: str
+    decided_at: datetime | None
+    note: str
+    created_at: datetime
+
+    @staticmethod
+    def resolve_task(finding: Any) -> str:
+        return finding.task_version.task.slug if finding.task_version else ""
+
+    @staticmethod
+    def resolve_decided_by(finding: Any) -> str:
+        return finding.decided_by.get_username() if finding.decided_by else ""
+
+
+class TransitionOut(Schema):
+    from_state: str
+    to_state: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+class FindingDetail(FindingOut):
+    transitions: list[TransitionOut]
+
+    @staticmethod
+    def resolve_transitions(finding: Any) -> list[Any]:
+        return list(finding.transitions.all())
+
+
+class DecisionIn(Schema):
+    note: str = Field(default="", max_length=2000, description="Why; kept with the finding and in its history")
+
+
+class RuleOut(Schema):
+    id: str
+    version: int
+    title: str
+    looks_at: str
+    hazard: str
+    exploits: list[str]

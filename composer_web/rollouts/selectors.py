@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, Q, QuerySet
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
-from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
 from trainer.rollouts.types import Trajectory
 
@@ -53,6 +55,72 @@ def trajectory(rollout: Rollout) -> Trajectory:
 def of_group(group: Group) -> QuerySet[Rollout]:
     """All rollouts of a group, in sample order."""
     return rollouts().filter(group=group).order_by("sample")
+
+
+def with_trajectories(run: Run) -> QuerySet[Group]:
+    """Groups of a run and of its evaluations that have a recorded trajectory, oldest first, with their bundles."""
+    recorded = Rollout.objects.filter(group=OuterRef("pk")).exclude(artifact_key="")
+    mine = Group.objects.filter(Q(run=run) | Q(evaluation__run=run)).filter(Exists(recorded))
+    return mine.select_related("run", "evaluation", "task_version").order_by("pk")
+
+
+def findings() -> QuerySet[Finding]:
+    """For lists: run, task and who decided come along."""
+    return (
+        Finding.objects.select_related("run", "task_version__task", "rollout", "group__evaluation", "decided_by")
+        .defer("task_version__spec", "run__config", "run__latest", "rollout__reward_parts", "rollout__seconds")
+        .annotate(quarantined=Exists(Quarantine.objects.filter(rollout=OuterRef("rollout"), state="active")))
+    )
+
+
+def get_finding(pk: int) -> Finding:
+    """Raises NotFound."""
+    found = findings().filter(pk=pk).first()
+    if found is None:
+        raise NotFound("finding", pk)
+    return found
+
+
+def quarantine_of(finding: Finding) -> Quarantine | None:
+    """The quarantine of what the finding is about, past or present, with its history."""
+    query = Quarantine.objects.prefetch_related("transitions")
+    if finding.subject == "rollout":
+        return query.filter(rollout=finding.rollout_id).first()
+    return query.filter(task_version=finding.task_version_id).first() if finding.subject == "task" else None
+
+
+def in_quarantine(rollout: Rollout) -> bool:
+    """Whether the rollout is kept out of training now."""
+    return Quarantine.objects.filter(rollout=rollout, state="active").exists()
+
+
+def findings_of(rollout: Rollout) -> list[Finding]:
+    """Of one rollout, worst first, dismissed ones last."""
+    order = {"high": 0, "medium": 1, "low": 2}
+    return sorted(findings().filter(rollout=rollout), key=lambda f: (f.state == "dismissed", order[f.severity], f.pk))
+
+
+def finding_counts(*, run: Run) -> dict[str, int]:
+    """Findings of a run that nobody dismissed, by severity, and its rollouts in quarantine."""
+    rows = Finding.objects.filter(run=run).exclude(state="dismissed").values_list("severity").annotate(n=Count("pk"))
+    counts = {"high": 0, "medium": 0, "low": 0, **dict(rows.order_by())}
+    counts["quarantined"] = Quarantine.objects.filter(rollout__group__run=run, state="active").count()
+    return counts
+
+
+def finding_facets(query: QuerySet[Finding]) -> list[dict[str, Any]]:
+    """Rules of these findings with their counts, by severity and state, most first."""
+    rows = (
+        query.order_by()
+        .values("rule")
+        .annotate(
+            total=Count("pk"),
+            open=Count("pk", filter=Q(state="open")),
+            confirmed=Count("pk", filter=Q(state="confirmed")),
+            high=Count("pk", filter=Q(severity="high")),
+        )
+    )
+    return [dict(row) for row in rows.order_by("-total", "rule")]
 
 
 def siblings(rollout: Rollout) -> QuerySet[Rollout]:

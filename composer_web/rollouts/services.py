@@ -1,115 +1,56 @@
-"""Writes of groups and rollouts: dispatch under the gate, claim under a lease, accept in one transaction."""
+"""Writes of groups and rollouts: claim under a lease, accept in one transaction; dispatch is in `dispatch.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Max
 from django.utils import timezone
 
-from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
 from composer_web.ops import leases
 from composer_web.ops.history import change_state, say_why
-from composer_web.ops.outbox import enqueue, enqueue_many
-from composer_web.rollouts.models import GROUP_LEGAL, GROUP_OPEN, Group, Rollout, RolloutState
-from composer_web.runs.models import RUN_FINAL, Run, RunState
-from composer_web.runs.services import add_event, mark_failed
-from composer_web.tasks.selectors import prompt_order
-from trainer.config import RLConfig
-from trainer.rollouts.gate import admissible_groups
+from composer_web.ops.outbox import enqueue
+from composer_web.rollouts import auditing
+from composer_web.rollouts.dispatch import (
+    after_end,
+    dispatch_evaluation,
+    drop,
+    drop_open,
+    owner_topics,
+    pump,
+    requeue,
+)
+from composer_web.rollouts.models import GROUP_LEGAL, Group, Rollout, RolloutState
+from composer_web.runs.models import RUN_FINAL, Run
+from composer_web.runs.services import add_event
+from sandbox.grading.audit import Finding
+from trainer.rollouts.audit import LEAST_REMAINING
 from trainer.rollouts.types import Trajectory
+
+__all__ = [
+    "Audited",
+    "Claim",
+    "Graded",
+    "accept",
+    "claim",
+    "consume",
+    "dispatch_evaluation",
+    "drop",
+    "drop_claimed",
+    "drop_open",
+    "fail",
+    "give_back",
+    "pump",
+    "recover",
+    "requeue",
+]
 
 MAX_ATTEMPTS = 3
 """Times that a whole group is tried (its episodes have their own retries) before it is dropped and replaced."""
 
 RETRY_SECONDS = 3.0
-
-
-@transaction.atomic
-def pump(*, run_id: int) -> int:
-    """Dispatch as many groups of a running RL run as the gate admits now; returns how many.
-
-    Prompts are taken in the seeded order of the suite, each once. Called when the run starts, a group is accepted
-    or dropped, a version is published, and by beat: any lost call is made up by the next.
-    """
-    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
-    if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
-        return 0
-    stage = run.configuration.stage
-    assert isinstance(stage, RLConfig)
-    states = list(Group.objects.filter(run=run).exclude(state="dropped").values_list("state", flat=True))
-    open_groups = sum(state in GROUP_OPEN for state in states)
-    count = admissible_groups(
-        published_version=run.policy_version,
-        max_staleness=stage.max_staleness,
-        groups_per_step=stage.groups_per_step,
-        group_size=stage.group_size,
-        accepted_groups=len(states) - open_groups,
-        reserved_groups=open_groups,
-        in_flight_limit=stage.max_in_flight_groups,
-        total_groups=stage.steps * stage.groups_per_step,
-    )
-    if count <= 0:
-        return 0
-    order = prompt_order(stage.suite, seed=run.seed)
-    newest = Group.objects.filter(run=run).aggregate(newest=Max("prompt_index"))["newest"]
-    start = 0 if newest is None else newest + 1
-    # A rejected version leaves the order shorter: never repeat what the run has used.
-    used = set(Group.objects.filter(run=run).values_list("task_version_id", flat=True))
-    fresh = [pk for pk in order if pk not in used][:count]
-    if not fresh:
-        if open_groups == 0 and len(states) < stage.steps * stage.groups_per_step:
-            mark_failed(
-                run=run,
-                cause=f"suite {stage.suite!r} ran out of prompts after {start}: {len(states)} groups were accepted of "
-                f"{stage.steps * stage.groups_per_step} needed; build a larger suite and start a new run",
-            )
-        return 0
-    groups = [
-        Group(
-            run=run,
-            task_version_id=pk,
-            prompt_index=start + i,
-            size=stage.group_size,
-            dispatched_version=run.policy_version,
-        )
-        for i, pk in enumerate(fresh)
-    ]
-    _dispatch(groups, queue="rollout", reason=f"admitted at version {run.policy_version}")
-    hint(f"run:{run.pk}", "rollouts")
-    return len(groups)
-
-
-@transaction.atomic
-def dispatch_evaluation(*, evaluation: Evaluation, version_ids: Sequence[int]) -> int:
-    """All groups of an evaluation, one per task in this order. Idempotent."""
-    done = set(Group.objects.filter(evaluation=evaluation).values_list("prompt_index", flat=True))
-    groups = [
-        Group(
-            evaluation=evaluation,
-            task_version_id=pk,
-            prompt_index=i,
-            size=evaluation.samples,
-            dispatched_version=evaluation.version,
-        )
-        for i, pk in enumerate(version_ids)
-        if i not in done
-    ]
-    _dispatch(groups, queue="eval", reason="evaluation started")
-    return len(groups)
-
-
-def _dispatch(groups: list[Group], *, queue: str, reason: str) -> None:
-    now = timezone.now()
-    say_why(actor="system", reason=reason)
-    for group in groups:
-        group.state, group.dispatched_at = "dispatched", now
-    Group.objects.bulk_create(groups)
-    Rollout.objects.bulk_create([Rollout(group=group, sample=i) for group in groups for i in range(group.size)])
-    enqueue_many([("rollouts.run_group", {"group_id": group.pk}, queue, None) for group in groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +84,7 @@ def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
         return None
     change_state(group, "running", legal=GROUP_LEGAL, actor=owner, reason="claimed", attempts=group.attempts + 1)
     Rollout.objects.filter(group=group, state="dispatched").update(state=RolloutState.RUNNING)
-    hint(f"group:{group.pk}", *_owner_topics(group))
+    hint(f"group:{group.pk}", *owner_topics(group))
     return Claim(group, held)
 
 
@@ -155,6 +96,14 @@ class Graded:
     artifact_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What the auditor found in a group's rollouts, by sample, and the samples that the run's policy leaves out."""
+
+    found: Mapping[int, Sequence[Finding]]
+    out: frozenset[int]
+
+
 @transaction.atomic
 def accept(
     *,
@@ -164,18 +113,30 @@ def accept(
     train_key: str,
     oldest_version: int,
     infra_errors: Sequence[str],
+    audit: Audited | None = None,
 ) -> bool:
     """Store every verdict and accept the group, in one transaction fenced by the lease. Raises LeaseLost.
 
     False when the group was accepted or dropped meanwhile: nothing is written a second time. Then dispatches what
-    the gate now admits.
+    the gate now admits. Without a `train_key` in a run, what is left beside the quarantine is too little to learn
+    from: the verdicts count, and the group is dropped.
     """
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     if row.state != "running":
         return False
     _write_verdicts(row, graded, actor=held.owner)
-    rewards = [g.trajectory.reward for g in graded if g.trajectory.reward is not None]
+    out = audit.out if audit else frozenset()
+    if audit is not None:
+        _write_findings(row, audit)
+        if len(graded) - len(out) < LEAST_REMAINING:
+            leases.release(held)
+            cause = f"dropped: {len(out)} of {len(graded)} rollouts are in quarantine"
+            drop(group=row, cause=cause, actor=held.owner)
+            return True
+    rewards = [
+        g.trajectory.reward for g in graded if g.trajectory.reward is not None and g.trajectory.sample not in out
+    ]
     change_state(
         row,
         "accepted",
@@ -193,7 +154,7 @@ def accept(
     leases.release(held)
     if infra_errors and row.run:
         _note_infra(row, f"{len(infra_errors)} attempts were lost and run again", infra_errors)
-    _after_end(row)
+    after_end(row)
     return True
 
 
@@ -271,55 +232,6 @@ def recover(*, group_id: int, cause: str) -> str:
 
 
 @transaction.atomic
-def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "system") -> Group:
-    """A running group whose attempt is over without verdicts goes back to the queue."""
-    version = group.run.policy_version if group.run else group.dispatched_version
-    change_state(
-        group,
-        "dispatched",
-        legal=GROUP_LEGAL,
-        actor=actor,
-        reason=cause,
-        cause=cause,
-        dispatched_at=timezone.now(),
-        dispatched_version=version,
-    )
-    Rollout.objects.filter(group=group, state="running").update(state=RolloutState.DISPATCHED)
-    enqueue("rollouts.run_group", {"group_id": group.pk}, queue="rollout" if group.run_id else "eval", delay=delay)
-    hint(f"group:{group.pk}")
-    return group
-
-
-@transaction.atomic
-def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
-    """Give a group up: its open rollouts end as `infra_error` with this cause, and the gate has room for another prompt."""
-    change_state(group, "dropped", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause)
-    Rollout.objects.filter(group=group, verdict="").update(
-        state=RolloutState.LOST,
-        verdict="infra_error",
-        cause=cause,
-        finished_at=timezone.now(),
-        stop_reason="cancelled" if "ended" in cause or "cancelled" in cause else "infra_error",
-    )
-    _after_end(group)
-    return group
-
-
-@transaction.atomic
-def drop_open(
-    *, run_id: int | None = None, evaluation_id: int | None = None, cause: str = "cancelled: the run has ended"
-) -> int:
-    """Drop the groups of an ended run or evaluation that have no verdicts yet; workers notice and stop."""
-    rows = Group.objects.select_for_update(of=("self",)).filter(state__in=GROUP_OPEN)
-    owner = {"run_id": run_id} if run_id else {"evaluation_id": evaluation_id}
-    rows = rows.filter(**owner)
-    found = list(rows)
-    for group in found:
-        drop(group=group, cause=cause)
-    return len(found)
-
-
-@transaction.atomic
 def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
     """Accepted groups become the batch of `step`. Fails whole if one of them is not accepted."""
     say_why(actor="trainer", reason=f"batch of step {step}")
@@ -327,6 +239,11 @@ def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
         state="consumed", consumed_step=step
     )
     assert changed == len(group_ids), f"{len(group_ids) - changed} groups of step {step} are not accepted"
+
+
+def _write_findings(group: Group, audit: Audited) -> None:
+    auditing.record(group=group, found=audit.found)
+    auditing.follow_up(group=group, out=audit.out)
 
 
 def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> None:
@@ -372,23 +289,6 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
             "finished_at",
         ],
     )
-
-
-def _after_end(group: Group) -> None:
-    hint(f"group:{group.pk}", "rollouts", *_owner_topics(group))
-    if group.evaluation_id:
-        enqueue(
-            "evals.advance",
-            {"evaluation_id": group.evaluation_id},
-            queue="control",
-            key=f"advance:{group.evaluation_id}",
-        )
-    elif group.run_id and group.run.state == RunState.RUNNING:  # type: ignore[union-attr]
-        pump(run_id=group.run_id)
-
-
-def _owner_topics(group: Group) -> tuple[str, ...]:
-    return (f"run:{group.run_id}",) if group.run_id else (f"eval:{group.evaluation_id}",)
 
 
 def _note_infra(group: Group, message: str, causes: Sequence[str]) -> None:

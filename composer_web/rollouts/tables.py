@@ -1,4 +1,4 @@
-"""The rollouts table."""
+"""The tables of rollouts and of findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from django.utils.html import format_html
 
 from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ops.templatetags import ui
-from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.models import Finding, Rollout
 
 
 class RolloutTable(Table):
@@ -62,3 +63,49 @@ class RolloutTable(Table):
 
     def render_stop_reason(self, value: str) -> str:
         return ui.words(value)
+
+
+class FindingTable(Table):
+    id = tables.Column(verbose_name="Finding", linkify=("rollouts:finding", {"pk": tables.A("pk")}), attrs=STRONG)
+    severity = StateColumn()
+    rule = tables.Column()
+    summary = tables.Column(orderable=False, verbose_name="What was found")
+    about = tables.Column(empty_values=(), orderable=False)
+    task = tables.Column(accessor="task_version__task__slug", verbose_name="Task", default="–")
+    run = tables.Column(accessor="run__name", verbose_name="Run", default="–")
+    state = StateColumn()
+    created_at = AgoColumn(verbose_name="Found")
+
+    empty_template = "rollouts/findings_empty.html"
+
+    class Meta:
+        model = Finding
+        fields = ("id", "severity", "rule", "summary", "about", "task", "run", "state", "created_at")
+        order_by = ("-id",)
+
+    def render_id(self, value: int) -> str:
+        return f"#{value}"
+
+    def render_rule(self, value: str) -> str:
+        return format_html('<span title="{}">{}</span>', RULE_TITLES.get(value, value), value)
+
+    def render_summary(self, value: str) -> str:
+        return format_html('<span class="clip" title="{}">{}</span>', value, value[:160])
+
+    def render_task(self, value: str) -> str:
+        return format_html('<span class="clip" title="{}">{}</span>', value, value)
+
+    def render_about(self, record: Finding) -> str:
+        where = ui.badge("quarantined", "in quarantine") if getattr(record, "quarantined", False) else ""
+        if record.rollout_id is None:
+            return format_html("{}", record.subject)
+        address = reverse("rollouts:detail", args=[record.rollout_id])
+        return format_html('<a href="{}{}">rollout {}</a> {}', address, place_of(record), record.rollout_id, where)
+
+
+def place_of(finding: Finding) -> str:
+    """Fragment of the trajectory page at the first evidence: a turn, or the patch."""
+    for item in finding.evidence:
+        if item.get("turn") is not None:
+            return f"#t={item['turn']}"
+    return "#patch" if any(item.get("source") == "patch" for item in finding.evidence) else ""

@@ -7,11 +7,10 @@ from typing import Any
 
 from celery import shared_task
 
-from composer_web.env import env
-from composer_web.rollouts import services
+from composer_web.ops import inference
+from composer_web.rollouts import auditing, services
 from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import RUN_FINAL, Run
-from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import InferenceError
 
 log = logging.getLogger(__name__)
@@ -41,11 +40,17 @@ def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, **
 def remove_deployment(name: str) -> None:
     """Best effort: a deployment that stays only holds memory until the server is restarted."""
     try:
-        with InferenceAdmin(env().inference_url, timeout=10.0) as admin:
+        with inference.admin(timeout=10.0) as admin:
             if any(d.name == name for d in admin.deployments()):
                 admin.remove(name)
     except InferenceError as error:
         log.info("deployment %s was not removed: %s", name, error)
+
+
+@shared_task(name="rollouts.audit_run")
+def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
+    """Audit a run again; idempotent."""
+    log.info("run %d: %s", run_id, auditing.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
 
 
 @shared_task(name="runs.pump")

@@ -6,6 +6,7 @@ Everything in a trajectory was written by a model or a repository: it is plain t
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer
 
+from composer_web.rollouts.models import Finding
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.rollouts.types import Trajectory, Turn
 
@@ -106,6 +108,27 @@ def opening(trajectory: Trajectory) -> list[dict[str, str]]:
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
         shown.append({"role": str(message.get("role", "message")), "text": clip(text, MAX_TEXT)[0]})
     return shown
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A finding's evidence in one turn."""
+
+    finding: Finding
+    excerpt: str
+    where: str
+
+
+def marks(findings: Iterable[Finding]) -> dict[int, list[Mark]]:
+    """Turn → what was found in it."""
+    found: dict[int, list[Mark]] = {}
+    for finding in findings:
+        for item in finding.evidence:
+            if item.get("turn") is not None:
+                line = f", line {item['line']}" if item.get("line") else ""
+                mark = Mark(finding, clip(str(item.get("excerpt", "")), 400)[0], f"{item.get('field', '')}{line}")
+                found.setdefault(item["turn"], []).append(mark)
+    return found
 
 
 def _turn(turn: Turn) -> TurnView:

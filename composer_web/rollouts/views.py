@@ -15,6 +15,7 @@ from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors, tokens, transcript
+from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.tables import RolloutTable
@@ -49,7 +50,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         "problem": "",
     }
     try:
-        context |= _trajectory(rollout, selectors.trajectory(rollout))
+        context |= _trajectory(rollout, selectors.trajectory(rollout), may_review=request.user.may("reviewer"))
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -57,11 +58,18 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "rollouts/detail.html", context)
 
 
-def _trajectory(rollout: Rollout, trajectory: Trajectory) -> dict[str, Any]:
+def _trajectory(rollout: Rollout, trajectory: Trajectory, *, may_review: bool) -> dict[str, Any]:
     cases = trajectory.report.cases
     worst_first = sorted(cases, key=lambda case: case.status == "passed")
     mean = rollout.group.mean_reward
+    found = selectors.findings_of(rollout)
+    held = selectors.in_quarantine(rollout)
     return {
+        "findings": found,
+        "rule_titles": RULE_TITLES,
+        "quarantined": held,
+        "marks": transcript.marks(found),
+        "may_review": may_review,
         "trajectory": trajectory,
         "figures": _figures(rollout, trajectory),
         "opening": transcript.opening(trajectory),
@@ -76,7 +84,7 @@ def _trajectory(rollout: Rollout, trajectory: Trajectory) -> dict[str, Any]:
             for p in trajectory.reward_parts
         ],
         "group_mean": mean,
-        "advantage": rollout.reward - mean if rollout.reward is not None and mean is not None else None,
+        "advantage": rollout.reward - mean if rollout.reward is not None and mean is not None and not held else None,
     }
 
 

@@ -20,6 +20,7 @@ from composer_web.ops import inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
+from composer_web.rollouts import auditing
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import GROUP_OPEN, Group
 from composer_web.runs import metrics as run_metrics
@@ -124,6 +125,8 @@ class DatabaseSink:
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
+        if self.run.kind == "rl":
+            survives_restart(auditing.watch)(run=self.run)
 
     def _engine(self) -> dict[str, float]:
         """What the inference server says of its last seconds; nothing while it restarts: absent, not zero."""

@@ -17,7 +17,7 @@ from sandbox.grading.audit.run import worst_first
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import MonitorsConfig
-from trainer.rollouts.group import build_train_group, group_stats
+from trainer.rollouts.group import build_train_group
 from trainer.rollouts.types import TrainGroup, Trajectory
 
 LEAST_REMAINING = 2
@@ -61,29 +61,34 @@ def audit_group(trajectories: Sequence[Trajectory], task: TaskSpec | None) -> Gr
     )
 
 
-def quarantines(finding: Finding, monitors: MonitorsConfig) -> bool:
-    """Whether the policy keeps a rollout with this finding out of training."""
-    if monitors.quarantine == "never" or finding.rule in monitors.ignored:
+def quarantines(rule: str, severity: str, monitors: MonitorsConfig) -> bool:
+    """Whether the policy keeps a rollout with such a finding out of training."""
+    if monitors.quarantine == "never" or rule in monitors.ignored:
         return False
-    return finding.severity.rank >= Severity(monitors.quarantine).rank
+    return Severity(severity).rank >= Severity(monitors.quarantine).rank
 
 
 def quarantined(audited: GroupAudit, monitors: MonitorsConfig) -> frozenset[int]:
     """Indices of the trajectories that the policy keeps out of training."""
     return frozenset(
-        index for index, findings in enumerate(audited.findings) if any(quarantines(f, monitors) for f in findings)
+        index
+        for index, findings in enumerate(audited.findings)
+        if any(quarantines(f.rule, f.severity, monitors) for f in findings)
     )
 
 
-def without(
-    group: TrainGroup,
-    trajectories: Sequence[Trajectory],
-    out: Collection[int],
-    audited: GroupAudit | None = None,
-    *,
-    lost_attempts: int = 0,
-) -> TrainGroup | None:
-    """`group` without the trajectories at the indices `out`; None when too few remain.
+def observed(audited: GroupAudit) -> dict[str, float]:
+    """Numbers of the audit for the group's stats (names of `learning/metrics.py`), means over all its rollouts."""
+    count = len(audited.findings)
+    sums = {"audit/findings": float(sum(map(len, audited.findings))), "audit/quarantined": 0.0}
+    for values in audited.behaviour:
+        for name, value in values.items():
+            sums[name] = sums.get(name, 0.0) + value
+    return {name: value / count for name, value in sums.items()}
+
+
+def without(group: TrainGroup, trajectories: Sequence[Trajectory], out: Collection[int]) -> TrainGroup | None:
+    """`group` trained on its `trajectories` but those at the indices `out`; None when too few remain.
 
     Rewards and advantages are those of the rest. The group's other numbers stay those of all its rollouts: what the
     policy does is not hidden by leaving it out.
@@ -91,18 +96,8 @@ def without(
     rest = [trajectory for index, trajectory in enumerate(trajectories) if index not in out]
     if len(rest) < LEAST_REMAINING:
         return None
-    stats = {**group_stats(trajectories, lost_attempts=lost_attempts)}
-    stats["audit/quarantined"] = len(set(out)) / len(trajectories)
-    if audited is not None:
-        stats["audit/findings"] = sum(map(len, audited.findings)) / len(trajectories)
-        for values in audited.behaviour:
-            for name, value in values.items():
-                stats[name] = stats.get(name, 0.0) + value / len(trajectories)
-    made = (
-        build_train_group(
-            rest, group_id=group.group_id, prompt_index=group.prompt_index, dispatched_version=group.dispatched_version
-        )
-        if out
-        else group
+    made = build_train_group(
+        rest, group_id=group.group_id, prompt_index=group.prompt_index, dispatched_version=group.dispatched_version
     )
-    return made.model_copy(update={"stats": stats})
+    share = (len(trajectories) - len(rest)) / len(trajectories)
+    return made.model_copy(update={"stats": {**group.stats, "audit/quarantined": share}})

@@ -12,6 +12,7 @@ register = template.Library()
 SECTIONS = (
     ("Runs", "runs:list", ("/runs",)),
     ("Rollouts", "rollouts:list", ("/rollouts",)),
+    ("Findings", "rollouts:findings", ("/findings",)),
     ("Tasks", "tasks:list", ("/tasks", "/suites", "/environments")),
     ("Policies", "policies:list", ("/policies",)),
     ("Evals", "evals:list", ("/evals",)),

@@ -16,9 +16,21 @@ register = template.Library()
 
 TONES: dict[str, str] = {
     **dict.fromkeys(("passed", "finished", "ready", "serving", "accepted", "consumed", "ok", "alive", "final"), "good"),
-    **dict.fromkeys(("failed", "error", "dead", "timeout", "missing"), "bad"),
+    **dict.fromkeys(("failed", "error", "dead", "timeout", "missing", "high", "confirmed"), "bad"),
     **dict.fromkeys(
-        ("infra_error", "lost", "warning", "skipped", "late", "dropped", "stale", "malformed_call"), "warn"
+        (
+            "infra_error",
+            "lost",
+            "warning",
+            "skipped",
+            "late",
+            "dropped",
+            "stale",
+            "malformed_call",
+            "medium",
+            "quarantined",
+        ),
+        "warn",
     ),
     **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
 }

@@ -1,0 +1,101 @@
+"""Pages of findings: table with facets, one finding with its history, and decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
+
+from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.errors import UserError
+from composer_web.ops.pages import Figure, PageRequest, act, page, show
+from composer_web.ops.templatetags import ui
+from composer_web.rollouts import auditing, selectors
+from composer_web.rollouts.filters import FindingFilter
+from composer_web.rollouts.tables import FindingTable, place_of
+from composer_web.runs.selectors import get_run
+from sandbox.grading.audit import RULES
+
+PER_PAGE = 50
+DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open again."}
+
+
+@require_GET
+@page()
+def finding_list(request: PageRequest) -> HttpResponse:
+    found = FindingFilter(request.GET, queryset=selectors.findings())
+    table = FindingTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": table})
+    facets = selectors.finding_facets(found.qs)
+    for facet in facets:
+        facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
+    context = {"table": table, "filter": found, "live": "findings", "facets": facets, "figures": _figures(facets)}
+    return show(request, "rollouts/findings.html", context)
+
+
+def _figures(facets: list[dict[str, Any]]) -> list[Figure]:
+    def total(name: str) -> str:
+        return ui.num(sum(facet[name] for facet in facets))
+
+    return [
+        Figure("Findings", total("total")),
+        Figure("High", total("high"), note="kept out of training by default"),
+        Figure("Open", total("open"), note="nobody has decided"),
+        Figure("Confirmed", total("confirmed")),
+        Figure("Rules", ui.num(len(facets)), note="that found something"),
+    ]
+
+
+@require_GET
+@page()
+def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
+    finding = selectors.get_finding(pk)
+    context = {
+        "finding": finding,
+        "title": auditing.RULE_TITLES.get(finding.rule, finding.rule),
+        "rule": RULES.get(finding.rule),
+        "place": place_of(finding),
+        "transitions": finding.transitions.all(),
+        "quarantine": selectors.quarantine_of(finding),
+        "may_review": request.user.may("reviewer"),
+    }
+    return show(request, "rollouts/finding.html", context)
+
+
+@require_POST
+@page("reviewer")
+def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
+    """Confirm, dismiss or reopen; then back to where the form was."""
+    finding = selectors.get_finding(pk)
+    to = request.POST.get("state", "")
+    try:
+        auditing.decide(finding=finding, to=to, actor=request.user, note=request.POST.get("note", ""))  # type: ignore[arg-type]
+    except (UserError, ArtifactError) as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, DECISIONS[to])
+    back = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return redirect(back)
+    return redirect("rollouts:finding", pk=pk)
+
+
+@require_POST
+@page("reviewer")
+def audit_run(request: PageRequest, run_id: int) -> HttpResponse:
+    """Have the run audited again by the rules in force; a worker does it."""
+    run = get_run(run_id)
+    return act(
+        request,
+        lambda: auditing.request_audit(run=run, actor=request.user),
+        done="The auditor reads this run again.",
+        to="runs:detail",
+        pk=run_id,
+    )

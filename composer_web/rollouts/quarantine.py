@@ -1,0 +1,129 @@
+"""Writes of quarantines: which rollouts a group is trained without, and which tasks are set aside.
+
+A quarantine follows from findings and is never set by itself: `settle` asks the findings of a rollout and the run's
+policy whether it belongs in quarantine, and makes it so. Dismissing a finding therefore undoes what it did.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from django.db import transaction
+
+from composer_web.live.hints import hint
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.history import change_state, say_why
+from composer_web.rollouts.dispatch import drop
+from composer_web.rollouts.models import (
+    QUARANTINE_LEGAL,
+    Finding,
+    Group,
+    Quarantine,
+    Rollout,
+)
+from composer_web.runs.models import Run
+from composer_web.tasks.models import TaskVersion
+from trainer.config import MonitorsConfig, RLConfig
+from trainer.rollouts.audit import quarantines, without
+from trainer.rollouts.types import TrainGroup, Trajectory
+
+
+def monitors_of(run: Run | None) -> MonitorsConfig:
+    """The policy of a run; evaluations and other stages have one that never acts."""
+    stage = run.configuration.stage if run is not None else None
+    return stage.monitors if isinstance(stage, RLConfig) else MonitorsConfig(quarantine="never")
+
+
+def demands(finding: Finding, monitors: MonitorsConfig) -> bool:
+    """Whether this finding, as it stands, keeps its rollout out of training.
+
+    Confirmed: yes, whatever the policy. Open: as the policy says, and never by a language model's word alone.
+    """
+    if finding.state == "confirmed":
+        return True
+    if finding.state != "open" or finding.source == "judge":
+        return False
+    return quarantines(finding.rule, finding.severity, monitors)
+
+
+def active(group: Group) -> frozenset[int]:
+    """Samples of the group that are in quarantine."""
+    found = Quarantine.objects.filter(rollout__group=group, state="active")
+    return frozenset(found.values_list("rollout__sample", flat=True))
+
+
+@transaction.atomic
+def settle(*, rollouts: Iterable[Rollout], actor: str, reason: str) -> int:
+    """Bring the quarantine of these rollouts of one group in line with their findings; returns how many changed.
+
+    A group that is accepted and not yet trained is weighed anew; one that was trained stays as it was trained.
+    """
+    rows = {rollout.pk: rollout for rollout in rollouts}
+    if not rows:
+        return 0
+    any_row = next(iter(rows.values()))
+    group = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=any_row.group_id)
+    monitors = monitors_of(group.run)
+    wanted: set[int] = set()
+    for finding in Finding.objects.filter(rollout__in=rows, subject="rollout"):
+        if demands(finding, monitors) and finding.rollout_id is not None:
+            wanted.add(finding.rollout_id)
+    known = {q.rollout_id: q for q in Quarantine.objects.filter(rollout__in=rows)}
+    changed = 0
+    for pk in rows:
+        quarantine = known.get(pk)
+        if (pk in wanted) != (quarantine is not None and quarantine.state == "active"):
+            _set(quarantine, on=pk in wanted, actor=actor, reason=reason, rollout=rows[pk])
+            changed += 1
+    if changed and group.state == "accepted" and group.train_key:
+        reweigh(group=group, actor=actor, reason=reason)
+    if changed:
+        hint(f"group:{group.pk}", "findings", *((f"run:{group.run_id}",) if group.run_id else ()))
+    return changed
+
+
+def _set(
+    quarantine: Quarantine | None,
+    *,
+    on: bool,
+    actor: str,
+    reason: str,
+    rollout: Rollout | None = None,
+    task_version: TaskVersion | None = None,
+) -> Quarantine:
+    if quarantine is None:
+        say_why(actor=actor, reason=reason)
+        return Quarantine.objects.create(rollout=rollout, task_version=task_version)
+    return change_state(quarantine, "active" if on else "lifted", legal=QUARANTINE_LEGAL, actor=actor, reason=reason)
+
+
+@transaction.atomic
+def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
+    """A task is in quarantine while a finding on it is not dismissed; returns whether that changed."""
+    wanted = Finding.objects.filter(task_version=version, subject="task").exclude(state="dismissed").exists()
+    quarantine = Quarantine.objects.select_for_update().filter(task_version=version).first()
+    if wanted == (quarantine is not None and quarantine.state == "active"):
+        return False
+    _set(quarantine, on=wanted, actor=actor, reason=reason, task_version=version)
+    hint("findings", "suites")
+    return True
+
+
+def reweigh(*, group: Group, actor: str, reason: str) -> None:
+    """Make the training view of an accepted group anew, without what is in quarantine now. The group is locked."""
+    trajectories = [
+        artifacts().get_model(key, Trajectory)
+        for key in Rollout.objects.filter(group=group).order_by("sample").values_list("artifact_key", flat=True)
+    ]
+    before = artifacts().get_model(group.train_key, TrainGroup)
+    out = active(group)
+    made = without(before, trajectories, out)
+    if made is None:
+        drop(group=group, cause=f"dropped: too few rollouts are left beside the quarantine ({reason})", actor=actor)
+        return
+    group.train_key = f"{group.train_key.rpartition('/')[0]}/train-{uuid.uuid4().hex[:8]}.json.zst"
+    artifacts().put_model(group.train_key, made)
+    rewards = made.rewards
+    group.mean_reward, group.best_reward = sum(rewards) / len(rewards), max(rewards)
+    group.save(update_fields=["train_key", "mean_reward", "best_reward"])
