@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_DATA = REPOSITORY / ".data"
+PREFIX = "OPENCOMPOSER_"
+
+
+class WrongSetting(SystemExit):
+    """A variable that the product cannot work with. The message names each, what was found and what is expected.
+
+    Settings are read while modules are imported; an ordinary exception there would end every command, server and
+    worker in a trace of imports, this ends them in one line.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("error: " + "; ".join(problems))
 
 
 class Env(BaseSettings):
     """Settings of one process. Precedence: variables, then the supervisor's file, then these defaults."""
 
-    model_config = SettingsConfigDict(env_prefix="OPENCOMPOSER_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
 
     data: Path = Field(default=DEFAULT_DATA, description="Root of everything the product stores besides Postgres")
     database_url: str = Field(
@@ -31,7 +45,17 @@ class Env(BaseSettings):
         description="postgresql://user:password@host:port/name; a socket folder may be given as ?host=",
     )
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis or Valkey: broker and live hints")
-    inference_url: str = Field(default="http://127.0.0.1:8100", description="Inference server (embedded or vLLM)")
+    inference_engine: Literal["embedded", "vllm"] = Field(
+        default="embedded", description="What computes: our own engine on this CPU, or vLLM servers"
+    )
+    inference_url: str = Field(
+        default="http://127.0.0.1:8100",
+        description="The inference server: the embedded one, or the one in front of vLLM",
+    )
+    vllm_urls: str = Field(
+        default="",
+        description="vLLM servers, separated by commas; for the server in front of them, which `make up` starts",
+    )
     secret_key: str = Field(default="", description="Signing key; empty: one is made and kept in <data>/run/secret_key")
     host: str = Field(default="127.0.0.1", description="Address that the web server listens on")
     port: int = Field(default=8000, ge=1, le=65535)
@@ -46,6 +70,22 @@ class Env(BaseSettings):
     group_lease_seconds: float = Field(
         default=20.0, gt=1, description="A silent rollout worker loses its group after this long"
     )
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, value: str) -> str:
+        database_settings(value)
+        return value
+
+    @field_validator("redis_url", "inference_url")
+    @classmethod
+    def _address(cls, value: str, info: ValidationInfo) -> str:
+        schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")
+        parts = urlsplit(value)
+        if parts.scheme not in schemes or not parts.hostname:
+            # Not what was found: it may hold a password.
+            raise ValueError(f"must look like {schemes[0]}://host:port")
+        return value
 
     def secret(self) -> str:
         """The signing key, made once (mode 0600) when none is configured."""
@@ -66,7 +106,7 @@ def database_settings(url: str) -> dict[str, Any]:
     """Django's DATABASES entry for a postgresql:// URL. Raises ValueError that shows the expected form."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres") or not parts.path.strip("/"):
-        raise ValueError("OPENCOMPOSER_DATABASE_URL must look like postgresql://user:password@host:5432/name")
+        raise ValueError("must look like postgresql://user:password@host:5432/name")
     query = dict(parse_qsl(parts.query))
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -78,8 +118,32 @@ def database_settings(url: str) -> dict[str, Any]:
     }
 
 
+def misspelt(variables: Iterable[str]) -> list[str]:
+    """Names that are almost those of settings: whoever set them meant the settings, which would go on unset."""
+    known = [name.upper() for name in Env.model_fields]
+    found = []
+    for name in variables:
+        word = name.removeprefix(PREFIX)
+        if name.startswith(PREFIX) and word not in known:
+            found += [
+                f"{name} is no setting; did you mean {PREFIX}{near}?"
+                for near in get_close_matches(word, known, n=1, cutoff=0.85)
+            ]
+    return found
+
+
 @lru_cache(maxsize=1)
 def env() -> Env:
-    """The settings of this process, read once."""
+    """The settings of this process, read once. Raises WrongSetting."""
+    if wrong := misspelt(os.environ):
+        raise WrongSetting(wrong)
     data = Path(os.environ.get("OPENCOMPOSER_DATA") or DEFAULT_DATA)
-    return Env(_env_file=data / "run" / "env")  # type: ignore[call-arg]
+    try:
+        return Env(_env_file=data / "run" / "env")  # type: ignore[call-arg]
+    except ValidationError as error:
+        wrong = []
+        for item in error.errors():
+            ours = item["type"] == "value_error"
+            said = item["msg"].removeprefix("Value error, ") + ("" if ours else f" (found {item['input']!r})")
+            wrong.append(f"{PREFIX}{str(item['loc'][0]).upper()}: {said}")
+        raise WrongSetting(wrong) from None

@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 from django.db import transaction
+from django.db.models import Count
 from django.utils import timezone
 
 from composer_web.evals import services
@@ -53,10 +54,17 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
         seconds = (timezone.now() - began).total_seconds()
         results = score(list(passes.values()), samples=evaluation.samples, lost=lost, seconds=round(seconds, 1))
         if results["pass1"] is None:
-            services.mark_failed(evaluation=evaluation, cause="no rollout has a verdict; see the causes of its groups")
+            services.mark_failed(evaluation=evaluation, cause=_why_nothing(evaluation))
         else:
             services.mark_finished(evaluation=evaluation, results=results)
         enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
+
+
+def _why_nothing(evaluation: Evaluation) -> str:
+    """The commonest cause of its groups' end, in words."""
+    causes = evaluation.groups.exclude(cause="").values_list("cause").annotate(n=Count("pk")).order_by("-n")
+    cause = causes.values_list("cause", flat=True).first()
+    return f"no rollout has a verdict: {cause}" if cause else "no rollout has a verdict; see the causes of its groups"
 
 
 @shared_task(name="evals.cancel_of_run")

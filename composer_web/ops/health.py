@@ -13,9 +13,9 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from composer_web.env import env
+from composer_web.ops import inference
 from composer_web.ops.models import Outbox, WorkerHeartbeat
 from composer_web.ops.presence import SILENT_SECONDS
-from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30
@@ -70,11 +70,19 @@ def _broker() -> tuple[bool, str, dict[str, Any]]:
 
 def _inference() -> tuple[bool, str, dict[str, Any]]:
     try:
-        with InferenceAdmin(env().inference_url, timeout=3.0) as admin:
-            health = admin.health()
+        health = inference.health()
     except InferenceError as error:
         return False, str(error), {}
-    return health.ok, f"{health.engine}, {health.tokens_per_second:.0f} tok/s", health.model_dump(mode="json")
+    detail = health.model_dump(mode="json")
+    if not health.ok:
+        where = "; OPENCOMPOSER_VLLM_URLS says where they are" if health.servers else ""
+        return False, f"{health.engine}: {health.error}{where}", detail
+    parts = [health.engine, f"{health.tokens_per_second:.0f} tok/s"]
+    if health.servers:
+        down = [server for server in health.servers if not server.ok]
+        parts.insert(1, f"{len(health.servers) - len(down)} of {len(health.servers)} servers answer")
+        parts += [server.error for server in down]
+    return True, ", ".join(parts), detail
 
 
 def _disk() -> tuple[bool, str, dict[str, Any]]:

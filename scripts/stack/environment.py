@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.inference.vllm.addresses import server_urls
+
 from . import ports, postgres, valkey
 from .errors import StackError
 from .layout import REPOSITORY, Layout
 
 DEFAULT_PORT = 8800
+ENGINES = ("embedded", "vllm")
 MARK = "OPENCOMPOSER_STACK"  # in the environment of each of our processes, so that none of ours is ever mistaken
 
 
@@ -22,6 +25,8 @@ class Addresses:
 
     host: str
     port: int
+    engine: str
+    vllm_urls: str
     inference_port: int
     valkey: valkey.Endpoint
     mark: str
@@ -29,6 +34,7 @@ class Addresses:
 
 def choose() -> Addresses:
     """Pick free ports. A web port that the user named must be free; the default one may give way to the next."""
+    engine, vllm_urls = inference_engine(os.environ)
     host = os.environ.get("OPENCOMPOSER_HOST") or "127.0.0.1"
     asked = os.environ.get("OPENCOMPOSER_PORT")
     if asked:
@@ -44,10 +50,26 @@ def choose() -> Addresses:
     return Addresses(
         host=host,
         port=port,
+        engine=engine,
+        vllm_urls=vllm_urls,
         inference_port=ports.any_free(),
         valkey=valkey.Endpoint.fresh(ports.any_free()),
         mark=secrets.token_hex(8),
     )
+
+
+def inference_engine(variables: Mapping[str, str]) -> tuple[str, str]:
+    """The engine that the user chose, and the addresses of vLLM servers. Raises StackError."""
+    engine = variables.get("OPENCOMPOSER_INFERENCE_ENGINE") or "embedded"
+    urls = variables.get("OPENCOMPOSER_VLLM_URLS") or ""
+    if engine not in ENGINES:
+        raise StackError(f"OPENCOMPOSER_INFERENCE_ENGINE must be one of {', '.join(ENGINES)}, found {engine!r}")
+    if engine == "vllm":
+        try:
+            urls = ",".join(server_urls(urls))
+        except ValueError as error:
+            raise StackError(f"OPENCOMPOSER_INFERENCE_ENGINE=vllm needs OPENCOMPOSER_VLLM_URLS: {error}") from error
+    return engine, urls
 
 
 def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
@@ -56,7 +78,9 @@ def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
         "OPENCOMPOSER_DATA": str(layout.data),
         "OPENCOMPOSER_DATABASE_URL": postgres.database_url(layout.postgres_socket),
         "OPENCOMPOSER_REDIS_URL": addresses.valkey.url,
+        "OPENCOMPOSER_INFERENCE_ENGINE": addresses.engine,
         "OPENCOMPOSER_INFERENCE_URL": f"http://127.0.0.1:{addresses.inference_port}",
+        "OPENCOMPOSER_VLLM_URLS": addresses.vllm_urls,
         "OPENCOMPOSER_HOST": addresses.host,
         "OPENCOMPOSER_PORT": str(addresses.port),
     }

@@ -67,15 +67,19 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
         _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1", niceness=10),
         Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
         Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
-        Program(
-            "inference",
-            [
-                *(python, "-m", "trainer.inference.embedded.server", "--host", "127.0.0.1"),
-                *("--port", str(addresses.inference_port)),
-            ],
-            variables=compute,
-        ),
+        _inference(addresses, compute),
     ]
+
+
+def _inference(addresses: Addresses, compute: dict[str, str]) -> Program:
+    """The server of the inference contract: our own engine, or the one in front of vLLM, which only passes on."""
+    address = ("--host", "127.0.0.1", "--port", str(addresses.inference_port))
+    if addresses.engine == "vllm":
+        front = [sys.executable, "-m", "trainer.inference.vllm.server", "--servers", addresses.vllm_urls, *address]
+        return Program("inference", front)
+    return Program(
+        "inference", [sys.executable, "-m", "trainer.inference.embedded.server", *address], variables=compute
+    )
 
 
 def _worker(name: str, queues: str, *options: str, niceness: int = 0) -> Program:

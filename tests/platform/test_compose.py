@@ -79,7 +79,18 @@ def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
     for name, service in SERVICES.items():
         for profile in service.get("profiles", []):
             by_profile.setdefault(profile, set()).add(name)
-    assert by_profile == {"cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "vllm"}}
+    assert by_profile == {"cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"}}
+
+
+def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_that_everybody_asks() -> None:
+    front, vllm = SERVICES["inference-vllm"], SERVICES["vllm"]
+    url = SERVICES["web"]["environment"]["OPENCOMPOSER_INFERENCE_URL"]
+    assert "http://inference:8100" in url and front["networks"]["default"]["aliases"] == ["inference"]
+    assert front["command"][-1] == "8100" and "http://vllm:8000" in front["command"][4]
+    assert vllm["command"][vllm["command"].index("--port") + 1] == "8000"
+    assert {"--enable-scale-out", "--logprobs-mode"} <= set(vllm["command"])
+    assert vllm["environment"]["VLLM_SERVER_DEV_MODE"] == "1"
+    assert vllm["volumes"] == front["volumes"]  # weights are handed over as paths
 
 
 def test_the_image_is_built_from_files_that_exist_and_runs_as_a_user() -> None:

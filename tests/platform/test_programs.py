@@ -6,11 +6,13 @@ import configparser
 import shlex
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scripts.stack import environment, programs, valkey
+from scripts.stack.errors import StackError
 from scripts.stack.layout import Layout
 
 
@@ -22,13 +24,20 @@ def folder() -> Iterator[Path]:
 
 
 ADDRESSES = environment.Addresses(
-    host="127.0.0.1", port=8800, inference_port=9000, valkey=valkey.Endpoint(port=9001, password="p"), mark="m"
+    host="127.0.0.1",
+    port=8800,
+    engine="embedded",
+    vllm_urls="",
+    inference_port=9000,
+    valkey=valkey.Endpoint(port=9001, password="p"),
+    mark="m",
 )
 
 
-def generated(data: Path) -> tuple[configparser.RawConfigParser, Layout]:
+def generated(data: Path, **changes: str) -> tuple[configparser.RawConfigParser, Layout]:
     layout = Layout.open(data)
-    text = programs.configuration(layout, [*programs.services(layout), *programs.product(layout, ADDRESSES)])
+    addresses = replace(ADDRESSES, **changes)
+    text = programs.configuration(layout, [*programs.services(layout), *programs.product(layout, addresses)])
     parser = configparser.RawConfigParser()
     parser.read_string(text)
     return parser, layout
@@ -43,6 +52,41 @@ def test_every_kind_of_work_has_one_program_that_restarts(folder: Path) -> None:
     workers = [shlex.split(parser[f"program:{name}"]["command"]) for name in product if name.startswith("worker-")]
     queues = {queue for command in workers for queue in command[command.index("--queues") + 1].split(",")}
     assert queues == {"control", "rollout", "eval", "build"}
+
+
+def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
+    parser, _ = generated(folder)
+    assert "trainer.inference.embedded.server" in parser["program:inference"]["command"]
+    parser, _ = generated(folder, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
+    command = shlex.split(parser["program:inference"]["command"])
+    assert command[command.index("-m") + 1] == "trainer.inference.vllm.server"
+    assert command[command.index("--servers") + 1] == "http://a:8000,http://b:8000"
+    assert command[command.index("--port") + 1] == "9000"
+    assert not any("embedded" in value for section in parser.values() for value in section.values())
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"OPENCOMPOSER_INFERENCE_ENGINE": "sglang"}, "must be one of embedded, vllm, found 'sglang'"),
+        ({"OPENCOMPOSER_INFERENCE_ENGINE": "vllm"}, "needs OPENCOMPOSER_VLLM_URLS: no vLLM server is named"),
+        (
+            {"OPENCOMPOSER_INFERENCE_ENGINE": "vllm", "OPENCOMPOSER_VLLM_URLS": "gpu1:8000"},
+            "OPENCOMPOSER_VLLM_URLS: 'gpu1:8000' is no address",
+        ),
+    ],
+)
+def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], words: str) -> None:
+    with pytest.raises(StackError, match=words):
+        environment.inference_engine(variables)
+
+
+def test_the_engine_is_told_to_every_process(folder: Path) -> None:
+    engine, urls = environment.inference_engine(
+        {"OPENCOMPOSER_INFERENCE_ENGINE": "vllm", "OPENCOMPOSER_VLLM_URLS": "http://a:8000/"}
+    )
+    told = environment.variables(Layout.open(folder), replace(ADDRESSES, engine=engine, vllm_urls=urls))
+    assert told["OPENCOMPOSER_INFERENCE_ENGINE"] == "vllm" and told["OPENCOMPOSER_VLLM_URLS"] == "http://a:8000"
 
 
 def test_services_start_first_and_stop_last(folder: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from composer_web.env import Env, database_settings
+from composer_web.env import REPOSITORY, Env, WrongSetting, database_settings, env
 
 
 def test_variables_win_over_the_supervisors_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +41,51 @@ def test_a_signing_key_is_made_once_and_private(tmp_path: Path, monkeypatch: pyt
     key = settings.secret()
     assert len(key) > 50 and settings.secret() == key
     assert stat.S_IMODE((tmp_path / "run" / "secret_key").stat().st_mode) == 0o600
+
+
+@pytest.fixture
+def unread() -> Iterator[None]:
+    """Settings are read once a process: read anew in the test, and again as they were after it."""
+    env.cache_clear()
+    yield
+    env.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PORT", "abc", r"OPENCOMPOSER_PORT: .*valid integer.*found 'abc'"),
+        ("PORT", "0", "OPENCOMPOSER_PORT: .*greater than or equal to 1"),
+        ("INFERENCE_ENGINE", "sglang", "OPENCOMPOSER_INFERENCE_ENGINE: .*'embedded' or 'vllm'.*found 'sglang'"),
+        ("INFERENCE_URL", "vllm:8000", "OPENCOMPOSER_INFERENCE_URL: must look like http://host:port$"),
+        ("REDIS_URL", "http://:secret@x", "OPENCOMPOSER_REDIS_URL: must look like redis://host:port$"),
+        ("DATABASE_URL", "mysql://u:secret@x/y", "OPENCOMPOSER_DATABASE_URL: must look like postgresql://"),
+        ("EPISODE", "4", r"OPENCOMPOSER_EPISODE is no setting; did you mean OPENCOMPOSER_EPISODES\?"),
+    ],
+)
+def test_a_wrong_setting_ends_the_process_in_one_line(
+    unread: None, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(f"OPENCOMPOSER_{name}", value)
+    with pytest.raises(WrongSetting, match=words) as stop:
+        env()
+    assert "secret" not in str(stop.value)
+
+
+def test_names_of_other_parts_are_left_alone(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCOMPOSER_THREADS", "2")
+    monkeypatch.setenv("OPENCOMPOSER_SOMETHING_ELSE", "x")
+    env()
+
+
+def test_the_command_line_shows_that_line_and_no_trace() -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "health"],
+        cwd=REPOSITORY,
+        env={**os.environ, "OPENCOMPOSER_PORT": "abc"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "OPENCOMPOSER_PORT" in done.stderr

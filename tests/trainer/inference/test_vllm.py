@@ -26,9 +26,10 @@ from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
+from trainer.inference.vllm.addresses import server_urls
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response
 from trainer.inference.vllm.deployment import Deployment
-from trainer.inference.vllm.server import VllmEngine, server_urls
+from trainer.inference.vllm.server import VllmEngine
 from trainer.weights import WeightStore
 
 ANSWER: dict[str, Any] = {

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from trainer.inference.contract import (
     DeploymentSpec,
@@ -32,6 +31,7 @@ from trainer.inference.errors import (
 )
 from trainer.inference.memory import remember, remembered
 from trainer.inference.service import serve
+from trainer.inference.vllm.addresses import server_urls
 from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.meter import Meter
 from trainer.inference.vllm.worker import Worker
@@ -212,18 +212,6 @@ class VllmEngine:
 
     def _remember(self) -> None:
         remember(self._memory, [deployment.spec for deployment in self._deployments.values()])
-
-
-def server_urls(text: str) -> list[str]:
-    """`http://host:port[,…]` as a list. Raises ValueError that shows the right form."""
-    urls = [part.strip().rstrip("/") for part in text.split(",") if part.strip()]
-    for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address of a vLLM server; write http://host:8000[,http://other:8000]")
-    if not urls:
-        raise ValueError("no vLLM server is named; write http://host:8000[,http://other:8000]")
-    return urls
 
 
 def main() -> None:
