@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import tarfile
 import tempfile
 import zipfile
@@ -18,6 +19,8 @@ from sandbox.network.policy import MIB, Denied, Rule
 IN_MEMORY = 4 * MIB
 MAX_ENTRIES = 200_000
 MAX_UNPACKED = 4096 * MIB
+MAX_ZIP_TAIL = 22 + (1 << 16)
+MAX_DIRECTORY = 32 * MIB
 CODE = (".py", ".pyc", ".so", ".pyd")
 
 
@@ -64,6 +67,7 @@ async def refuse_modules(filename: str, held: Held, denied: frozenset[str]) -> N
 def _modules(filename: str, content: IO[bytes], denied: frozenset[str]) -> str | None:
     try:
         if filename.endswith((".whl", ".zip")):
+            _refuse_directory_bomb(content)
             with zipfile.ZipFile(content) as archive:
                 names = archive.namelist()
         else:
@@ -78,9 +82,22 @@ def _modules(filename: str, content: IO[bytes], denied: frozenset[str]) -> str |
     return None
 
 
+def _refuse_directory_bomb(content: IO[bytes]) -> None:
+    """A zip archive's directory becomes objects as soon as it is opened, so its size is looked at first. Raises
+    ValueError."""
+    size = content.seek(0, io.SEEK_END)
+    content.seek(max(0, size - MAX_ZIP_TAIL))
+    tail = content.read()
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0 or len(tail) < end + 16 or b"PK\x06\x07" in tail[max(0, end - 20) : end]:
+        raise ValueError("no end of the directory, or one of more entries than any package has")
+    if int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY:
+        raise ValueError("too many entries")
+
+
 def _tar_names(content: IO[bytes]) -> list[str]:
     names, unpacked = [], 0
-    with tarfile.open(fileobj=content, mode="r:*") as archive:
+    with tarfile.open(fileobj=content, mode="r:gz") as archive:
         for member in archive:
             names.append(member.name)
             unpacked += member.size

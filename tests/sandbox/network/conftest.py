@@ -1,4 +1,4 @@
-"""A registry with nothing in it, on the loopback."""
+"""A registry with nothing in it, on the loopback; every sandbox test here runs on each backend."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.sandbox.backends.conftest import backend as backend
 from tests.sandbox.network.local_registry import LocalRegistry
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import io
 import json
@@ -37,8 +38,10 @@ def wheel(name: str, version: str, modules: dict[str, str] | None = None, requir
 
 
 def tarball(files: dict[str, str]) -> bytes:
+    """The same bytes each time."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+    zipped = gzip.GzipFile(fileobj=packed, mode="wb", mtime=0)
+    with zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
         for path, text in files.items():
             entry = tarfile.TarInfo(path)
             entry.size = len(text.encode())
