@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+from datetime import datetime
+
 from django.db.models import Count, QuerySet
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
-from composer_web.repositories.models import Environment
+from composer_web.repositories.models import Environment, EnvironmentTransition
 
 
 def environments() -> QuerySet[Environment]:
@@ -21,6 +24,20 @@ def get_environment(key: int | str) -> Environment:
     if found is None:
         raise NotFound("environment", key)
     return found
+
+
+def build_seconds(limit: int = 50) -> float | None:
+    """Median seconds that finished builds took here; None before the first."""
+    begun: dict[int, datetime] = {}
+    took: list[float] = []
+    for step in EnvironmentTransition.objects.filter(to_state__in=["building", "ready"]).order_by("-id")[: 4 * limit][
+        ::-1
+    ]:
+        if step.to_state == "building":
+            begun[step.environment_id] = step.at
+        elif start := begun.pop(step.environment_id, None):
+            took.append((step.at - start).total_seconds())
+    return statistics.median(took) if took else None
 
 
 def build_log(environment: Environment) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
+from composer_web.ops import overview
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.pages import PageRequest, page, show
-from composer_web.repositories import selectors
-from composer_web.repositories.models import Environment
+from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.repositories import building, selectors, services
+from composer_web.repositories.models import Environment, EnvironmentTransition
 from composer_web.repositories.tables import EnvironmentTable
 from composer_web.rollouts.transcript import clip
 from composer_web.tasks import selectors as tasks
@@ -25,22 +29,51 @@ def environment_list(request: PageRequest) -> HttpResponse:
     table = EnvironmentTable(selectors.environments())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "repositories/list.html"
-    return show(request, template, {"table": table, "tab": "environments", "live": "environments"})
+    context = {"table": table, "tab": "environments", "live": "environments", "packages": building.locked_packages()}
+    return show(request, template, context)
+
+
+@require_POST
+@page("operator")
+def environment_build(request: PageRequest) -> HttpResponse:
+    """Ask the build workers for a pinned package; one that failed is tried again."""
+    name = request.POST.get("package", "")
+    done = f"{name} is on its way to the build workers; its page shows how far it is."
+    return act(
+        request, lambda: building.request_package(name=name, actor=request.user), done=done, to="repositories:list"
+    )
 
 
 @require_GET
 @page()
 def environment_detail(request: PageRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)
+    history = list(environment.transitions.order_by("-id")[:20])
     table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     context = {
         "environment": environment,
         "table": table,
-        "history": environment.transitions.order_by("-id")[:20],
+        "history": history,
         "log": _log(environment),
+        "packages": building.locked_packages(),
+        **_progress(environment, history),
     }
     return show(request, "repositories/detail.html", context)
+
+
+def _progress(environment: Environment, history: Sequence[EnvironmentTransition]) -> dict[str, Any]:
+    """How far a build is: since when, which try, what builds usually take here, and whether anyone builds at all."""
+    if environment.state not in ("requested", "building"):
+        return {"waiting": False}
+    return {
+        "waiting": True,
+        "since": history[0].at if history else environment.created_at,
+        "attempt": sum(step.to_state == "building" for step in history),
+        "most": services.MAX_BUILDS,
+        "usual": selectors.build_seconds(),
+        "builders": any(w.kind == "build" and w.state == "alive" for w in overview.workers()),
+    }
 
 
 def _log(environment: Environment) -> str:

@@ -14,6 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from composer_web.accounts.models import User
+from composer_web.repositories import services as repositories
+from composer_web.repositories.building import locked_packages
+from composer_web.repositories.models import Environment
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs.forms import default_values
@@ -288,6 +291,25 @@ def test_check_tells_changes_and_what_was_measured(world: seed.World) -> None:
     assert world.run.name in body["plan"]
     values = {**default_values(), "name": "new kind", "preset": "sft-toy", "stage": "sft"}
     assert "no time is guessed" in client(world).post("/runs/new/check/", values).json()["plan"]
+
+
+def test_environments_are_built_and_show_how_far_they_are(world: seed.World) -> None:
+    operator, name = client(world), next(iter(locked_packages()))
+    assert client(world, "viewer").post("/environments/build/", {"package": name}).status_code == 403
+    assert "is not pinned" in operator.post("/environments/build/", {"package": "nope"}, follow=True).content.decode()
+    assert "on its way" in operator.post("/environments/build/", {"package": name}, follow=True).content.decode()
+    environment = Environment.objects.get(name=name)
+    path = f"/environments/{environment.pk}/"
+    html = operator.get(path).content.decode()
+    for text in ("Waits for a build worker", "No build worker is alive", "no build has been measured here yet"):
+        assert text in html, text
+    taken = repositories.claim(environment_id=environment.pk, owner="build@seed/1", seconds=60)
+    assert taken is not None
+    assert "Building since" in operator.get(path).content.decode()
+    repositories.fail(environment=environment, held=taken[1], cause="no space left")
+    html = operator.get(path).content.decode()
+    assert "no space left" in html
+    assert "Build again" in html
 
 
 def test_form_creates_a_run(world: seed.World) -> None:
