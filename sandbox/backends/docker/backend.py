@@ -179,8 +179,7 @@ class DockerBackend:
         channels: list[AttachedChannel] = []
         way = Way(self.settings.leases / f"{ready.lease.name}.{name}") if gateway else None
         try:
-            keeper = await engine.do(engine.create, containers.keeper(kind, layers, limits))
-            made.insert(0, keeper)
+            keeper = await self._create(engine, containers.keeper(kind, layers, limits), made)
             control = await self._attach(engine, name, keeper, expires)
             channels.append(control)
             store = (await engine.do(engine.volume_paths, keeper))[STORE]
@@ -188,8 +187,7 @@ class DockerBackend:
             request |= {"links": dict(kind.image.links), "life": limits.life_seconds}
             await self._boot(engine, keeper, control, request)
             config = containers.box(kind, layers, store, limits, str(way.folder) if way else None)
-            box = await engine.do(engine.create, config)
-            made.insert(0, box)
+            box = await self._create(engine, config, made)
             agent = await self._attach(engine, name, box, expires)
             channels.append(agent)
             hello = await self._boot(engine, box, agent, _agent_request(kind, env, limits, gateway))
@@ -219,6 +217,15 @@ class DockerBackend:
             if way:
                 way.close()
         return sandbox
+
+    async def _create(self, engine: Engine, config: dict[str, Any], made: list[str]) -> str:
+        """Create a container and put it first in `made`, also when this is cancelled meanwhile."""
+        creating = asyncio.ensure_future(engine.do(engine.create, config))
+        try:
+            await asyncio.shield(creating)
+        finally:
+            made.insert(0, await creating)
+        return made[0]
 
     async def _attach(self, engine: Engine, name: str, container: str, expires: float) -> AttachedChannel:
         end = await engine.do(engine.attach, container)
