@@ -87,6 +87,12 @@ class Env(BaseSettings):
             raise ValueError(f"must look like {schemes[0]}://host:port")
         return value
 
+    judge_url: str = Field(
+        default="", description="Base of an OpenAI-compatible endpoint that reads trajectories; empty: none does"
+    )
+    judge_model: str = Field(default="", description="Model to ask there")
+    judge_key: str = Field(default="", repr=False, description="Its key, sent as a bearer token and stored nowhere")
+
     def secret(self) -> str:
         """The signing key, made once (mode 0600) when none is configured."""
         if self.secret_key:

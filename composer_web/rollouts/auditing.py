@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit as write_audit
+from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import Conflict, UserError
@@ -22,6 +23,7 @@ from composer_web.runs.services import add_event, pause_run
 from sandbox.grading.audit import TITLES, Evidence, rule_set
 from sandbox.grading.audit import Finding as Found
 from sandbox.grading.audit.drift import DRIFT_TITLES, WATCHES, alarms
+from sandbox.grading.audit.judge import titles as judge_titles
 from trainer.config import RLConfig
 from trainer.rollouts.audit import LEAST_REMAINING, audit_group
 
@@ -31,7 +33,7 @@ OF_MONITORS = {
     "hollow-group": "Too few rollouts of a group are left to learn from",
     "quarantine-share": "A large share of a run's rollouts is in quarantine",
 }
-RULE_TITLES: dict[str, str] = {**TITLES, **DRIFT_TITLES, **OF_MONITORS}
+RULE_TITLES: dict[str, str] = {**TITLES, **DRIFT_TITLES, **OF_MONITORS, **judge_titles()}
 """Every rule that may raise a finding → what people read."""
 Decision = Literal["open", "confirmed", "dismissed"]
 
@@ -206,9 +208,13 @@ def decide(*, finding: Finding, to: Decision, actor: User, note: str = "") -> Fi
 @transaction.atomic
 def follow_up(*, group: Group, out: Collection[int]) -> None:
     """After a group of a run was audited: set its task aside, or pause the run, where the policy says so."""
-    if group.run is None or not out:
+    if group.run is None:
         return
     monitors = quarantine.monitors_of(group.run)
+    if monitors.judge_share > 0 and env().judge_url:
+        enqueue("rollouts.judge", {"group_id": group.pk}, queue="build", key=f"judge:{group.pk}")
+    if not out:
+        return
     version = group.task_version
     if group.size - len(out) < LEAST_REMAINING:
         _raise(

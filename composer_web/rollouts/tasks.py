@@ -8,9 +8,13 @@ from typing import Any
 from celery import shared_task
 
 from composer_web.ops import inference
-from composer_web.rollouts import auditing, services
+from composer_web.ops.artifacts import ArtifactError
+from composer_web.rollouts import auditing, judging, selectors, services
+from composer_web.rollouts.models import Group
+from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import RUN_FINAL, Run
+from sandbox.grading.audit.judge import JudgeError
 from trainer.inference.contract import InferenceError
 
 log = logging.getLogger(__name__)
@@ -51,6 +55,22 @@ def remove_deployment(name: str) -> None:
 def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
     """Audit a run again; idempotent."""
     log.info("run %d: %s", run_id, auditing.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
+
+
+@shared_task(name="rollouts.judge")
+def judge(*, group_id: int, **_: Any) -> None:
+    """Have the language model read the chosen rollouts of a group. Idempotent; what it cannot say is only logged."""
+    judge_ = judging.configured()
+    group = Group.objects.select_related("run").get(pk=group_id)
+    share = monitors_of(group.run).judge_share
+    if judge_ is None:
+        return
+    for rollout in selectors.of_group(group).exclude(artifact_key=""):
+        if judging.chosen(rollout.pk, share):
+            try:
+                judging.judge_rollout(rollout=rollout, judge=judge_)
+            except (JudgeError, ArtifactError) as error:
+                log.warning("rollout %d was not judged: %s", rollout.pk, error)
 
 
 @shared_task(name="runs.pump")

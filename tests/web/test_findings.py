@@ -16,7 +16,7 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.policies.models import Policy
-from composer_web.rollouts import auditing, quarantine, selectors, services
+from composer_web.rollouts import auditing, judging, quarantine, selectors, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.metrics import record_many
 from composer_web.runs.models import Run
@@ -24,7 +24,9 @@ from composer_web.runs.services import create_run, mark_running, record_version,
 from composer_web.tasks.models import Suite
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as Found
+from sandbox.grading.audit.judge import Endpoint, Judge
 from sandbox.harness.types import ToolCall
+from tests.sandbox.grading.audit.model_server import Server, answers, completion
 from tests.web.making import SMALL, claim, trajectory
 from trainer.config import MonitorsConfig, RunConfig
 from trainer.rollouts.audit import audit_group, quarantined, without
@@ -472,3 +474,37 @@ def test_command_twin(groups: list[Group], people: dict[str, User]) -> None:
         call_command("audit", "999999")
     with pytest.raises(CommandError, match="name the run"):
         call_command("audit")
+
+
+# --- the language model -----------------------------------------------------------------------------------------
+
+
+def test_the_judge_reads_stored_rollouts_once(groups: list[Group]) -> None:
+    group = finish(groups[0], {1: True})
+    rollout = Rollout.objects.get(group=group, sample=1)
+    server = Server()
+    try:
+        server.reply = lambda r: (200, completion(answers(r, tampering=("yes", 0, "os._exit(0)"))))
+        judge = Judge(Endpoint(server.url, "model-a", timeout=20.0), cache=judging.ArtifactCache())
+        assert judging.judge_rollout(rollout=rollout, judge=judge) == 1
+        assert judging.judge_rollout(rollout=rollout, judge=judge) == 0
+    finally:
+        server.close()
+    assert len(server.requests) == 1
+    finding = Finding.objects.get(source="judge")
+    assert (finding.rule, finding.severity, finding.evidence[0]["turn"]) == ("judge-tampering", "medium", 0)
+    auditing.audit_run(run=group.run, everything=True)
+    finding.refresh_from_db()
+    assert finding.state == "open", "the rules do not speak for the judge"
+
+
+def test_the_draw_of_the_judge_is_fixed() -> None:
+    drawn = [judging.chosen(pk, 0.25) for pk in range(4000)]
+    assert drawn == [judging.chosen(pk, 0.25) for pk in range(4000)]
+    assert 0.2 < sum(drawn) / 4000 < 0.3
+    assert not any(judging.chosen(pk, 0.0) for pk in range(100)) and all(judging.chosen(pk, 1.0) for pk in range(100))
+
+
+def test_without_a_judge_the_command_says_what_to_set(groups: list[Group]) -> None:
+    with pytest.raises(CommandError, match="OPENCOMPOSER_JUDGE_URL"):
+        call_command("audit", str(groups[0].run_id), "--judge", stdout=StringIO(), stderr=StringIO())

@@ -11,8 +11,10 @@ from django.core.management.base import BaseCommand, CommandError
 from composer_web.accounts.models import User
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
-from composer_web.rollouts import auditing, selectors
+from composer_web.rollouts import auditing, judging, selectors
+from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
+from sandbox.grading.audit.judge import JudgeError
 
 STATES: dict[str, auditing.Decision] = {"confirm": "confirmed", "dismiss": "dismissed", "reopen": "open"}
 
@@ -24,6 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("run", type=int, nargs="?", help="run to audit")
         parser.add_argument("--everything", action="store_true", help="also groups that these rules have read already")
         parser.add_argument("--list", action="store_true", help="only print the findings, audit nothing")
+        parser.add_argument("--judge", action="store_true", help="also ask the language model about every rollout")
         parser.add_argument("--state", default="", help="print only findings that are open, confirmed or dismissed")
         for name, state in STATES.items():
             parser.add_argument(f"--{name}", type=int, metavar="FINDING", help=f"make this finding {state}")
@@ -41,6 +44,21 @@ class Command(BaseCommand):
                 self._audit(o)
         except (UserError, ArtifactError) as error:
             raise CommandError(str(error)) from error
+
+    def _judge(self, run: Run) -> None:
+        judge = judging.configured()
+        if judge is None:
+            raise CommandError("there is no judge: set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL")
+        read = lost = 0
+        for group in selectors.with_trajectories(run):
+            for rollout in selectors.of_group(group).exclude(artifact_key=""):
+                try:
+                    judging.judge_rollout(rollout=rollout, judge=judge)
+                    read += 1
+                except JudgeError as error:
+                    lost += 1
+                    self.stderr.write(f"rollout {rollout.pk}: {error}")
+        self.stderr.write(f"the judge read {read} rollouts and gave no answer about {lost}")
 
     def _decide(self, chosen: list[tuple[str, int]], o: dict[str, Any]) -> None:
         if len(chosen) > 1:
@@ -60,6 +78,8 @@ class Command(BaseCommand):
                 f"audited {counts['groups']} groups, {counts['changed']} findings changed, "
                 f"{counts['unreadable']} groups could not be read"
             )
+        if o["judge"]:
+            self._judge(run)
         found = selectors.findings().filter(run=run).order_by("pk")
         for finding in found.filter(state=o["state"]) if o["state"] else found:
             self.stdout.write(
