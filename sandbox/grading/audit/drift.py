@@ -75,7 +75,7 @@ def alarms(series: Mapping[str, Sequence[tuple[int, float]]]) -> list[Alarm]:
 
 
 def _alarms(watch: Watch, points: Sequence[tuple[int, float]]) -> list[Alarm]:
-    """After an alarm its window is the new baseline: one move is told once."""
+    """After an alarm the steps that follow are the new baseline: one move is told once."""
     found: list[Alarm] = []
     start = 0
     end = 2 * WINDOW
@@ -94,8 +94,8 @@ def _alarms(watch: Watch, points: Sequence[tuple[int, float]]) -> list[Alarm]:
         )
         if move >= need:
             found.append(Alarm(watch, points[end - 1][0], before, after))
-            start = end - WINDOW
-            end = start + 2 * WINDOW
+            start = end
+            end += 2 * WINDOW
         else:
             end += 1
     return found
