@@ -40,7 +40,7 @@ def health(*, timeout: float = 3.0) -> ServerHealth:
         ) from error
     except InferenceError as error:
         raise InferenceError(
-            f"{error}; OPENCOMPOSER_INFERENCE_URL says where it is, `make status` whether it runs"
+            f"{error} OPENCOMPOSER_INFERENCE_URL says where it is, `make status` whether it runs"
         ) from error
     if found.engine != settings.inference_engine:
         raise InferenceRefused(

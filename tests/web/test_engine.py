@@ -113,7 +113,7 @@ def test_the_engine_is_shown_on_page_api_and_command_line(
     [
         ("embedded", "front", r"OPENCOMPOSER_INFERENCE_ENGINE is 'embedded' and the server at \S+ is 'vllm': set"),
         ("vllm", "raw", r"another kind of server there\? OPENCOMPOSER_INFERENCE_URL must name .*never vLLM itself"),
-        ("vllm", "nowhere", "does not answer .*OPENCOMPOSER_INFERENCE_URL says where it is"),
+        ("vllm", "nowhere", "does not answer .*is it up.*OPENCOMPOSER_INFERENCE_URL says where it is"),
     ],
 )
 def test_a_wrong_choice_names_the_setting_and_the_remedy(

@@ -235,6 +235,19 @@ async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(pai
     assert not list((pair.root / "data" / "vllm" / "0").iterdir())  # checkpoints are removed once they are loaded
 
 
+async def test_many_workers_ask_for_the_same_deployment_at_once(tmp_path: Path) -> None:
+    policy_dir = models.save(long_model(0), tmp_path / "policy")
+    with vllm_double(policy_dir, tmp_path / "double") as vllm:
+        engine = VllmEngine([vllm], data=tmp_path / "data", poll_seconds=0.02)
+        await engine.start()
+        try:
+            spec = DeploymentSpec(name="run-1", policy_dir=str(policy_dir))
+            await asyncio.gather(*(engine.deploy(spec) for _ in range(8)))
+            assert [d.name for worker in engine.workers for d in worker.placed] == ["run-1"]
+        finally:
+            await engine.stop()
+
+
 async def test_a_vllm_that_was_started_again_gets_its_weights_back(tmp_path: Path) -> None:
     """It comes up with the weights of its command line; nobody is answered with those."""
     policy_dir = models.save(long_model(0), tmp_path / "policy")

@@ -55,7 +55,7 @@ class VllmEngine:
     ) -> None:
         """`data` is seen by the vLLM servers at the same path: weights pass through `data`/vllm."""
         self._memory = data / "run" / "inference-deployments.json"
-        self._workers = [
+        self.workers = [
             Worker(
                 url,
                 scratch=data / "vllm" / str(number),
@@ -66,25 +66,27 @@ class VllmEngine:
             for number, url in enumerate(servers)
         ]
         self._deployments: dict[str, Deployment] = {}
+        self._changing = asyncio.Lock()
+        """One deployment is created or removed at a time: many workers ask for the same one at once."""
         self._meter = Meter()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         for spec in remembered(self._memory):
             self._deployments[spec.name] = Deployment(spec)
-        loops = [self._place_rest(), *(worker.run() for worker in self._workers)]
+        loops = [self._place_rest(), *(worker.run() for worker in self.workers)]
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for worker in self._workers:
+        for worker in self.workers:
             await worker.api.aclose()
 
     def health(self) -> ServerHealth:
         busy, speed = self._meter.load()
-        servers = [worker.status() for worker in self._workers]
+        servers = [worker.status() for worker in self.workers]
         well = any(server.ok for server in servers)
         return ServerHealth(
             ok=well,
@@ -119,26 +121,30 @@ class VllmEngine:
         return [deployment.status() for deployment in self._deployments.values()]
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
-        there = self._deployments.get(spec.name)
-        if there is not None and there.spec == spec and there.ready:
-            return there.status()
-        deployment = Deployment(spec)
-        worker = await self._choose(deployment)
-        await deployment.refresh(spec.version)
-        if there is not None:
-            await self.remove(spec.name)
-        self._deployments[spec.name] = deployment
-        worker.place(deployment)
-        self._remember()
-        return deployment.status()
+        async with self._changing:
+            there = self._deployments.get(spec.name)
+            if there is not None and there.spec == spec and there.ready:
+                return there.status()
+            deployment = Deployment(spec)
+            worker = await self._choose(deployment)
+            await deployment.refresh(spec.version)
+            if there is not None:
+                await self._remove(there)
+            self._deployments[spec.name] = deployment
+            worker.place(deployment)
+            self._remember()
+            return deployment.status()
 
     async def remove(self, name: str) -> None:
-        deployment = self._get(name)
-        del self._deployments[name]
+        async with self._changing:
+            await self._remove(self._get(name))
+            self._remember()
+
+    async def _remove(self, deployment: Deployment) -> None:
+        del self._deployments[deployment.name]
         worker = self._worker_of(deployment)
         if worker is not None:
             await worker.displace(deployment)
-        self._remember()
 
     async def pause(self, name: str) -> DeploymentStatus:
         deployment, worker = self._placed(name)
@@ -161,7 +167,7 @@ class VllmEngine:
     async def _choose(self, deployment: Deployment) -> Worker:
         """The server with the fewest deployments of those that can hold this one. Raises Unavailable, UnsupportedModel."""
         able, problems, refused = [], [], []
-        for worker in self._workers:
+        for worker in self.workers:
             try:
                 if worker.served is None:
                     await worker.look()
@@ -201,7 +207,7 @@ class VllmEngine:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {known}); create it first") from None
 
     def _worker_of(self, deployment: Deployment) -> Worker | None:
-        return next((worker for worker in self._workers if deployment in worker.placed), None)
+        return next((worker for worker in self.workers if deployment in worker.placed), None)
 
     def _placed(self, name: str) -> tuple[Deployment, Worker]:
         deployment = self._get(name)
