@@ -117,11 +117,12 @@ class Fetcher:
     """Fetches for one sandbox. Made in, and used by, one event loop."""
 
     def __init__(self, upstreams: Upstreams, bounds: Bounds) -> None:
-        self._bounds, self._proxy = bounds, upstreams.http_proxy
+        self._bounds = bounds
+        self._proxy = upstreams.http_proxy.get_secret_value() if upstreams.http_proxy else None
         everyone = [*upstreams.python, *(one for one in (upstreams.npm, upstreams.go) if one)]
         self._private = {place for one in everyone if one.private for place in _places(one)}
-        if upstreams.http_proxy:
-            self._private.add(_place(upstreams.http_proxy))
+        if self._proxy:
+            self._private.add(_place(self._proxy))
         trust = _trust(upstreams.ca_file)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(

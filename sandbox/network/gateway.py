@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from sandbox.backends.base import NetPolicy
+from sandbox.backends.base import NetPolicy, SandboxError
 from sandbox.network.answers import Answer, Row, refusal
 from sandbox.network.audit import Sink
 from sandbox.network.fetch import Fetcher, Meter, NotThere, RegistryFailed
@@ -51,6 +51,7 @@ class RegistryGateway:
         found: dict[str, str] = {}
         if self._policy.python is not None:
             found |= {
+                "PIP_CONFIG_FILE": "/dev/null",  # an image may have one that names other indexes
                 "PIP_INDEX_URL": f"{own}/simple/",
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
                 "PIP_TIMEOUT": seconds,
@@ -112,6 +113,10 @@ class RegistryEgress:
         self._requests = self._beyond = 0
         self._broken = self._closed = False
         self._free = asyncio.Semaphore(policy.bounds.connections)
+        self._busy = 0
+        """Open connections and requests in work."""
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._silent: set[RequestHandler] = set()
         """Connections that have made no request that could be read."""
         self._server = _Connections(self, policy.bounds.silence_seconds)
@@ -125,14 +130,21 @@ class RegistryEgress:
         self._accepting.cancel()
         await asyncio.gather(self._accepting, return_exceptions=True)
         self._listener.close()
-        self._server.pre_shutdown()
-        await self._server.shutdown(SHUTDOWN_SECONDS)
-        await self._fetcher.close()
+        for connection in self._server.connections:
+            connection.force_close()
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                await self._idle.wait()  # the last rows are written
+        except TimeoutError:
+            raise SandboxError(f"the registry proxy of {self._sandbox} did not end in {SHUTDOWN_SECONDS:g} s") from None
+        finally:
+            await self._fetcher.close()
         if self._beyond:
             text = f"{self._beyond} more requests past the bound"
             self._record(Row("", "", decision="denied", rule=Rule.REQUESTS, detail=text, count=self._beyond))
 
     def connection_began(self, connection: RequestHandler) -> None:
+        self._begin()
         self._silent.add(connection)
 
     def connection_ended(self, connection: RequestHandler) -> None:
@@ -142,10 +154,27 @@ class RegistryEgress:
             row = Row("", "", decision="denied", rule=Rule.REQUEST, detail="a connection without a readable request")
             self._count(row)
             self._record(row)
+        self._end()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request. It is recorded before the first byte of the answer goes into the sandbox."""
         self._silent.discard(request.protocol)
+        self._begin()
+        try:
+            return await self._handle(request)
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        self._busy += 1
+        self._idle.clear()
+
+    def _end(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._idle.set()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         row, meter = Row(request.method, request.raw_path), self._meter.share()
         answer = await self._answer(request, row, meter)
         row.fetched, row.host = meter.fetched, " ".join(meter.hosts)

@@ -93,7 +93,7 @@ class Upstreams(BaseModel):
     go: Upstream | None = None
     ca_file: Path | None = None
     """Certificates to trust instead of the system's."""
-    http_proxy: str | None = None
+    http_proxy: SecretStr | None = None
     """A proxy that the host itself must go through. It resolves names, so addresses cannot be checked here."""
     skipped: tuple[str, ...] = ()
     """What the tools are configured with and this proxy does not serve, in words."""
@@ -118,12 +118,13 @@ def discover(environment: Mapping[str, str] = os.environ) -> Upstreams:
     go = environment.get(SETTINGS["go"]) or _go_proxy(_said("go", "env", "GOPROXY"))
     certificates = pip.get("cert") or environment.get("SSL_CERT_FILE")
     proxies = urllib.request.getproxies_environment()
+    proxy = proxies.get("https") or proxies.get("http")
     return Upstreams(
         python=tuple(python),
         npm=Upstream.of(npm, authorization) if npm else None,
         go=Upstream.of(go, authorization) if go else None,
         ca_file=Path(certificates) if certificates else None,
-        http_proxy=proxies.get("https") or proxies.get("http"),
+        http_proxy=SecretStr(proxy) if proxy else None,
         skipped=tuple(skipped),
     )
 

@@ -84,6 +84,23 @@ async def test_connections_that_say_nothing_are_recorded_and_closed(registry: Lo
         assert {row.detail for row in proxy.rows} == {"a connection without a readable request"}
 
 
+async def test_the_last_rows_are_written_before_the_end(registry: LocalRegistry) -> None:
+    registry.special["/simple/lib/"] = registry.hang
+    async with proxy_of(RegistryPolicy(), upstreams_of(registry)) as proxy:
+        _, silent = await asyncio.open_connection("127.0.0.1", proxy.port)
+        _, waiting = await asyncio.open_connection("127.0.0.1", proxy.port)
+        waiting.write(b"GET /simple/lib/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(20):
+            await registry.hanging.wait()
+        await until(lambda: proxy.connections() == 2)
+        assert proxy.egress is not None and proxy.rows == []
+        await proxy.egress.close()
+        assert sorted(row.rule for row in proxy.rows) == ["client", "request"]
+        await proxy.egress.close()  # twice is fine
+    silent.close()
+    waiting.close()
+
+
 async def test_no_header_of_the_sandbox_leaves(registry: LocalRegistry) -> None:
     registry.add_wheel("lib", "1.0")
     registry.add_npm("lib", "1.0.0")

@@ -29,8 +29,10 @@ async def test_serve_and_audit(
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
-            first = (await process.stdout.readline()).decode().strip()
-            port = int(first.removeprefix("export PIP_INDEX_URL=http://127.0.0.1:").removesuffix("/simple/"))
+            line, shown = "", "export PIP_INDEX_URL=http://127.0.0.1:"
+            while not line.startswith(shown):
+                line = (await process.stdout.readline()).decode().strip()
+            port = int(line.removeprefix(shown).removesuffix("/simple/"))
             proxy = Proxy(f"http://127.0.0.1:{port}", port)
             assert (await proxy.get("/files/lib/lib-1.0-py3-none-any.whl")).status == 200
             assert (await proxy.get("/files/target/target-1.0-py3-none-any.whl")).status == 403
