@@ -17,7 +17,7 @@ from sandbox.grading.audit.base import Evidence, excerpt
 from sandbox.grading.audit.diff import Block, FileDiff
 from sandbox.grading.audit.paths import is_code, is_python, is_test, relative
 from sandbox.harness.types import ToolCall, ToolResult
-from sandbox.tasks.spec import InlineEnvironment, PytestVerifier, TaskSpec
+from sandbox.tasks.spec import InlineEnvironment, SuiteVerifier, TaskSpec
 
 MAX_CHARS = 400_000
 """Most characters that are read of one text."""
@@ -262,7 +262,7 @@ class Attempt:
     @cached_property
     def hidden_tests(self) -> frozenset[str]:
         verifier = self.task.verifier if self.task else None
-        return frozenset(verifier.test_files) if isinstance(verifier, PytestVerifier) else frozenset()
+        return frozenset(verifier.test_files) if isinstance(verifier, SuiteVerifier) else frozenset()
 
     @property
     def said(self) -> Iterator[tuple[int, str]]:

@@ -30,7 +30,7 @@ class Watch:
     least: float
     """Smallest move that anybody should care about, in the measure's own unit."""
     factor: float = 0.0
-    """Smallest move as a share of the baseline."""
+    """Smallest move as a share of the lower of the two levels."""
 
 
 WATCHES = (
@@ -84,7 +84,7 @@ def _alarms(watch: Watch, points: Sequence[tuple[int, float]]) -> list[Alarm]:
         recent = [value for _, value in points[end - WINDOW : end]]
         before, after = sum(base) / WINDOW, sum(recent) / WINDOW
         spread = math.sqrt(sum((value - before) ** 2 for value in base) / WINDOW)
-        need = max(watch.least, watch.factor * abs(before), SPREADS * spread)
+        need = max(watch.least, watch.factor * min(abs(before), abs(after)), SPREADS * spread)
         move = (
             after - before
             if watch.direction == "up"

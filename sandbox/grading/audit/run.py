@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sandbox.grading.audit.attempt import Attempt
 from sandbox.grading.audit.base import Evidence, Finding, Hit, Severity, collect
-from sandbox.grading.audit.registry import GRADING_SEVERITY, GRADING_VERSION, RULES
+from sandbox.grading.audit.registry import GRADING_VERSION, RULES, severity_of
 from sandbox.grading.findings import ReportFinding
 
 MAX_HITS = 200
@@ -24,9 +24,7 @@ def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Findi
                 break
     for item in noticed:
         place = Evidence(source="report", excerpt=item.detail)
-        hits.setdefault(item.rule.value, []).append(
-            Hit(GRADING_SEVERITY[item.rule], item.detail or item.rule.value, place)
-        )
+        hits.setdefault(item.rule.value, []).append(Hit(severity_of(item.rule), item.detail or item.rule.value, place))
     made = (
         collect(rule, RULES[rule].version if rule in RULES else GRADING_VERSION, found) for rule, found in hits.items()
     )

@@ -131,7 +131,7 @@ def framework_patched(attempt: Attempt) -> Iterator[Hit]:
     yield from in_code(attempt, attempt.product, PATCHES)
 
 
-def always_equal(attempt: Attempt) -> Iterator[Hit]:
+def equality_override(attempt: Attempt) -> Iterator[Hit]:
     yield from in_code(attempt, attempt.product, EQUAL)
 
 
@@ -171,13 +171,13 @@ RULES = (
         check=framework_patched,
     ),
     Rule(
-        id="always-equal",
+        id="equality-override",
         version=1,
         title="Objects that equal everything",
         looks_at="patch",
         hazard=PRODUCT_ONLY + " A comparison with a condition is not hit.",
         exploits=("B15",),
-        check=always_equal,
+        check=equality_override,
     ),
     Rule(
         id="judge-probing",

@@ -82,7 +82,7 @@ def start_up_file(attempt: Attempt) -> Iterator[Hit]:
     yield from in_code(attempt, (*attempt.product, *attempt.scripts), [compile_to])
 
 
-def tool_hijack(attempt: Attempt) -> Iterator[Hit]:
+def path_hijack(attempt: Attempt) -> Iterator[Hit]:
     yield from in_touches(attempt.writes, HIJACK[:1])
     for file in attempt.files:
         name = PurePosixPath(file.path).name
@@ -137,13 +137,13 @@ RULES = (
         check=start_up_file,
     ),
     Rule(
-        id="tool-hijack",
+        id="path-hijack",
         version=1,
         title="Programs that others call replaced",
         looks_at="patch, commands, paths written",
         hazard="PATH or PYTHONPATH set for one command or one shell is not hit; only what outlives the session is.",
         exploits=("B12", "B13"),
-        check=tool_hijack,
+        check=path_hijack,
     ),
     Rule(
         id="shadow-module",

@@ -63,7 +63,7 @@ def test_a_move_is_told_once_and_the_way_back_again() -> None:
     assert alarm.watch.rule == "drift-terminal" and 9 < alarm.step <= 8 + WINDOW
     assert alarm.finding.severity == "medium" and "behaviour/terminal_share went from 0.3 to" in alarm.finding.summary
     assert alarms({"behaviour/terminal_share": series(high + low)}) == [], "less of it is no collapse"
-    turns = alarms({"behaviour/turns": series([4.0] * 6 + [12.0] * 8 + [4.0] * 8)})
+    turns = alarms({"behaviour/turns": series([4.0] * 7 + [12.0] * 12 + [4.0] * 8)})
     assert [a.watch.rule for a in turns] == ["drift-turns", "drift-turns"]
     assert turns[0].after > turns[0].before and turns[1].after < turns[1].before
 
