@@ -20,10 +20,11 @@ from sandbox.tasks.spec import SuiteVerifier, TaskSpec, check_relative_path
 MAX_CHANGES = 2000
 MAX_BYTES = 32 << 20
 SUFFIXES = (".pyc", ".pyo", ".pth", ".so", ".pyd", ".dll", ".dylib", ".class", ".egg-link", ".whl")
-FOLDERS = frozenset(
-    {".git", ".hg", ".svn", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox",
-     ".venv", "venv", "site-packages", "node_modules"}
-)  # fmt: skip
+WORK_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox"}
+)
+"""What honest work leaves behind as well: dropped, and nothing to find."""
+DEPENDENCY_FOLDERS = frozenset({".venv", "venv", "site-packages", "node_modules"})
 GIT_FILES = frozenset({".gitattributes", ".gitmodules"})
 START_UP_FILES = frozenset({"sitecustomize.py", "usercustomize.py", ".pythonrc", ".env", ".envrc", ".npmrc"})
 BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "justfile", "noxfile.py", "setup.py"})
@@ -37,7 +38,8 @@ SOURCE_ROOTS = ("src", "lib")
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    rule: Rule
+    rule: Rule | None
+    """None: nothing that anybody needs to look at."""
     reason: str
 
 
@@ -55,8 +57,9 @@ def carry(task: TaskSpec, patch: Patch) -> Carried:
     """The changes to carry into grading, and what was left out and why."""
     kept: list[FileChange] = []
     dropped = [f"{path}: {reason}" for path, reason in patch.skipped]
-    noticed = [finding(Rule.ODD_PATH, f"{path}: {reason}") for path, reason in patch.skipped]
-    if not patch.changes and not patch.skipped:
+    odd = [(path, reason) for path, reason in patch.skipped if not WORK_FOLDERS.intersection(path.split("/"))]
+    noticed = [finding(Rule.ODD_PATH, f"{path}: {reason}") for path, reason in odd]
+    if not patch.changes and not odd:
         noticed.append(finding(Rule.NO_EDIT))
     size = 0
     for change in patch.changes:
@@ -68,7 +71,8 @@ def carry(task: TaskSpec, patch: Patch) -> Carried:
             kept.append(change)
         else:
             dropped.append(f"{change.path}: {drop.reason}")
-            noticed.append(finding(drop.rule, f"{change.path}: {drop.reason}"))
+            if drop.rule is not None:
+                noticed.append(finding(drop.rule, f"{change.path}: {drop.reason}"))
     return Carried(tuple(kept), tuple(dropped), tuple(noticed[:MAX_FINDINGS]))
 
 
@@ -91,8 +95,10 @@ def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
 
 
 def _general(task: TaskSpec, change: FileChange, path: PurePosixPath) -> Drop | None:
-    if FOLDERS.intersection(path.parts):
-        return Drop(Rule.START_UP_FILE, "inside a directory of caches, dependencies or history")
+    if WORK_FOLDERS.intersection(path.parts):
+        return Drop(None, "inside a directory of caches or history")
+    if DEPENDENCY_FOLDERS.intersection(path.parts):
+        return Drop(Rule.START_UP_FILE, "inside a directory of dependencies")
     if path.name in GIT_FILES:
         return Drop(Rule.ODD_PATH, "configuration of git")
     if path.name.endswith(SUFFIXES):

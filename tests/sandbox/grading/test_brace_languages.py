@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.javascript import JavaScriptTests
-from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, Disguise, plant, blocks_by_name
+from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, Disguise, blocks_by_name, plant
 from sandbox.grading.canaries.pool import candidate_twins
 from sandbox.grading.canaries.rust import RustTests
 from sandbox.tasks.spec import FrameworkVerifier

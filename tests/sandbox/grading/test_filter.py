@@ -98,6 +98,12 @@ def test_everything_left_out_is_named_and_found():
     assert [f.rule for f in carried.findings] == [Rule.ODD_PATH, Rule.TEST_CONFIGURATION]
 
 
+def test_caches_of_honest_work_are_no_finding():
+    patch = Patch(changes=(change("shop.py"), change(".hypothesis/x")), skipped=(("a/__pycache__", "compiled files"),))
+    carried = carry(TASK, patch)
+    assert len(carried.dropped) == 2 and carried.findings == ()
+
+
 def test_doing_nothing_is_a_finding():
     assert [f.rule for f in carry(TASK, Patch()).findings] == [Rule.NO_EDIT]
 

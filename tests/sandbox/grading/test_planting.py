@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.base import Twin
-from sandbox.grading.canaries.planting import Disguise, plant, blocks_by_name
+from sandbox.grading.canaries.planting import Disguise, blocks_by_name, plant
 from sandbox.grading.canaries.pool import candidate_twins
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.tasks.spec import PytestVerifier
