@@ -27,7 +27,7 @@ from sandbox.backends.base import (
 from sandbox.backends.limits import check, refuse_unenforceable
 from sandbox.backends.namespaces import cgroups
 from sandbox.backends.namespaces.channel import Channel
-from sandbox.backends.namespaces.client import ZygoteClient, ZygoteGone
+from sandbox.backends.namespaces.client import OUT_OF_FILES, ZygoteClient, ZygoteGone, too_many_files
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 
@@ -107,12 +107,14 @@ class NamespacesBackend:
             self._started += 1
             began = time.monotonic()
             name = f"{os.getpid()}-{self._started}"
-            ours, theirs = zip(*(socket.socketpair() for _ in range(3 if request["port"] else 2)), strict=True)
+            ours, theirs = zip(*_pairs(3 if request["port"] else 2), strict=True)
             try:
                 zygote.send(json.dumps(request).encode(), [end.fileno() for end in theirs])
-            except ZygoteGone as error:
+            except (ZygoteGone, SandboxUnavailable) as error:
                 for end in ours:
                     end.close()
+                if isinstance(error, SandboxUnavailable):
+                    raise
                 self._forget(zygote)
                 if attempt == 2:
                     raise SandboxLost(f"the sandbox launcher ended twice: {error}") from None
@@ -161,6 +163,16 @@ class NamespacesBackend:
             if self._zygote is zygote:
                 self._zygote, self._capabilities = None, None
                 zygote.close()
+
+
+def _pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
+    """Connected sockets. Raises SandboxUnavailable."""
+    try:
+        return [socket.socketpair() for _ in range(count)]
+    except OSError as error:
+        if error.errno in OUT_OF_FILES:
+            raise too_many_files() from None
+        raise
 
 
 def _listener(way: socket.socket) -> socket.socket:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -18,6 +20,17 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 PROBE_SECONDS = 60.0
 STOP_SECONDS = 6.0
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(4)); from sandbox.backends.namespaces.zygote import main; main()"
+
+
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS)
+
+
+def too_many_files() -> SandboxUnavailable:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return SandboxUnavailable(
+        f"no descriptor is left for another sandbox (this process may have {most}, each sandbox takes 2): "
+        "raise it with `ulimit -n`, or run fewer at once"
+    )
 
 
 class ZygoteGone(Exception):
@@ -55,11 +68,13 @@ class ZygoteClient:
         return self._owner == os.getpid()
 
     def send(self, request: bytes, descriptors: list[int]) -> None:
-        """Raises ZygoteGone."""
+        """Raises ZygoteGone, SandboxUnavailable (too many open files)."""
         with self._lock:
             try:
                 socket.send_fds(self._socket, [request], descriptors)
             except OSError as error:
+                if error.errno in OUT_OF_FILES:
+                    raise too_many_files() from None
                 raise ZygoteGone(str(error)) from None
 
     def close(self) -> None:

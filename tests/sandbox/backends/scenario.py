@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from sandbox.backends.base import EndReason, EnvSpec, Limits
+from sandbox.backends.base import EndReason, EnvSpec, Limits, LimitUnenforceable
 from sandbox.backends.namespaces.backend import NamespacesBackend
 
 MIB = 1 << 20
@@ -27,6 +27,11 @@ async def scenario(folder: Path) -> dict:
         "enforced": sorted(caps.enforced),
         "reasons": caps.reasons,
     }
+    try:
+        async with await backend.start(EnvSpec(layers=()), limits=Limits(required=frozenset({"cpu"}))):
+            found["refused"] = ""
+    except LimitUnenforceable as error:
+        found["refused"] = str(error)
     limits = Limits(memory_bytes=96 * MIB, disk_bytes=16 * MIB, inodes=2000, processes=40)
     async with await backend.start(EnvSpec(layers=(layer,)), limits=limits) as box:
         said = await box.exec(

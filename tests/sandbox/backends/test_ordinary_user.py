@@ -23,6 +23,8 @@ def check(found: dict) -> None:
     assert found["said"] == ["dev", "42"] and found["state"] == ["/tmp", "1"]
     assert [tuple(match) for match in found["search"]] == [("main.py", 2, "y = 2"), ("pkg/new.py", 1, "z")]
     assert [tuple(change) for change in found["diff"]] == [("main.py", "x = 1\ny = 2\n"), ("pkg/new.py", "z\n")]
+    assert ("cpu" in found["enforced"]) == (found["refused"] == "")
+    assert "cpu" in found["enforced"] or all(reason in found["refused"] for reason in found["reasons"])
     assert found["bomb"] == ["timeout", 0]
     assert found["hog"] == found["shared"] == "memory" and found["hidden"] == ["memory", 0]
     assert found["memfd"] in ("refused", "memory")

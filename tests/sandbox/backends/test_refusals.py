@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -54,6 +55,28 @@ def test_user_namespaces_switched_off() -> None:
     usable, reasons, started = probe_under(f"exec unshare --user --map-root-user sh -ec '{nested}' sh \"$@\"")
     assert not usable
     assert "max_user_namespaces" in started or "id range" in started, (reasons, started)
+
+
+async def test_no_descriptor_is_left(layer: Path) -> None:
+    """It is told with the remedy, and harms no sandbox that runs."""
+    backend = NamespacesBackend()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    boxes = []
+    try:
+        first = await backend.start(EnvSpec(layers=(layer,)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 12, before[1]))
+        refusal = ""
+        while not refusal:
+            try:
+                boxes.append(await backend.start(EnvSpec(layers=(layer,))))
+            except SandboxUnavailable as error:
+                refusal = str(error)
+        assert "ulimit -n" in refusal and boxes and (await first.exec("echo on")).output == b"on\n"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    async with await backend.start(EnvSpec(layers=(layer,))) as another:
+        assert (await another.exec("echo on")).output == b"on\n"
+    await backend.close()
 
 
 def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
