@@ -27,6 +27,8 @@ from sandbox.backends.namespaces.supervisor import Supervisor
 
 NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
 SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner; in its own user namespace only
+INOTIFY_INSTANCES = 16
+"""The kernel counts them by user, and all sandboxes of a host are one: none may take those of its neighbours."""
 MAX_JOB_BYTES = 1 << 17
 BACKLOG = 64
 
@@ -108,6 +110,8 @@ def _enter(uid: int, gid: int, group: Group | None) -> None:
         os.setresuid(uid, uid, uid)
     syscalls.unshare(syscalls.NEWUSER, "userns")
     mounts.map_ids(identity.INNER_UID, identity.INNER_GID, uid, gid)
+    with contextlib.suppress(FileNotFoundError):  # gVisor counts none
+        mounts.put("/proc/sys/user/max_inotify_instances", str(INOTIFY_INSTANCES))
     syscalls.unshare(NAMESPACES, "namespaces")
     _loopback_up()
     name = identity.HOSTNAME.encode()

@@ -1,4 +1,4 @@
-"""Programs that try to keep the agent itself from answering."""
+"""Programs that try to keep the agent itself, or a neighbour, from working."""
 
 from __future__ import annotations
 
@@ -71,4 +71,23 @@ async def test_pid_1_keeps_its_priority(env: EnvSpec) -> None:
             """)
         )
         assert result.output == b"own\n"
+    await backend.close()
+
+
+async def test_what_the_kernel_counts_by_user_is_left_to_neighbours(env: EnvSpec) -> None:
+    backend = NamespacesBackend()
+    take = """
+        import ctypes, sys, time
+        count = 0
+        while count < 1000 and ctypes.CDLL(None).inotify_init() >= 0: count += 1
+        print(count, flush=True)
+        time.sleep(float(sys.argv[1]))
+    """
+    async with await backend.start(env) as greedy, await backend.start(env) as modest:
+        await greedy.exec(f": >/tmp/taken; ({python(take).replace('python3 -', 'python3 - 60')}\n) >/tmp/taken &")
+        async with asyncio.timeout(30):
+            while not (taken := await greedy.read("/tmp/taken")):
+                pass
+        assert 1 <= int(taken) <= 16
+        assert int((await modest.exec(python(take).replace("python3 -", "python3 - 0"))).output) >= 1
     await backend.close()
