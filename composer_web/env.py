@@ -64,6 +64,9 @@ class Env(BaseSettings):
     debug: bool = False
     database_pool: int = Field(default=8, ge=1, description="Most database connections of one process")
     episodes: int = Field(default=4, ge=1, description="Groups that one rollout worker runs at a time")
+    disk_reserve_mb: int = Field(
+        default=256, ge=0, description="MiB that stay free: with less, runs pause and rollouts wait"
+    )
     trainer_lease_seconds: float = Field(
         default=10.0, gt=1, description="A silent trainer loses its run after this long"
     )

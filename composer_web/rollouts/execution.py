@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 
 from composer_web.env import env
-from composer_web.ops import inference, leases
+from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.selectors import resolve
@@ -24,6 +24,7 @@ from composer_web.rollouts.loop import episode_loop, renderer
 from composer_web.rollouts.models import Group
 from composer_web.runs.layout import served_weights, weights_folder
 from composer_web.runs.models import RUN_FINAL
+from composer_web.runs.services import pause_for
 from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
@@ -40,6 +41,9 @@ CONTROL_RUNS = 1
 
 SERVER_SECONDS = 90.0
 """How long a worker waits for an inference server that is being restarted."""
+
+NO_SPACE_SECONDS = 15.0
+"""How long a group that met a full disk waits before it is tried again."""
 
 stopping = threading.Event()
 """Set when this worker process is asked to stop: its groups go back to the queue at once."""
@@ -82,6 +86,8 @@ def execute(group_id: int) -> str:
         survives_restart(services.drop_claimed)(group=group, held=held, cause=str(error))
         return f"dropped: {error}"
     except Exception as error:
+        if full := disk.why_full(error):
+            return _wait_for_space(group, held, full)
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
         cause = str(error) if expected else in_words(error)
@@ -101,7 +107,20 @@ def execute(group_id: int) -> str:
         leases.keeper.drop(held)
 
 
+def _wait_for_space(group: Group, held: leases.Held, cause: str) -> str:
+    """A full disk is nobody's failure and passes: the group keeps its attempts and is tried again until there is room.
+    Its run pauses, so that a person sees the cause and no further prompt is spent."""
+    try:
+        survives_restart(services.give_back)(group=group, held=held, cause=cause, delay=NO_SPACE_SECONDS)
+    except leases.LeaseLost as error:
+        return f"abandoned: {error}"
+    if group.run is not None:
+        survives_restart(pause_for)(run=group.run, cause=cause)
+    return f"given back: {cause}"
+
+
 def _run_claimed(group: Group, held: leases.Held) -> str:
+    disk.require_space()
     plan = make_plan(group)
     if group.task_version.controls_ok is None and not _controls_pass(group, plan, held):
         raise GroupEnded("the task fails its controls and was rejected")
@@ -115,6 +134,8 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         graded.append(services.Graded(trajectory, key))
     if result.train_group is None:
         cause = result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict"
+        if disk.mentions(cause):
+            raise disk.DiskFull(cause)
         again = survives_restart(services.fail)(
             group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
         )

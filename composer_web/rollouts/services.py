@@ -185,15 +185,15 @@ def fail(
 
 
 @transaction.atomic
-def give_back(*, group: Group, held: leases.Held) -> None:
-    """A worker that stops returns its group to the queue; not an infra error. Raises LeaseLost."""
+def give_back(*, group: Group, held: leases.Held, cause: str = "its worker was stopped", delay: float = 0.0) -> None:
+    """A worker that stops, or has no room, returns its group to the queue; not an infra error. Raises LeaseLost."""
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     leases.release(held)
     if row.state == "running":
         row.attempts -= 1
         row.save(update_fields=["attempts"])
-        requeue(group=row, cause="its worker was stopped", actor=held.owner)
+        requeue(group=row, cause=cause, delay=delay, actor=held.owner)
 
 
 @transaction.atomic

@@ -124,7 +124,7 @@ def pause_run(*, run: Run, actor: User | None = None) -> Run:
 def resume_run(*, run: Run, actor: User | None = None) -> Run:
     """Go on from the last checkpoint, on exactly the prompts not yet consumed; also for a failed run. Raises Conflict."""
     if _state(run) == RunState.PAUSING:
-        return _move(run, RunState.RUNNING, actor, "resumed before it paused")
+        return _move(run, RunState.RUNNING, actor, "resumed before it paused", failure="")
     return _move(run, RunState.QUEUED, actor, "resumed", queued_at=timezone.now(), finished_at=None, failure="")
 
 
@@ -166,6 +166,19 @@ def mark_finished(*, run: Run) -> Run:
 def mark_failed(*, run: Run, cause: str) -> Run:
     _move(run, RunState.FAILED, None, cause, finished_at=timezone.now(), failure=cause, phase="")
     add_event(run=run, kind="alert", level="error", message=cause)
+    return run
+
+
+@transaction.atomic
+def pause_for(*, run: Run, cause: str) -> Run:
+    """Something that a person must put right first (a full disk): pause with the cause shown, unless it ended meanwhile.
+
+    The trainer that holds the run then marks it paused; `resume_run` goes on from there.
+    """
+    state = Run.objects.select_for_update().values_list("state", flat=True).get(pk=run.pk)
+    if state == RunState.RUNNING:
+        _move(run, RunState.PAUSING, None, cause, failure=cause)
+        add_event(run=run, kind="alert", level="error", message=f"paused: {cause}")
     return run
 
 

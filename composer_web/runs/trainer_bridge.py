@@ -16,7 +16,7 @@ from django.db import transaction
 
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
-from composer_web.ops import inference, leases
+from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
@@ -48,6 +48,8 @@ class RunControl:
         self.run, self.held, self._stopping = run, held, stopping
 
     def should_stop(self) -> bool:
+        """Raises DiskFull when there is no room for another step."""
+        disk.require_space()
         return self.held.lost.is_set() or self._stopping() or self.state() != RunState.RUNNING
 
     def state(self) -> str:

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Case, IntegerField, Value, When
 
 from composer_web.env import env
-from composer_web.ops import leases
+from composer_web.ops import disk, leases
 from composer_web.ops.database import DatabaseGone, survives_restart
 from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
@@ -121,10 +121,14 @@ class TrainerProcess:
             raise
         except Interrupted:
             stopped = True
-        except (StageError, UserError) as error:
-            self._failed(run, str(error))
-            return
         except Exception as error:
+            if full := disk.why_full(error):
+                log.error("run %d pauses: %s", run.pk, full)
+                self._no_room(run, full)
+                return
+            if isinstance(error, StageError | UserError):
+                self._failed(run, str(error))
+                return
             log.exception("run %d failed", run.pk)
             self._failed(run, f"{type(error).__name__}: {error}")
             return
@@ -132,6 +136,13 @@ class TrainerProcess:
 
     def _starting_weights(self, run: Run) -> Path:
         return resolve(f"{run.policy_in.name}@{run.policy_in_version}").path
+
+    def _no_room(self, run: Run, cause: str) -> None:
+        """Nothing is lost: the recorded batches are trained again from the last checkpoint once it is resumed."""
+        survives_restart(services.pause_for)(run=run, cause=cause)
+        run.refresh_from_db()
+        if run.state == RunState.PAUSING:
+            survives_restart(services.mark_paused)(run=run)
 
     def _failed(self, run: Run, cause: str) -> None:
         run.refresh_from_db()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from django.db import connections
 
-from composer_web.env import REPOSITORY, env
+from composer_web.env import REPOSITORY
 from composer_web.evals.models import Evaluation
 from composer_web.policies.services import import_base
 from composer_web.rollouts.models import Group
@@ -22,6 +17,7 @@ from composer_web.runs.metrics import buckets
 from composer_web.runs.models import RUN_FINAL, Run, TrainBatch
 from composer_web.tasks.services import build_procedural
 from tests.web.helpers import eventually
+from tests.web.product import Product
 from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000), pytest.mark.django_db(transaction=True)]
@@ -38,52 +34,6 @@ STAGE = RLConfig(
     checkpoint=CheckpointConfig(every_steps=3),
     optimizer=OptimizerConfig(warmup_steps=1),
 )
-
-
-class Product:
-    """The processes of the product on the test database, killed and started at will."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        database = connections["default"].settings_dict
-        url = env().database_url.replace(f"/{REAL_NAME}", f"/{database['NAME']}")
-        self.variables = {
-            **os.environ,
-            "OPENCOMPOSER_DATABASE_URL": url,
-            "OPENCOMPOSER_INFERENCE_URL": f"http://127.0.0.1:{port}",
-            "OMP_NUM_THREADS": "1",
-        }
-        celery = ["-m", "celery", "-A", "composer_web"]
-        worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--pool", "threads"]
-        self.commands = {
-            "inference": ["-m", "trainer.inference.embedded.server", "--host", "127.0.0.1", "--port", str(port)],
-            "control": [*worker, "-Q", "control", "-c", "1", "-n", "control@%h"],
-            "rollout": [*worker, "-Q", "rollout,eval", "-c", "4", "-n", "rollout@%h"],
-            "beat": [*celery, "beat", "--pidfile=", "-s", str(folder / "beat")],
-            "trainer": ["manage.py", "trainer"],
-        }
-        self.folder = folder
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str) -> None:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                [sys.executable, *self.commands[name]], cwd=REPOSITORY, env=self.variables, stdout=log, stderr=log
-            )
-
-    def kill(self, name: str) -> None:
-        """Kill -9, and start it again as the supervisor would."""
-        self.running[name].send_signal(signal.SIGKILL)
-        self.running[name].wait(timeout=10)
-        self.start(name)
-
-    def stop(self) -> None:
-        for process in self.running.values():
-            process.kill()
-        for process in self.running.values():
-            process.wait(timeout=10)
-
-
-REAL_NAME = env().database_url.partition("?")[0].rsplit("/", 1)[1]
 
 
 @pytest.fixture

@@ -89,10 +89,10 @@ class CheckpointStore:
                 shutil.rmtree(final)
             scratch.rename(final)
             _sync(self.root)
-        except OSError as error:
-            shutil.rmtree(scratch, ignore_errors=True)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(scratch, ignore_errors=True)  # also what it holds: the disk may be full
             raise CheckpointError(
-                f"checkpoint of step {state.step} could not be written to {self.root}: {error.strerror or error}; "
+                f"checkpoint of step {state.step} could not be written to {self.root}: {error}; "
                 "free space or fix the permissions, then resume the run"
             ) from error
         self._prune()
