@@ -45,6 +45,12 @@ def write_tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+async def output(sandbox: Sandbox, command: str, **options: object) -> str:
+    """What `command` prints, without the last line ends."""
+    result = await sandbox.exec(command, **options)  # type: ignore[arg-type]
+    return result.output.decode(errors="replace").rstrip("\n")
+
+
 @pytest.fixture(scope="session", params=[pytest.param(name, marks=MARKS.get(name, [])) for name in BACKENDS])
 def backend(request: pytest.FixtureRequest) -> Backend:
     made = BACKENDS[request.param]()
