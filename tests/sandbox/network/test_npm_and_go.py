@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import os
+import shutil
+import zipfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from sandbox.network.gateway import RegistryGateway
 from sandbox.network.policy import GoRules, NpmRules, RegistryPolicy
 from tests.sandbox.network.local_registry import LocalRegistry
 from tests.sandbox.network.running import proxy_of, upstreams_of
@@ -155,3 +162,47 @@ async def test_go_answers_that_cannot_be_understood(registry: LocalRegistry) -> 
     async with proxy_of(go(), upstreams_of(registry)) as proxy:
         for path in ("lib/@v/list", "lib/@latest", "other/@latest"):
             assert (await proxy.get(f"/go/example.org/{path}")).status == 502, path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: apt install golang-go")
+async def test_the_real_go(registry: LocalRegistry, tmp_path: Path) -> None:
+    def publish(module: str, version: str, time: str, requires: str = "") -> None:
+        mod = f"module {module}\n\ngo 1.18\n{requires}"
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(f"{module}@{version}/go.mod", mod)
+            archive.writestr(f"{module}@{version}/a.go", f"package {module.rpartition('/')[2]}\n")
+        base = f"/go/{module}/@v"
+        registry.files[f"{base}/list"] = registry.files.get(f"{base}/list", b"") + f"{version}\n".encode()
+        registry.files[f"{base}/{version}.info"] = json.dumps({"Version": version, "Time": time}).encode()
+        registry.files[f"{base}/{version}.mod"] = mod.encode()
+        registry.files[f"{base}/{version}.zip"] = packed.getvalue()
+
+    publish("example.org/leaf", "v1.0.0", "2024-01-01T00:00:00Z")
+    publish("example.org/leaf", "v1.1.0", "2024-01-01T00:00:00Z")
+    publish("example.org/late", "v1.0.0", "2025-01-01T00:00:00Z")
+    publish("example.org/target", "v1.0.0", "2024-01-01T00:00:00Z")
+    publish("example.org/tree", "v1.0.0", "2024-01-01T00:00:00Z", "require example.org/leaf v1.0.0\n")
+    policy = go(before=CUT, deny=["example.org/target"], max_versions={"example.org/leaf": "v1.0.5"})
+    async with proxy_of(policy, upstreams_of(registry)) as proxy:
+        gateway = RegistryGateway(policy, upstreams_of(registry), proxy.rows.append, port=proxy.port)
+        own = {"HOME": str(tmp_path), "GOPATH": str(tmp_path / "go"), "GOFLAGS": "-modcacherw"}
+
+        async def say(*words: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                "go", *words, cwd=tmp_path, env=os.environ | own | gateway.variables,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            async with asyncio.timeout(60):
+                return (await process.communicate())[0].decode()
+
+        await say("mod", "init", "example.org/m")
+        assert "added example.org/tree v1.0.0" in await say("get", "example.org/tree")
+        for module, why in {
+            "example.org/target": "module example.org/target is not available to this task",
+            "example.org/leaf@v1.1.0": "later than the highest version",
+            "example.org/late": "not from before the date",
+        }.items():
+            assert why in await say("get", module)
+        assert "example.org/leaf v1.0.0" in (tmp_path / "go.mod").read_text()
