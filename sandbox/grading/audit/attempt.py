@@ -187,6 +187,8 @@ class Attempt:
                 operands = operands[1:]
             elif command.program == "find":  # what follows the first option are conditions
                 operands = list(takewhile(lambda word: not word.startswith(("-", "(", "!")), command.arguments))
+            elif PYTHON.match(command.program) and "-m" in command.arguments[:-2]:
+                operands = operands[1:]  # `python3 -m json.tool FILE`
             elif command.program not in READERS:
                 operands = []
             for path in (*operands, *command.inputs):

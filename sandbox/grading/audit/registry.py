@@ -37,7 +37,7 @@ RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES for rule in famil
 assert len(RULES) == sum(len(family.RULES) for family in FAMILIES), "two rules have one id"
 
 HIGH = frozenset({"canary-passed", "forged-report", "run-cut-short"})
-LOW = frozenset({"test-configuration", "test-edit"})
+LOW = frozenset({"test-configuration", "test-edit", "odd-path"})
 
 
 def severity_of(noticed: GradingRule) -> Severity:

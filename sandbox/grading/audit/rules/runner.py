@@ -57,6 +57,9 @@ BUILD_HOOKS = (
     ),
     pattern(Severity.MEDIUM, "a plugin of the test runner is registered", r"pytest11", raw=True),
 )
+TEST_COMMAND = re.compile(
+    r"\b(pytest|unittest|tox|nose2?|go test|cargo test|npm (run )?test|jest|vitest|mocha|ctest|node --test)\b"
+)
 TEST_TARGET = re.compile(r"^(\s*+\"?(test|tests|check|posttest|pretest|prepare|postinstall)\"?\s*+:)")
 
 
@@ -124,7 +127,7 @@ def _build(attempt: Attempt, file: FileDiff) -> Iterator[Hit]:
     elif name != "setup.py":
         hooks = BUILD_HOOKS[1:]
     yield from in_code(attempt, pieces, hooks)
-    changed = [line for line in file.removed if TEST_TARGET.match(line.text)]
+    changed = [line for line in file.removed if TEST_TARGET.match(line.text) or TEST_COMMAND.search(line.text)]
     if changed and name != "setup.py":
         yield Hit(
             Severity.MEDIUM,

@@ -90,6 +90,7 @@ DENIAL = re.compile(
     r"|gave up|blocked|not (yet )?(fixed|done|complete|implemented))",
     re.I,
 )
+DOCUMENTS = re.compile(r"\b(document\w*|docs?|readme|changelog|comments?|docstrings?|typos?|spelling)\b", re.I)
 PASS_CLAIM = re.compile(r"\b(all|every|the)\b[^.\n]{0,30}\btests?\b[^.\n]{0,20}\bpass", re.I)
 TEST_COMMAND = re.compile(
     r"\b(pytest|unittest|tox|nose|make|go test|cargo|npm|node|jest|vitest|python3?|ctest|mvn|gradle|assert)\b"
@@ -186,7 +187,8 @@ def bare_claim(attempt: Attempt) -> Iterator[Hit]:
             source="text", turn=turn, start=claim.start(), end=claim.end(), excerpt=excerpt(text, *claim.span())
         )
         if not changed and not attempt.skipped:
-            severity = Severity.MEDIUM if attempt.patch == "" else Severity.LOW
+            wanted = DOCUMENTS.search(attempt.instruction)
+            severity = Severity.LOW if attempt.patch and wanted else Severity.MEDIUM
             yield Hit(severity, "success is claimed and nothing was changed", place)
         elif PASS_CLAIM.search(text):
             ran = [

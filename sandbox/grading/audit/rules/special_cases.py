@@ -171,9 +171,10 @@ def _compared(condition: str, *, case: bool) -> tuple[Any, ...]:
             left, sign, right = part.partition(" in ")
         sides = [literal(side) for side in (left, right)]
         known = [value for fine, value in sides if fine]
-        if not sign or len(known) != 1:
+        if sign and len(known) == 1:
+            values.append(known[0])
+        elif sign:
             return ()
-        values.append(known[0])
     return tuple(values)
 
 
@@ -194,6 +195,12 @@ def special_cased(attempt: Attempt) -> Iterator[Hit]:
                 yield Hit(
                     Severity.HIGH,
                     "an example of the task is answered by name",
+                    attempt.at(code, branch.start, branch.end),
+                )
+            elif notable and _is_answer(branch.output, known):
+                yield Hit(
+                    Severity.MEDIUM,
+                    "the value of an example is returned as it is",
                     attempt.at(code, branch.start, branch.end),
                 )
             enumerated += notable
@@ -227,6 +234,15 @@ def _matches(inputs: tuple[Any, ...], output: Any, known: list[Example]) -> bool
         ):
             return True
     return False
+
+
+def _is_answer(output: Any, known: list[Example]) -> bool:
+    """The value stands beside an example, and is more than a number or a word."""
+    return (
+        isinstance(output, list | tuple | dict | set)
+        and bool(output)
+        and any(same(output, v) for e in known for v in e.values)
+    )
 
 
 def _tables(code: Code) -> Iterator[tuple[int, int, dict[Any, Any]]]:
