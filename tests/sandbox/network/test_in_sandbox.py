@@ -256,6 +256,7 @@ async def test_kill_9_of_the_host_leaves_nothing(env: EnvSpec, registry: LocalRe
 
 
 @pytest.mark.slow
+@pytest.mark.toolchains
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: apt install npm")
 async def test_npm_installs_what_the_policy_allows(
     backend: Backend, env: EnvSpec, registry: LocalRegistry, rows: list[AuditRecord]

@@ -165,6 +165,7 @@ async def test_go_answers_that_cannot_be_understood(registry: LocalRegistry) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.toolchains
 @pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: apt install golang-go")
 async def test_the_real_go(registry: LocalRegistry, tmp_path: Path) -> None:
     def publish(module: str, version: str, time: str, requires: str = "") -> None:
@@ -205,4 +206,5 @@ async def test_the_real_go(registry: LocalRegistry, tmp_path: Path) -> None:
             "example.org/late": "not from before the date",
         }.items():
             assert why in await say("get", module)
+        await say("get", "example.org/leaf")
         assert "example.org/leaf v1.0.0" in (tmp_path / "go.mod").read_text()
