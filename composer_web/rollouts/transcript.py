@@ -19,7 +19,8 @@ from composer_web.rollouts.models import Finding
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.rollouts.types import Trajectory, Turn
 
-MAX_TURNS = 400
+WINDOW = 60
+"""Turns that are loaded at a time."""
 MAX_OUTPUT = 20_000
 MAX_TEXT = 20_000
 MAX_ARGUMENT = 8_000
@@ -83,16 +84,39 @@ def clip(text: str, limit: int) -> tuple[str, int]:
     return text[:head] + gap + text[head - limit :], missing
 
 
-def turn_views(trajectory: Trajectory) -> list[TurnView]:
-    return [_turn(turn) for turn in trajectory.turns[:MAX_TURNS]]
+@dataclass(frozen=True)
+class Window:
+    """Some turns in a row of all that there are."""
+
+    turns: list[TurnView]
+    first: int
+    total: int
+
+    @property
+    def end(self) -> int:
+        """One past the last turn shown."""
+        return self.first + len(self.turns)
+
+    @property
+    def before(self) -> int | None:
+        """Where the window before this one starts; None at the start."""
+        return max(0, self.first - WINDOW) if self.first else None
+
+    @property
+    def after(self) -> int | None:
+        return self.end if self.end < self.total else None
+
+
+def window(trajectory: Trajectory, around: int) -> Window:
+    """The window that holds turn `around`; the last one when there are not so many turns."""
+    total = len(trajectory.turns)
+    first = min(max(0, around), max(0, total - 1)) // WINDOW * WINDOW
+    return Window([_turn(turn) for turn in trajectory.turns[first : first + WINDOW]], first, total)
 
 
 def notices(trajectory: Trajectory) -> list[str]:
     """What the page does not show, said before the transcript."""
     found = []
-    if len(trajectory.turns) > MAX_TURNS:
-        rest, total = len(trajectory.turns) - MAX_TURNS, len(trajectory.turns)
-        found.append(f"{rest} of {total} turns are not shown here; the JSON download has them all.")
     cut = sum(result.cut_bytes > 0 for turn in trajectory.turns for result in turn.results)
     if cut:
         outputs = "1 tool output" if cut == 1 else f"{cut} tool outputs"
@@ -145,11 +169,11 @@ def _turn(turn: Turn) -> TurnView:
 
 
 def _call(call: ToolCall, result: ToolResult | None) -> CallView:
-    arguments = tuple((name, clip(_text(value), MAX_ARGUMENT)[0]) for name, value in call.arguments.items())
+    arguments = tuple((name, clip(as_text(value), MAX_ARGUMENT)[0]) for name, value in call.arguments.items())
     cut = f"{result.cut_bytes} bytes cut by the harness" if result and result.cut_bytes else ""
     return CallView(
         name=call.name,
-        brief=" ".join(_text(value).replace("\n", "⏎") for value in call.arguments.values())[:200],
+        brief=" ".join(as_text(value).replace("\n", "⏎") for value in call.arguments.values())[:200],
         arguments=arguments,
         output=clip(result.output, MAX_OUTPUT)[0] if result else "",
         error=result.error.kind.value.replace("_", " ") if result and result.error else "",
@@ -159,7 +183,8 @@ def _call(call: ToolCall, result: ToolResult | None) -> CallView:
     )
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A value of a message or call as people read it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

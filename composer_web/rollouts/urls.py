@@ -1,11 +1,14 @@
 from django.urls import path
 
-from composer_web.rollouts import finding_views, views
+from composer_web.rollouts import finding_views, group_views, views
 
 app_name = "rollouts"
 urlpatterns = [
     path("rollouts/", views.rollout_list, name="list"),
     path("rollouts/<int:pk>/", views.rollout_detail, name="detail"),
+    path("rollouts/<int:pk>/turns/", views.rollout_turns, name="turns"),
+    path("rollouts/<int:pk>/search/", views.rollout_search, name="search"),
+    path("groups/<int:pk>/", group_views.group_detail, name="group"),
     path("rollouts/<int:pk>/tokens/", views.rollout_tokens, name="tokens"),
     path("rollouts/<int:pk>/download/", views.rollout_download, name="download"),
     path("findings/", finding_views.finding_list, name="findings"),

@@ -14,7 +14,7 @@ from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies.services import real_path
-from composer_web.rollouts import selectors, tokens, transcript
+from composer_web.rollouts import searching, selectors, tokens, transcript
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
@@ -22,6 +22,8 @@ from composer_web.rollouts.tables import RolloutTable
 from trainer.rollouts.types import Trajectory
 
 PER_PAGE = 50
+PLACES = {"tests": "report", "length": "tokens"}
+"""Reward part → the section of the page that it was computed from."""
 
 
 @require_GET
@@ -50,7 +52,9 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         "problem": "",
     }
     try:
-        context |= _trajectory(rollout, selectors.trajectory(rollout), may_review=request.user.may("reviewer"))
+        trajectory = selectors.trajectory(rollout)
+        context |= _trajectory(rollout, trajectory, may_review=request.user.may("reviewer"))
+        context |= {"window": transcript.window(trajectory, _number(request, "turn"))}
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -73,14 +77,13 @@ def _trajectory(rollout: Rollout, trajectory: Trajectory, *, may_review: bool) -
         "trajectory": trajectory,
         "figures": _figures(rollout, trajectory),
         "opening": transcript.opening(trajectory),
-        "turns": transcript.turn_views(trajectory),
         "notices": transcript.notices(trajectory),
         "patch": transcript.diff_view(trajectory.patch),
         "cases": worst_first[: transcript.MAX_CASES],
         "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
         "segments": [{"index": i, "length": len(s.tokens)} for i, s in enumerate(trajectory.segments)],
         "reward_parts": [
-            {"name": p.name, "value": p.value, "weight": p.weight, "adds": p.value * p.weight, "detail": p.detail or ""}
+            {**p.model_dump(), "adds": p.value * p.weight, "place": PLACES.get(p.name, "")}
             for p in trajectory.reward_parts
         ],
         "group_mean": mean,
@@ -102,31 +105,81 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
     ]
 
 
+def _number(request: PageRequest, name: str) -> int:
+    """A query parameter that counts something; 0 when it is absent. Raises Http404 for anything else."""
+    text = request.GET.get(name, "0")
+    if not text.isdecimal() or len(text) > 9:
+        raise Http404(f"{name} is a number, not {text!r}")
+    return int(text)
+
+
+def _recorded(pk: int) -> tuple[Rollout, Trajectory]:
+    """A rollout that has a trajectory. Raises NotFound, Http404."""
+    rollout = selectors.get_rollout(pk)
+    try:
+        return rollout, selectors.trajectory(rollout)
+    except ArtifactError as error:
+        raise Http404(str(error)) from error
+
+
+@require_GET
+@page()
+def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
+    """One window of turns, fetched when a person comes near it or jumps there."""
+    rollout, trajectory = _recorded(pk)
+    context = {
+        "rollout": rollout,
+        "window": transcript.window(trajectory, _number(request, "turn")),
+        "marks": transcript.marks(selectors.findings_of(rollout)),
+        "fresh": True,
+        "edge": request.GET.get("edge", ""),
+    }
+    return show(request, "rollouts/_turns.html", context)
+
+
+@require_GET
+@page()
+def rollout_search(request: PageRequest, pk: int) -> HttpResponse:
+    """Where a text occurs in the trajectory, whatever of it is loaded."""
+    rollout, trajectory = _recorded(pk)
+    text = request.GET.get("q", "")[:200]
+    context = {"rollout": rollout, "q": text, "found": searching.search(trajectory, text), "most": searching.MAX_HITS}
+    return show(request, "rollouts/_hits.html", context)
+
+
 @require_GET
 @page()
 def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
-    """One page of a segment's tokens, fetched when a person asks for them."""
-    rollout = selectors.get_rollout(pk)
-    try:
-        segments = selectors.trajectory(rollout).segments
-        index = int(request.GET.get("segment", 0))
-        segment = segments[index] if 0 <= index < len(segments) else None
-    except (ArtifactError, ValueError) as error:
-        raise Http404(str(error)) from error
-    if segment is None:
-        raise Http404(f"rollout {pk} has {len(segments)} segments")
-    pages = Paginator(range(len(segment.tokens)), tokens.PER_PAGE)
+    """One page of a segment's tokens, or those of one turn, fetched when a person asks for them."""
+    rollout, trajectory = _recorded(pk)
+    index, span = _number(request, "segment"), None
+    if "turn" in request.GET:
+        place = _number(request, "turn")
+        if place >= len(trajectory.turns):
+            raise Http404(f"rollout {pk} has {len(trajectory.turns)} turns")
+        turn = trajectory.turns[place]
+        index, span = turn.segment, range(turn.token_start, turn.token_end)
+    if index >= len(trajectory.segments):
+        raise Http404(f"rollout {pk} has {len(trajectory.segments)} segments")
+    segment = trajectory.segments[index]
+    pages = Paginator(span or range(len(segment.tokens)), tokens.PER_PAGE)
     current = pages.get_page(request.GET.get("page"))
     group = rollout.group
     policy = group.run.policy_in if group.run else group.evaluation.policy  # type: ignore[union-attr]
-    shown = tokens.views(segment, list(current.object_list), tokens.tokenizer(real_path(policy.base_dir)))
+    positions = list(current.object_list)
+    query = request.GET.copy()
+    query.pop("page", None)
     context = {
-        "tokens": shown,
+        "tokens": tokens.views(segment, positions, tokens.tokenizer(real_path(policy.base_dir))),
+        "summary": tokens.summary(segment, span or range(len(segment.tokens))),
         "page": current,
         "segment": index,
         "rollout": rollout,
-        "first": current.start_index() - 1,
-        "last": current.end_index(),
+        "first": positions[0] if positions else 0,
+        "last": positions[-1] if positions else 0,
+        "total": len(segment.tokens),
+        "query": query.urlencode(),
+        "target": f"#tokens-of-turn-{request.GET['turn']}" if span is not None else f"#tokens-{index}",
     }
     return show(request, "rollouts/_tokens.html", context)
 
@@ -135,11 +188,7 @@ def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
 @page()
 def rollout_download(request: PageRequest, pk: int) -> HttpResponse:
     """The whole trajectory as JSON, nothing cut."""
-    rollout = selectors.get_rollout(pk)
-    try:
-        body = selectors.trajectory(rollout).model_dump_json(indent=1)
-    except ArtifactError as error:
-        raise Http404(str(error)) from error
-    answer = HttpResponse(body, content_type="application/json")
+    _, trajectory = _recorded(pk)
+    answer = HttpResponse(trajectory.model_dump_json(indent=1), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="rollout-{pk}.json"'
     return answer

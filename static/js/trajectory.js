@@ -1,34 +1,52 @@
-// Keys and deep links of the trajectory page. `#t=3` is turn 3; the hash follows the current turn.
+// The trajectory page: keys, turns that are fetched when somebody comes near or jumps there, search, and deep links.
+// `#t=3` is turn 3 and follows the current turn; `?q=` is the search.
+const MOST_RANGES = 2000; // highlighted hits
+
 export function start() {
   const page = document.querySelector("[data-trajectory]");
-  const turns = () => [...page.querySelectorAll("[data-turn]")];
+  const total = Number(page.dataset.total);
   const help = document.getElementById("key-help");
   const counter = document.getElementById("turn-counter");
+  const search = document.getElementById("search");
+  const jump = document.getElementById("jump");
   let current = -1;
+  let hit = -1;
 
-  function mark(index) {
-    const all = turns();
-    current = Math.max(0, Math.min(index, all.length - 1));
-    for (const [i, turn] of all.entries()) turn.classList.toggle("is-current", i === current);
+  const turn = (index) => page.querySelector(`[data-turn="${index}"]`);
+
+  // A turn's window: the neighbouring one is added, any other replaces what is loaded.
+  async function load(index) {
+    const later = turn(index - 1) && page.querySelector("[data-later]");
+    const earlier = turn(index + 1) && page.querySelector("[data-earlier]");
+    const button = later || earlier;
+    if (button) await htmx.ajax("GET", button.getAttribute("hx-get"), { source: button, target: button, swap: "outerHTML" });
+    else await htmx.ajax("GET", `${page.dataset.turns}?turn=${index}`, { target: "#turns", swap: "innerHTML" });
+  }
+
+  function mark() {
+    for (const element of page.querySelectorAll("[data-turn]")) element.classList.toggle("is-current", Number(element.dataset.turn) === current);
     for (const link of page.querySelectorAll(".outline a")) {
       if (link.hash === `#t=${current}`) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    if (counter) counter.textContent = `turn ${current + 1} of ${all.length}`;
-    return all[current];
+    if (counter && current >= 0) counter.textContent = `turn ${current + 1} of ${total}`;
   }
 
-  function go(index) {
-    const turn = mark(index);
-    if (!turn) return;
+  async function go(index) {
+    if (!total) return;
+    current = Math.max(0, Math.min(index, total - 1));
     history.replaceState(null, "", `#t=${current}`);
-    turn.scrollIntoView({ block: "start" });
-    turn.focus({ preventScroll: true });
+    if (!turn(current)) await load(current);
+    mark();
+    const element = turn(current);
+    element?.scrollIntoView({ block: "start" });
+    element?.focus({ preventScroll: true });
+    page.querySelector('.outline a[aria-current]')?.scrollIntoView({ block: "nearest" });
   }
 
   function fromHash() {
     const match = /^#t=(\d+)/.exec(location.hash);
-    if (match) go(Number(match[1]));
+    if (match && Number(match[1]) !== current) go(Number(match[1]));
   }
 
   function fold(open) {
@@ -45,21 +63,76 @@ export function start() {
     setTimeout(() => (target.textContent = before), 1500);
   }
 
-  const follow = (rel) => document.querySelector(`a[rel="${rel}"]`)?.click();
+  // --- search: the server looks through everything, the browser marks what is loaded --------------------------
+
+  function highlight() {
+    if (!CSS.highlights) return;
+    CSS.highlights.delete("hit");
+    const wanted = search.value.toLowerCase();
+    if (!wanted) return;
+    const ranges = [];
+    for (const place of page.querySelectorAll("#opening, #turns, #patch, #report")) {
+      const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode() && ranges.length < MOST_RANGES) {
+        const text = texts.currentNode.textContent.toLowerCase();
+        for (let from = text.indexOf(wanted); from >= 0; from = text.indexOf(wanted, from + wanted.length)) {
+          ranges.push(new StaticRange({ startContainer: texts.currentNode, startOffset: from, endContainer: texts.currentNode, endOffset: from + wanted.length }));
+        }
+      }
+    }
+    CSS.highlights.set("hit", new Highlight(...ranges));
+  }
+
+  function searched() {
+    hit = -1;
+    const url = new URL(location.href);
+    if (search.value) url.searchParams.set("q", search.value);
+    else url.searchParams.delete("q");
+    history.replaceState(null, "", url);
+    highlight();
+  }
+
+  async function goHit(step) {
+    const hits = [...page.querySelectorAll("[data-hit]")];
+    if (!hits.length) return;
+    hit = (hit + step + hits.length) % hits.length;
+    for (const [index, link] of hits.entries()) link.toggleAttribute("aria-current", index === hit);
+    hits[hit].scrollIntoView({ block: "nearest" });
+    await follow(hits[hit].hash);
+  }
+
+  // A place of the page: a turn, or a section by its id.
+  async function follow(hash) {
+    const match = /^#t=(\d+)/.exec(hash);
+    if (match) return go(Number(match[1]));
+    document.getElementById(hash.slice(1))?.scrollIntoView({ block: "start" });
+  }
+
+  // --- events -------------------------------------------------------------------------------------------------
+
+  const sibling = (rel) => document.querySelector(`a[rel="${rel}"]`)?.click();
   const keys = {
     j: () => go(current + 1),
     k: () => go(current - 1),
     e: () => fold(true),
     x: () => fold(false),
+    n: () => goHit(1),
+    p: () => goHit(-1),
+    g: () => jump.focus(),
+    "/": () => search.focus(),
     y: () => copyLink(),
     "?": () => (help.open ? help.close() : help.showModal()),
-    ArrowLeft: () => follow("prev"),
-    ArrowRight: () => follow("next"),
+    ArrowLeft: () => sibling("prev"),
+    ArrowRight: () => sibling("next"),
   };
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, textarea, select")) return;
+    if (event.target.closest("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      if (event.key === "Enter" && event.target === search) goHit(1);
+      return;
+    }
     const scrollable = event.key.startsWith("Arrow") && event.target.closest("pre");
     if (scrollable || (help.open && event.key !== "?")) return;
     const action = keys[event.key];
@@ -68,15 +141,36 @@ export function start() {
     action();
   });
   page.addEventListener("click", (event) => {
-    const link = event.target.closest('a[href^="#t="]');
+    const link = event.target.closest('a[href^="#t="], a[data-hit]');
     if (link) {
       event.preventDefault();
-      go(Number(link.hash.slice(3)));
+      if (link.matches("[data-hit]")) hit = [...page.querySelectorAll("[data-hit]")].indexOf(link);
+      follow(link.hash);
       return;
     }
+    const colour = event.target.closest("[data-token-colours] button");
+    if (colour) page.dataset.colour = colour.value;
     if (event.target.closest("[data-copy-link]")) copyLink(event.target.closest("[data-copy-link]"));
     if (event.target.closest("[data-fold]")) fold(event.target.closest("[data-fold]").dataset.fold === "open");
     if (event.target.closest("[data-key-help]")) help.showModal();
+    showColour();
+  });
+  page.querySelector("[data-jump]").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (jump.value) go(Number(jump.value) - 1);
+  });
+
+  function showColour() {
+    for (const button of page.querySelectorAll("[data-token-colours] button")) {
+      button.setAttribute("aria-pressed", String(button.value === (page.dataset.colour ?? "probability")));
+    }
+  }
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id === "hits") searched();
+    else highlight();
+    mark();
+    showColour();
   });
   window.addEventListener("hashchange", fromHash);
   fromHash();

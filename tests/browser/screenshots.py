@@ -75,6 +75,9 @@ def newest_runs(page: Page, url: str) -> list[str]:
 
 def places(page: Page, url: str) -> dict[str, str]:
     """Name of the picture → path."""
+    trajectory = first_link(page, url, "/rollouts/?verdict=passed", "td.strong a") or first_link(
+        page, url, "/rollouts/", "td.strong a"
+    )
     found: dict[str, str | None] = {
         "home": "/",
         "runs": "/runs/",
@@ -92,8 +95,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "compare": "/runs/compare/"
         + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest_runs(page, url))),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
-        "trajectory": first_link(page, url, "/rollouts/?verdict=passed", "td.strong a")
-        or first_link(page, url, "/rollouts/", "td.strong a"),
+        "trajectory": trajectory,
+        "group": first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None,
         "task": first_link(page, url, "/tasks/", "td.strong a"),
         "suite": first_link(page, url, "/suites/", "td.strong a"),
         "policy": first_link(page, url, "/policies/", "td.strong a"),

@@ -38,6 +38,8 @@ from trainer.rollouts.types import RewardPart, Segment, Trajectory, Turn
 
 PASSWORD = "correct horse 9"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} </pre>"
+LONG = 75
+"""Rounds of the one long rollout (sample 0 of prompt 1): more turns than the page loads at once."""
 FIXED = 'def scale(values, by):\n    """Each value times `by`."""\n    return [value * by for value in values]\n'
 BROKEN = FIXED.replace("value * by", "value + by")
 
@@ -97,9 +99,16 @@ def suite(name: str, count: int, *, purpose: str) -> Suite:
 
 
 def trajectory(
-    spec: TaskSpec, *, sample: int, verdict: Verdict, version: int, hostile: bool = False, draw: random.Random
+    spec: TaskSpec,
+    *,
+    sample: int,
+    verdict: Verdict,
+    version: int,
+    hostile: bool = False,
+    rounds: int = 1,
+    draw: random.Random,
 ) -> Trajectory:
-    """A two- to four-turn episode of the toy harness."""
+    """An episode of the toy harness: search and read `rounds` times, edit, finish."""
     path = spec.verifier.module if isinstance(spec.verifier, CallsVerifier) else "a.py"
     extra = HOSTILE if hostile else ""
     numbered = "\n".join(f"{i + 1}|{line}" for i, line in enumerate(BROKEN.splitlines()))
@@ -120,6 +129,7 @@ def trajectory(
             missing,
             0,
         )
+    steps = steps[:2] * rounds + steps[2:]
     codec = tokenizer(REPOSITORY / "policies" / "base")
     tokens: list[int] = codec.encode(spec.instruction).ids if codec else list(range(30))
     mask, logprobs, versions = [0] * len(tokens), [0.0] * len(tokens), [-1] * len(tokens)
@@ -192,7 +202,7 @@ def trajectory(
     )
 
 
-def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bool = False) -> None:
+def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bool = False, long: int = 1) -> None:
     """Claim a dispatched group, record its trajectories and accept it, as a rollout worker does."""
     claim = rollouts.claim(group_id=group.pk, owner="tests@seed/1", seconds=60)
     assert claim is not None
@@ -201,7 +211,13 @@ def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bo
     for sample in range(group.size):
         verdict = Verdict.PASSED if draw.random() < skill else Verdict.FAILED
         item = trajectory(
-            spec, sample=sample, verdict=verdict, version=max(0, group.dispatched_version), hostile=hostile, draw=draw
+            spec,
+            sample=sample,
+            verdict=verdict,
+            version=max(0, group.dispatched_version),
+            hostile=hostile,
+            rounds=long if sample == 0 else 1,
+            draw=draw,
         )
         key = f"groups/{group.pk}/{sample}.json.zst"
         artifacts().put_model(key, item)
@@ -342,7 +358,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
             .first()
         )
         assert group is not None
-        finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0)
+        finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0, long=LONG if index == 1 else 1)
         services.record_version(run=run, version=index + 1)
     curves(run, range(1, steps + 1), draw=draw)
     evaluation(run, version=13, skill=0.55, draw=draw)

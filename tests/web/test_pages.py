@@ -53,6 +53,9 @@ def paths(world: seed.World) -> dict[str, str]:
         "supervised run": f"/runs/{world.finished.pk}/",
         "rollouts": "/rollouts/",
         "trajectory": f"/rollouts/{rollout.pk}/",
+        "prompt": f"/groups/{rollout.group_id}/",
+        "turns": f"/rollouts/{rollout.pk}/turns/?turn=1",
+        "search": f"/rollouts/{rollout.pk}/search/?q=scale",
         "tokens of a trajectory": f"/rollouts/{rollout.pk}/tokens/",
         "download": f"/rollouts/{rollout.pk}/download/",
         "tasks": "/tasks/",
@@ -92,7 +95,7 @@ def test_pages_have_no_inline_script_or_style(world: seed.World) -> None:
             continue
         html = answer.content.decode()
         assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>", html), name
-        assert not re.search(r"<[^>]+\s(on[a-z]+|style)=", html), name
+        assert not re.search(r"<[^>]+\s(on[a-z]+|style)=", re.sub(r'"[^"]*"', '""', html)), name
         policy = answer["Content-Security-Policy"]
         assert "script-src 'self';" in f"{policy};", name
         assert "style-src 'self';" in f"{policy};", name
@@ -116,7 +119,13 @@ def test_missing_things_are_404(world: seed.World) -> None:
 
 def test_hostile_trajectory_is_only_text(world: seed.World) -> None:
     rollout = Rollout.objects.filter(group__run=world.run, group__prompt_index=0).earliest("pk")
-    for path in (f"/rollouts/{rollout.pk}/", f"/rollouts/{rollout.pk}/tokens/"):
+    pair = "&".join(f"pair={pk}" for pk in rollout.group.rollouts.values_list("pk", flat=True)[:2])
+    for path in (
+        f"/rollouts/{rollout.pk}/",
+        f"/rollouts/{rollout.pk}/tokens/",
+        f"/rollouts/{rollout.pk}/search/?q=<script>",
+        f"/groups/{rollout.group_id}/?{pair}",
+    ):
         html = client(world).get(path).content.decode()
         assert "<script>alert" not in html
         assert "<img src=x" not in html
@@ -155,6 +164,44 @@ def test_tokens_page_has_log_probabilities(world: seed.World) -> None:
     assert re.search(r"log p -\d\.\d{4}, p 0\.\d+, policy version \d", html)
     assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?segment=7").status_code == 404
     assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?segment=x").status_code == 404
+    assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?turn=99").status_code == 404
+    one = client(world).get(f"/rollouts/{rollout.pk}/tokens/?turn=1").content.decode()
+    assert 0 < one.count("tok--out") < html.count("tok--out")
+    assert "not sampled</span>" in one  # the legend; every token of a turn was
+    assert "tok--in" not in one
+
+
+def test_a_long_trajectory_comes_in_windows(world: seed.World) -> None:
+    rollout = Rollout.objects.get(group__run=world.run, group__prompt_index=1, sample=0)
+    path, operator = f"/rollouts/{rollout.pk}/", client(world)
+    html = operator.get(path).content.decode()
+    assert html.count("data-turn=") == 60
+    assert "Turns from 61 of 152" in html
+    html = operator.get(f"{path}?turn=151").content.decode()
+    assert 'id="t=151"' in html
+    assert "Turns 61 to 120" in html
+    later = operator.get(f"{path}turns/?turn=60&edge=later").content.decode()
+    assert (later.count("data-turn="), "data-earlier" in later, "data-later" in later) == (60, False, True)
+    assert 'hx-swap-oob="beforeend:#outline"' in later
+    assert operator.get(f"{path}turns/?turn=x").status_code == 404
+    assert "does not occur" in operator.get(f"{path}search/?q=zebra").content.decode()
+    hits = operator.get(f"{path}search/?q=finish").content.decode()
+    assert 'href="#t=151"' in hits
+
+
+def test_rollouts_of_a_prompt_side_by_side(world: seed.World) -> None:
+    group = Rollout.objects.get(group__run=world.run, group__prompt_index=1, sample=0).group
+    first, second = group.rollouts.order_by("sample")[1:3]
+    operator, path = client(world), f"/groups/{group.pk}/"
+    html = operator.get(path).content.decode()
+    assert html.count('name="pair"') == group.size
+    assert "Their ways part in turn 3" in html
+    assert "Part: tests" in html
+    both = operator.get(f"{path}?pair={first.pk}&pair={second.pk}").content.decode()
+    assert "Side by side</h2>" in both
+    assert both.count("<h3>Turn 1</h3>") == 2
+    assert "Side by side</h2>" not in operator.get(f"{path}?pair={first.pk}&pair=1").content.decode()
+    assert operator.get("/groups/999999/").status_code == 404
 
 
 def test_download_is_the_whole_trajectory(world: seed.World) -> None:

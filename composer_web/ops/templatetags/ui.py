@@ -143,6 +143,12 @@ def get(mapping: Any, key: str) -> Any:
 
 
 @register.filter
+def at(values: Any, index: int) -> Any:
+    """An element of a list by a place that the template counts."""
+    return values[index] if index < len(values) else None
+
+
+@register.filter
 def flat(value: Any) -> str:
     """A small value of any shape in one line: lists by commas, mappings as `key value`."""
     if isinstance(value, dict):

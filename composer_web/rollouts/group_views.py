@@ -1,0 +1,86 @@
+"""The page of one prompt: all its rollouts side by side, and two of them turn by turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.views.decorators.http import require_GET
+
+from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.errors import NotFound
+from composer_web.ops.pages import PageRequest, page, show
+from composer_web.rollouts import comparing, selectors, transcript
+from composer_web.rollouts.models import Group, Rollout
+from trainer.rollouts.types import Trajectory
+
+
+@dataclass(frozen=True)
+class Column:
+    """One rollout of the group; `trajectory` is None while it has none, or when it cannot be read."""
+
+    rollout: Rollout
+    trajectory: Trajectory | None
+    parts: list[float | None]
+    advantage: float | None
+
+
+@require_GET
+@page()
+def group_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """`?pair=A&pair=B` shows two rollouts turn by turn, `&turn=` the window."""
+    group = selectors.get_group(pk)
+    rollouts = list(selectors.of_group(group))
+    shown = rollouts[: comparing.MAX_ROLLOUTS]
+    names = comparing.part_names(shown)
+    columns = [_column(group, rollout, names) for rollout in shown]
+    context: dict[str, Any] = {
+        "group": group,
+        "columns": columns,
+        "cut": len(rollouts) - len(shown),
+        "part_names": names,
+        "ways": comparing.ways([column.trajectory for column in columns]),
+        "pair": _pair(request, columns),
+    }
+    return show(request, "rollouts/group.html", context)
+
+
+def _column(group: Group, rollout: Rollout, names: list[str]) -> Column:
+    mean = group.mean_reward
+    return Column(
+        rollout,
+        _read(rollout),
+        [comparing.part_value(rollout, name) for name in names],
+        rollout.reward - mean if rollout.reward is not None and mean is not None else None,
+    )
+
+
+def _read(rollout: Rollout) -> Trajectory | None:
+    try:
+        return selectors.trajectory(rollout)
+    except (NotFound, ArtifactError):
+        return None  # the column's head says what became of the rollout
+
+
+def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
+    """Two trajectories in the same window; None unless the address names two that are recorded."""
+    asked = request.GET.getlist("pair")[:2]
+    chosen = [column for pk in asked for column in columns if str(column.rollout.pk) == pk and column.trajectory]
+    if len(chosen) != 2:
+        return None
+    text = request.GET.get("turn", "0")
+    if not text.isdecimal() or len(text) > 9:
+        raise Http404(f"turn is a number, not {text!r}")
+    left, right = (column.trajectory for column in chosen)
+    assert left is not None and right is not None, "chosen above"
+    longer = max(left, right, key=lambda t: len(t.turns))
+    place = transcript.window(longer, int(text))
+    views = [{view.index: view for view in transcript.window(t, place.first).turns} for t in (left, right)]
+    return {
+        "columns": chosen,
+        "rows": [[side.get(index) for side in views] for index in range(place.first, place.end)],
+        "window": place,
+        "address": "?" + "".join(f"pair={column.rollout.pk}&" for column in chosen) + "turn=",
+        "parting": comparing.ways([left, right]).parting,
+    }

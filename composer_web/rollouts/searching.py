@@ -1,0 +1,83 @@
+"""Search inside one trajectory: everything that its page shows as text, by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from composer_web.rollouts.transcript import as_text
+from trainer.rollouts.types import Trajectory
+
+MAX_HITS = 200
+AROUND = 60
+"""Characters shown on each side of a hit."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One occurrence. `turn` is None outside the turns; then `where` is a place of the page (`patch`, `report`)."""
+
+    turn: int | None
+    where: str
+    before: str
+    match: str
+    after: str
+
+    @property
+    def place(self) -> str:
+        return f"t={self.turn}" if self.turn is not None else self.where
+
+    @property
+    def title(self) -> str:
+        return f"turn {self.turn + 1}, {self.where}" if self.turn is not None else self.where
+
+
+@dataclass(frozen=True)
+class Found:
+    hits: list[Hit]
+    total: int
+    turns: int
+    """Turns that have a hit."""
+
+
+def search(trajectory: Trajectory, text: str) -> Found:
+    """Occurrences of `text`, upper and lower case alike, in the order of the page; at most MAX_HITS are kept."""
+    hits: list[Hit] = []
+    total, turns = 0, set()
+    wanted = text.casefold()
+    if not wanted:
+        return Found([], 0, 0)
+    for turn, where, body in _texts(trajectory):
+        # Case folding may change lengths (ß → ss); then positions are of the folded text, which is what is shown.
+        folded = body.casefold()
+        shown = body if len(folded) == len(body) else folded
+        start = folded.find(wanted)
+        while start >= 0:
+            total += 1
+            if turn is not None:
+                turns.add(turn)
+            end = start + len(wanted)
+            if len(hits) < MAX_HITS:
+                before, after = shown[max(0, start - AROUND) : start], shown[end : end + AROUND]
+                hits.append(Hit(turn, where, _line(before), _line(shown[start:end]), _line(after)))
+            start = folded.find(wanted, end)
+    return Found(hits, total, len(turns))
+
+
+def _line(text: str) -> str:
+    return text.replace("\n", "⏎")
+
+
+def _texts(trajectory: Trajectory) -> Iterator[tuple[int | None, str, str]]:
+    """(turn, where, text) in the order of the page."""
+    for message in trajectory.messages:
+        yield None, "opening", as_text(message.get("content", ""))
+    for turn in trajectory.turns:
+        yield turn.index, "text", turn.text
+        for call in turn.calls:
+            yield turn.index, f"{call.name} arguments", "\n".join(as_text(value) for value in call.arguments.values())
+        for result in turn.results:
+            yield turn.index, "output", result.output
+    yield None, "patch", trajectory.patch
+    for case in trajectory.report.cases:
+        yield None, "report", f"{case.id} {case.message}"
