@@ -110,8 +110,12 @@ def _enter(uid: int, gid: int, group: Group | None) -> None:
         os.setresuid(uid, uid, uid)
     syscalls.unshare(syscalls.NEWUSER, "userns")
     mounts.map_ids(identity.INNER_UID, identity.INNER_GID, uid, gid)
-    with contextlib.suppress(FileNotFoundError):  # gVisor counts none
+    try:
         mounts.put("/proc/sys/user/max_inotify_instances", str(INOTIFY_INSTANCES))
+    except FileNotFoundError:  # gVisor counts none
+        pass
+    except OSError as error:  # a container's /proc
+        raise syscalls.StepError("proc", error.errno or 0, "write max_inotify_instances") from None
     syscalls.unshare(NAMESPACES, "namespaces")
     _loopback_up()
     name = identity.HOSTNAME.encode()

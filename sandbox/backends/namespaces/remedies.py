@@ -38,8 +38,9 @@ def _advice(step: str, number: int | None) -> str:
         )
     if step == "mount" and refused:
         return (
-            "This process may not mount: inside a container, start it with "
-            "`--security-opt seccomp=unconfined --security-opt apparmor=unconfined`, or `--privileged`"
+            "This process may not mount: inside a container, run it as an ordinary user (`--user 1000`) with "
+            "`--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+            "--security-opt systempaths=unconfined`; as root it needs `--cap-add SYS_ADMIN` besides"
         )
     return ""
 
