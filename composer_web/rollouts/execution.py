@@ -122,8 +122,8 @@ def _wait_for_space(group: Group, held: leases.Held, cause: str) -> str:
 def _run_claimed(group: Group, held: leases.Held) -> str:
     disk.require_space()
     plan = make_plan(group)
-    if group.task_version.controls_ok is None and not _controls_pass(group, plan, held):
-        raise GroupEnded("the task fails its controls and was rejected")
+    if group.task_version.controls_ok is None:
+        _prove_task(group, plan, held)
     ensure_deployment(plan.deployment)
     result = _wait(_episodes(group, plan), group=group, held=held, seconds=_deadline(plan.config))
     prefix = f"groups/{group.pk}/{held.token}"
@@ -252,18 +252,20 @@ async def _episodes(group: Group, plan: Plan) -> GroupResult:
     )
 
 
-def _controls_pass(group: Group, plan: Plan, held: leases.Held) -> bool:
+def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
+    """Controls of a bundle that has none yet. Raises GroupEnded when it fails them."""
     from sandbox.grading.controls import run_controls
 
     loop = episode_loop()
     work = run_controls(backend=loop.backend, environments=loop.environments, task=plan.task, k=CONTROL_RUNS)
     controls = _wait(work, group=group, held=held, seconds=600.0)
-    if any(str(verdict) == "infra_error" for verdict in (*controls.oracle, *controls.noop)):
+    if not controls.graded:
         raise GroupFailed(f"the controls of the task could not be graded: {controls.reason}")
     survives_restart(record_controls)(
         version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok
     )
-    return controls.ok
+    if not controls.ok:
+        raise GroupEnded(f"the task fails its controls and was rejected: {controls.reason}")
 
 
 def _deadline(config: RLConfig) -> float:

@@ -1,16 +1,46 @@
-"""Controls: before a task may train, its oracle must pass and doing nothing must fail, several times each."""
+"""Controls: what must be true of a task before it may train, measured, and bound to the bundle's hash.
+
+The oracle must pass and doing nothing must fail, several times each; gutted patches must fail; no exploit that
+applies may score; nothing in the image may give the answer away. Besides, the share of small mutants of the oracle's
+patch that the hidden tests reject says how strong they are; that is shown and refuses nothing.
+"""
 
 from __future__ import annotations
 
+import time
+
 from pydantic import BaseModel, ConfigDict
 
-from sandbox.backends.base import Backend, Patch
+from sandbox.backends.base import Backend, Patch, SandboxError
+from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.cheats import catalogue
+from sandbox.grading.cheats.play import play
+from sandbox.grading.flaky import oracle_runs, unsteady
 from sandbox.grading.grader import grade
+from sandbox.grading.mutants import Mutant, gutted, mutants
+from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Report, Verdict
+from sandbox.harness.errors import HarnessFailure
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskInvalid
-from sandbox.tasks.spec import TaskSpec
+from sandbox.tasks.errors import TaskError, TaskInvalid
+from sandbox.tasks.leaks import scan_task
+from sandbox.tasks.spec import SuiteVerifier, TaskSpec
+
+GRADER = 2
+"""Version of grading and of these controls; what an older one found is to be found again."""
+ORACLE_AGAIN = 3
+
+
+class Attempt(BaseModel):
+    """One wrong patch or exploit that was tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    what: str
+    verdict: Verdict
+    outcome: Cause | None = None
+    rules: tuple[str, ...] = ()
+    """Findings that grading raised."""
 
 
 class Controls(BaseModel):
@@ -18,49 +48,172 @@ class Controls(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     bundle_hash: str
-    oracle: tuple[Verdict, ...]
-    noop: tuple[Verdict, ...]
+    grader: int = GRADER
+    full: bool = False
+    """Whether all controls ran, or only oracle, no-op and one wrong patch."""
+    oracle: tuple[Verdict, ...] = ()
+    noop: tuple[Verdict, ...] = ()
+    wrong: tuple[Attempt, ...] = ()
+    cheats: tuple[Attempt, ...] = ()
+    mutants: tuple[Attempt, ...] = ()
+    leaks: tuple[str, ...] = ()
+    """What in the image gives the answer away, as `path: why`."""
+    flaky: tuple[str, ...] = ()
+    """Expected tests that do not always pass with the oracle's work."""
+    canaries: int = 0
+    """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
     ok: bool
+    graded: bool = True
+    """False when the machine prevented an answer: nothing was found out, and it is to be tried again."""
     reason: str = ""
     """Why the task must not train, in one line; empty when it may."""
     seconds: float = 0.0
 
+    @property
+    def strength(self) -> float | None:
+        """Share of the mutants that the hidden tests reject; None when there were none."""
+        return sum(m.verdict is Verdict.FAILED for m in self.mutants) / len(self.mutants) if self.mutants else None
 
-async def run_controls(*, backend: Backend, environments: EnvironmentStore, task: TaskSpec, k: int = 3) -> Controls:
-    """Grade the oracle and an empty patch `k` times each. Stops at the first verdict that disqualifies the task."""
-    oracle: list[Report] = []
-    noop: list[Report] = []
-    for _ in range(k):
-        oracle.append(await _grade(backend, environments, task, from_files(task, task.gold)))
-        noop.append(await _grade(backend, environments, task, Patch()))
-        reason = _reason(oracle[-1], noop[-1])
-        if reason:
-            break
-    return Controls(
-        bundle_hash=task.bundle_hash,
-        oracle=tuple(report.verdict for report in oracle),
-        noop=tuple(report.verdict for report in noop),
-        ok=not reason,
-        reason=reason,
-        seconds=sum(report.seconds for report in (*oracle, *noop)),
-    )
+
+class _Undecided(Exception):
+    """The machine failed under a control."""
+
+
+class _Refused(Exception):
+    """A control did not hold; the message is the reason."""
+
+
+async def run_controls(
+    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, k: int = 3, full: bool = False
+) -> Controls:
+    """Oracle and no-op `k` times, and wrong patches; with `full` also exploits and mutants. Stops at what disqualifies."""
+    run = _Run(backend, environments, task)
+    ok, graded, reason = True, True, ""
+    try:
+        await run.image()
+        for _ in range(k):
+            await run.oracle()
+            await run.noop()
+        await run.wrong(1 if not full else None)
+        if full:
+            await run.cheats()
+            await run.mutants()
+    except _Refused as error:
+        ok, reason = False, str(error)
+    except (_Undecided, SandboxError, HarnessFailure, TaskError, OSError) as error:
+        ok, graded, reason = False, False, str(error)
+    return run.outcome(ok=ok, graded=graded, reason=reason, full=full)
 
 
 async def require_controls(*, backend: Backend, environments: EnvironmentStore, task: TaskSpec, k: int = 3) -> Controls:
-    """`run_controls`, raising TaskInvalid with the cause when the task must not train."""
+    """`run_controls`, raising TaskInvalid with the cause when the task must not train, SandboxError when nobody knows."""
     controls = await run_controls(backend=backend, environments=environments, task=task, k=k)
+    if not controls.graded:
+        raise SandboxError(f"the controls of task {task.id} could not be run: {controls.reason}")
     if not controls.ok:
         raise TaskInvalid(f"task {task.id} fails its controls: {controls.reason}", remedy="It cannot join a suite")
     return controls
 
 
-async def _grade(backend: Backend, environments: EnvironmentStore, task: TaskSpec, patch: Patch) -> Report:
-    return await grade(backend=backend, environments=environments, task=task, patch=patch)
+class _Run:
+    """The controls of one task as they are run."""
+
+    def __init__(self, backend: Backend, environments: EnvironmentStore, task: TaskSpec) -> None:
+        self._backend, self._environments, self._task = backend, environments, task
+        self._began = time.monotonic()
+        self._oracle: list[Verdict] = []
+        self._noop: list[Verdict] = []
+        self._wrong: list[Attempt] = []
+        self._cheats: list[Attempt] = []
+        self._mutants: list[Attempt] = []
+        self._leaks: tuple[str, ...] = ()
+        self._flaky: tuple[str, ...] = ()
+
+    def outcome(self, *, ok: bool, graded: bool, reason: str, full: bool) -> Controls:
+        pool = PoolStore(self._environments.root).load(self._task.bundle_hash)
+        return Controls(
+            bundle_hash=self._task.bundle_hash,
+            full=full,
+            oracle=tuple(self._oracle),
+            noop=tuple(self._noop),
+            wrong=tuple(self._wrong),
+            cheats=tuple(self._cheats),
+            mutants=tuple(self._mutants),
+            leaks=self._leaks,
+            flaky=self._flaky,
+            canaries=0 if pool is None else len(pool.twins),
+            ok=ok,
+            graded=graded,
+            reason=reason[:500],
+            seconds=round(time.monotonic() - self._began, 3),
+        )
+
+    async def image(self) -> None:
+        self._leaks = tuple(str(leak) for leak in scan_task(self._environments, self._task))
+        if self._leaks:
+            raise _Refused(f"the image gives the answer away: {self._leaks[0]}")
+
+    async def oracle(self) -> None:
+        report = await self._grade(from_files(self._task, self._task.gold))
+        self._oracle.append(report.verdict)
+        if report.verdict is not Verdict.PASSED:
+            await self._find_flaky()
+            if self._flaky:
+                raise _Refused(f"{len(self._flaky)} hidden tests do not always pass: {', '.join(self._flaky[:3])}")
+            raise _Refused(f"the oracle is {report.verdict.value} ({report.cause})")
+
+    async def noop(self) -> None:
+        report = await self._grade(Patch())
+        self._noop.append(report.verdict)
+        if report.verdict is not Verdict.FAILED:
+            raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
+
+    async def wrong(self, count: int | None) -> None:
+        for mutant in gutted(self._task, self._environments)[:count]:
+            attempt = await self._try(mutant)
+            self._wrong.append(attempt)
+            if attempt.verdict is not Verdict.FAILED:
+                raise _Refused(f"a wrong patch is {attempt.verdict.value}: {mutant.what}")
+
+    async def cheats(self) -> None:
+        for exploit in catalogue():
+            if not exploit.applies(self._task):
+                continue
+            played = await play(exploit.run, backend=self._backend, environments=self._environments, task=self._task)
+            self._cheats.append(_attempt(f"{exploit.id}: {exploit.title}", self._decided(played.report)))
+            if played.report.verdict is Verdict.PASSED:
+                raise _Refused(f"exploit {exploit.id} scores: {exploit.title}")
+
+    async def mutants(self) -> None:
+        for mutant in mutants(self._task, self._environments):
+            self._mutants.append(await self._try(mutant))
+
+    async def _try(self, mutant: Mutant) -> Attempt:
+        return _attempt(mutant.what, await self._grade(from_files(self._task, mutant.files)))
+
+    async def _grade(self, patch: Patch) -> Report:
+        report = await grade(backend=self._backend, environments=self._environments, task=self._task, patch=patch)
+        return self._decided(report)
+
+    def _decided(self, report: Report) -> Report:
+        """Raises _Undecided after a failure of the machine; a task that cannot be used at all is an answer."""
+        if report.verdict is Verdict.INFRA_ERROR and report.outcome is not Cause.TASK_INVALID:
+            raise _Undecided(report.cause)
+        return report
+
+    async def _find_flaky(self) -> None:
+        verifier = self._task.verifier
+        if isinstance(verifier, SuiteVerifier):
+            runs = await oracle_runs(
+                backend=self._backend,
+                environments=self._environments,
+                task=self._task,
+                verifier=verifier,
+                k=ORACLE_AGAIN,
+            )
+            self._flaky = unsteady((*verifier.fail_to_pass, *verifier.pass_to_pass), runs)
 
 
-def _reason(oracle: Report, noop: Report) -> str:
-    if oracle.verdict is not Verdict.PASSED:
-        return f"the oracle is {oracle.verdict.value} ({oracle.cause})"
-    if noop.verdict is not Verdict.FAILED:
-        return f"doing nothing is {noop.verdict.value} ({noop.cause or 'all cases passed'})"
-    return ""
+def _attempt(what: str, report: Report) -> Attempt:
+    rules = tuple(dict.fromkeys(str(found.rule) for found in report.findings))
+    return Attempt(what=what[:200], verdict=report.verdict, outcome=report.outcome, rules=rules)

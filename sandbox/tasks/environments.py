@@ -102,6 +102,17 @@ class EnvironmentStore:
         self.manifest(digest)
         return self.root / "built" / digest / "layer" / REPO
 
+    def pristine(self, env: Environment, path: str) -> TreeFile | None:
+        """The file at `path` of the checkout as a task begins with it; None where there is no regular file."""
+        texts = env.files if isinstance(env, InlineEnvironment) else env.overrides
+        base = None if isinstance(env, InlineEnvironment) else self.repository(env.digest) / path
+        # Nothing below a link is the image's own: its target may lie anywhere on this machine.
+        inside = base is not None and base.is_file() and base.resolve() == base
+        executable = bool(inside and base is not None and base.stat().st_mode & 0o100)
+        if path in texts:
+            return TreeFile(texts[path].encode(), executable)
+        return TreeFile(base.read_bytes(), executable) if inside and base is not None else None
+
     def add_built(self, tree: Path, manifest: Manifest) -> BuiltEnvironment:
         """Take over the directory `tree` (what appears below the home directory) as a built environment.
 

@@ -29,12 +29,13 @@ from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 from sandbox.tasks.errors import PackageError, PackageWithoutTests, TaskError
 from sandbox.tasks.history import TreeFile
+from sandbox.tasks.leaks import scan_layers
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment
 
 REPEATS = 2
 SUITE_SECONDS = 120.0
 BUILD_LIMITS = Limits(call_seconds=600.0, life_seconds=1200.0)
-FORMAT = 3
+FORMAT = 4
 """Changed whenever an environment built by this file would come out differently."""
 PROBE = (
     "import os, sys, importlib.util as u; print(os.path.realpath(sys.executable)); print('%d.%d' % sys.version_info[:2]);"
@@ -106,7 +107,12 @@ async def build_archive(
         manifest = Manifest(
             name=pin.name, version=pin.version, env=_variables(), python=f"{HOME}/.venv/bin/python3", source_roots=roots
         )
-        runs, calls = await _measure(store.preview(tree, manifest), backend, manifest)
+        preview = store.preview(tree, manifest)
+        if leaks := scan_layers(preview.layers, pin.name):
+            raise PackageError(
+                f"{pin.name}: its image would give fixes away: {leaks[0]}", remedy="Leave that out of the archive"
+            )
+        runs, calls = await _measure(preview, backend, manifest)
         stable = {i: case.seconds for i, case in runs[0].cases.items() if all(_passed(run, i) for run in runs)}
         if not stable:
             raise _without_tests(pin, runs[0])

@@ -18,6 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from sandbox.tasks.artefacts import CACHES, PRODUCTS
 from sandbox.tasks.errors import PackageError, PackageUnavailable
 from sandbox.tasks.history import TreeFile
 
@@ -28,6 +29,7 @@ PIP_SECONDS = 300.0
 MAX_FILE_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 64 << 20
 ARTEFACTS = ("PKG-INFO", "build", "dist")
+ENDINGS = (".egg-info", ".dist-info", *PRODUCTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +156,7 @@ def unpack(archive: Path) -> dict[str, TreeFile]:
                 if total > MAX_TOTAL_BYTES:
                     raise PackageError(f"{archive.name}: unpacks to more than {MAX_TOTAL_BYTES} bytes")
                 inner = parts[1:]
-                if inner[0] in ARTEFACTS or any(
-                    p.endswith((".egg-info", ".pyc")) or p in ("__pycache__", ".git") for p in inner
-                ):
+                if inner[0] in ARTEFACTS or any(p.endswith(ENDINGS) or p == ".git" or p in CACHES for p in inner):
                     continue
                 stream = tar.extractfile(member)
                 assert stream is not None

@@ -1,0 +1,196 @@
+"""Controls on real sandboxes: what may train, what may not, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.backends.base import SandboxError
+from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.cheats import catalogue
+from sandbox.grading.controls import GRADER, Attempt, Controls, require_controls, run_controls
+from sandbox.grading.flaky import unsteady, without_tests
+from sandbox.grading.mutants import gutted, mutants
+from sandbox.grading.report import Verdict
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.errors import TaskInvalid
+from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, PytestVerifier
+from tests.sandbox.grading.make import (
+    BUGGY,
+    CALLS_TASK,
+    FIXED,
+    LEDGER_BUG,
+    LEDGER_SOURCE,
+    LEDGER_TEST_FILE,
+    LEDGER_TESTS,
+)
+
+
+@pytest.fixture
+def control(backend, environments):
+    async def run(task, **options) -> Controls:
+        return await run_controls(backend=backend, environments=environments, task=task, **options)
+
+    return run
+
+
+async def test_controls_of_calls(control):
+    controls = await control(CALLS_TASK)
+    assert controls.ok and controls.graded and controls.reason == ""
+    assert controls.oracle == (Verdict.PASSED,) * 3 and controls.noop == (Verdict.FAILED,) * 3
+    assert controls.bundle_hash == CALLS_TASK.bundle_hash and controls.grader == GRADER
+    assert len(controls.wrong) == 1 and not controls.full and controls.strength is None
+
+
+async def check_full(control, task) -> Controls:
+    controls = await control(task, k=1, full=True)
+    assert controls.ok and controls.full, controls.reason
+    applicable = [exploit.id for exploit in catalogue() if exploit.applies(task)]
+    assert [attempt.what.split(":")[0] for attempt in controls.cheats] == applicable
+    assert all(attempt.verdict is Verdict.FAILED for attempt in (*controls.cheats, *controls.wrong))
+    assert controls.mutants and controls.strength is not None and 0.0 < controls.strength <= 1.0
+    return controls
+
+
+async def test_full_controls_try_every_exploit_that_applies(control):
+    await check_full(control, CALLS_TASK)
+
+
+@pytest.mark.slow
+async def test_full_controls_of_a_suite(control, ledger):
+    controls = await check_full(control, ledger)
+    assert controls.canaries > 4 and "canary-passed" in {rule for attempt in controls.cheats for rule in attempt.rules}
+
+
+@pytest.mark.parametrize(
+    ("update", "reason"),
+    [
+        ({"gold": {"totals.py": BUGGY.replace("1", "2")}}, "the oracle is failed (24 of 24 cases failed)"),
+        ({"environment": InlineEnvironment(files={"totals.py": FIXED})}, "doing nothing is passed"),
+        ({"environment": InlineEnvironment(files={"totals.py": BUGGY, ".mypy_cache/x.json": "{}"})}, "the image gives"),
+    ],
+)
+async def test_a_task_that_must_not_train(backend, environments, control, update, reason):
+    task = CALLS_TASK.model_copy(update=update)
+    controls = await control(task)
+    assert not controls.ok and controls.graded and controls.reason.startswith(reason)
+    with pytest.raises(TaskInvalid, match="fails its controls"):
+        await require_controls(backend=backend, environments=environments, task=task)
+
+
+async def test_a_task_whose_tests_accept_gutted_work(control):
+    """The hidden case does not look at what the oracle repairs: raising instead of it passes as well."""
+    lenient = CALLS_TASK.model_copy(
+        update={
+            "environment": InlineEnvironment(files={"totals.py": "def total(items): return 1\ndef other(x):\n    return 1\n"}),
+            "gold": {"totals.py": "def total(items): return 2\ndef other(x):\n    return 2\n"},
+            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "2"),)),
+        }
+    )  # fmt: skip
+    controls = await control(lenient, full=True, k=1)
+    assert not controls.ok and controls.reason == "a wrong patch is passed: totals.py: other raises NotImplementedError"
+
+
+async def test_a_task_that_an_exploit_solves(control, ledger, monkeypatch):
+    """A test that asks for so little that an object which is equal to everything answers it."""
+    verifier = PytestVerifier(
+        test_files={
+            "tests/test_other.py": "import ledger\n\n\ndef test_it():\n    assert ledger.balance([]) is not None\n"
+        },
+        fail_to_pass=("tests/test_other.py::test_it",),
+    )
+    bug = LEDGER_SOURCE.replace("return start + sum(amount for _, amount in entries)", "pass")
+    environment = ledger.environment.model_copy(update={"overrides": {"ledger/__init__.py": bug}})
+    weak = ledger.model_copy(update={"verifier": verifier, "environment": environment})
+    monkeypatch.setattr("sandbox.grading.controls.catalogue", lambda: [e for e in catalogue() if e.id in ("B15", "C7")])
+    controls = await control(weak, full=True, k=1)
+    assert not controls.ok and "scores" in controls.reason, controls.reason
+    assert [attempt.verdict for attempt in controls.cheats] == [Verdict.PASSED]
+
+
+async def test_what_the_machine_prevents_is_no_answer(backend, environments, control):
+    task = CALLS_TASK.model_copy(update={"environment": BuiltEnvironment(digest="f" * 64)})
+    controls = await control(task)
+    assert not controls.ok and not controls.graded and "is not in" in controls.reason
+    with pytest.raises(SandboxError, match="could not be run"):
+        await require_controls(backend=backend, environments=environments, task=task)
+
+
+FLAKY = (
+    LEDGER_TESTS
+    + """
+
+def test_of_the_moment():
+    import os, time
+    assert os.urandom(1)[0] < 128
+"""
+)
+
+
+@pytest.mark.slow
+async def test_flaky_tests_are_found_and_taken_out(control, ledger, environments):
+    flaky_id = f"{LEDGER_TEST_FILE}::test_of_the_moment"
+    verifier = ledger.verifier.model_copy(
+        update={
+            "test_files": {LEDGER_TEST_FILE: FLAKY},
+            "pass_to_pass": (*ledger.verifier.pass_to_pass, *(f"{flaky_id}_{n}" for n in range(8)), flaky_id),
+        }
+    )
+    # Eight of one kind: that all of them agree in every run is less likely than a broken machine.
+    copies = "".join(f"\n\ntest_of_the_moment_{n} = test_of_the_moment\n" for n in range(8))
+    verifier = verifier.model_copy(update={"test_files": {LEDGER_TEST_FILE: FLAKY + copies}})
+    task = ledger.model_copy(update={"verifier": verifier})
+    controls = await control(task, k=3)
+    assert not controls.ok and controls.graded
+    assert controls.flaky and set(controls.flaky) <= set(verifier.pass_to_pass) - set(ledger.verifier.pass_to_pass)
+    steady = without_tests(task, [i for i in verifier.pass_to_pass if "of_the_moment" in i])
+    assert steady is not None and steady.bundle_hash != task.bundle_hash
+    assert (await control(steady, k=2)).ok
+    assert PoolStore(environments.root).load(task.bundle_hash) is None
+
+
+def test_unsteady_tests():
+    from sandbox.grading.adapters.base import Case, TestRun
+
+    def run(finished=True, **statuses):
+        return TestRun(cases={name: Case(status) for name, status in statuses.items()}, finished=finished)
+
+    runs = [run(a="passed", b="passed", c="failed"), run(a="passed", b="failed", c="failed")]
+    assert unsteady(["a", "b", "c"], runs) == ("b",)
+    assert unsteady(["a", "b", "c"], [*runs, run(finished=False, a="passed")]) == ("a", "b")
+    assert unsteady(["a"], []) == ()
+
+
+def test_without_tests_keeps_something_to_decide_by(ledger):
+    assert without_tests(ledger, ledger.verifier.fail_to_pass) is None
+    assert without_tests(CALLS_TASK, ["case-000"]) is None
+
+
+def test_mutants_of_the_oracle(tmp_path):
+    store = EnvironmentStore(tmp_path)
+    task = CALLS_TASK.model_copy(
+        update={"environment": InlineEnvironment(files={"ledger.py": LEDGER_BUG}), "gold": {"ledger.py": LEDGER_SOURCE}}
+    )
+    (wrong,) = gutted(task, store)
+    assert wrong.what == "ledger.py: balance raises NotImplementedError"
+    assert "raise NotImplementedError" in wrong.files["ledger.py"] and "dict.fromkeys" in wrong.files["ledger.py"]
+    found = mutants(task, store)
+    texts = [mutant.files["ledger.py"] for mutant in found]
+    assert found == mutants(task, store) and 2 <= len(set(texts)) == len(texts)
+    assert not {LEDGER_BUG, LEDGER_SOURCE} & set(texts)
+    for text in texts:
+        compile(text, "mutant", "exec")
+
+
+def test_mutants_of_other_languages(tmp_path):
+    store = EnvironmentStore(tmp_path)
+    before, gold = "func Add(a, b int) int {\n\treturn a - b\n}\n", "func Add(a, b int) int {\n\treturn a + b*2\n}\n"
+    task = CALLS_TASK.model_copy(
+        update={"environment": InlineEnvironment(files={"sums.go": before}), "gold": {"sums.go": gold}}
+    )
+    assert [m.files["sums.go"] for m in gutted(task, store)] == ["func Add(a, b int) int {\n}\n"]
+    assert sorted(m.what for m in mutants(task, store)) == ["sums.go:2: + becomes -", "sums.go:2: 2 becomes 0"]
+
+
+def test_strength_is_the_share_that_tests_reject():
+    tried = tuple(Attempt(what="m", verdict=verdict) for verdict in (Verdict.FAILED, Verdict.PASSED, Verdict.FAILED))
+    assert Controls(bundle_hash="x", ok=True, mutants=tried).strength == pytest.approx(2 / 3)
