@@ -49,7 +49,7 @@ def environment_build(request: PageRequest) -> HttpResponse:
 def environment_detail(request: PageRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)
     history = list(environment.transitions.order_by("-id")[:20])
-    table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct())
+    table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct(), exclude=("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     context = {
         "environment": environment,

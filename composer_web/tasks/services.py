@@ -163,6 +163,15 @@ def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
 
 
 @transaction.atomic
+def request_task_controls(*, versions: Sequence[TaskVersion], actor: User | None = None) -> int:
+    """Controls of these versions, once more for those that have some; returns how many were asked for."""
+    request_controls([version.pk for version in versions])
+    for version in versions:
+        audit(actor=actor, action="task.validate", target=f"task_version:{version.pk}")
+    return len(versions)
+
+
+@transaction.atomic
 def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool) -> TaskVersion:
     """Outcome of the oracle and no-op controls, bound to the bundle's hash. Raises UserError when it is another's."""
     if controls.get("bundle_hash") != version.bundle_hash:

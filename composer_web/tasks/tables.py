@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import django_tables2 as tables
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
 from composer_web.tasks.models import Suite, Task
 
@@ -20,6 +20,7 @@ class ControlsColumn(tables.Column):
 
 
 class TaskTable(Table):
+    select = TickColumn("task")
     slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=STRONG)
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
@@ -29,7 +30,7 @@ class TaskTable(Table):
 
     class Meta:
         model = Task
-        fields = ("slug", "source", "category", "family", "newest_number", "controls_ok", "created_at")
+        fields = ("select", "slug", "source", "category", "family", "newest_number", "controls_ok", "created_at")
 
 
 class SuiteTable(Table):

@@ -4,6 +4,7 @@ from composer_web.tasks import views
 
 app_name = "tasks"
 urlpatterns = [
+    path("tasks/controls/run/", views.task_controls, name="controls"),
     path("tasks/", views.task_list, name="list"),
     path("tasks/<slug:slug>/", views.task_detail, name="detail"),
     path("suites/", views.suite_list, name="suites"),

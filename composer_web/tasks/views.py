@@ -27,10 +27,12 @@ FILES_PER_PAGE = 20
 @page()
 def task_list(request: PageRequest) -> HttpResponse:
     found = TaskFilter(request.GET, queryset=selectors.tasks())
-    table = TaskTable(found.qs)
+    may_review = request.user.may("reviewer")
+    table = TaskTable(found.qs, exclude=() if may_review else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/list.html"
-    return show(request, template, {"table": table, "filter": found, "tab": "tasks"})
+    context = {"table": table, "filter": found, "tab": "tasks", "may_review": may_review}
+    return show(request, template, context)
 
 
 @require_GET
@@ -60,6 +62,21 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
         "from_environment": isinstance(spec.environment, BuiltEnvironment),
     }
     return show(request, "tasks/detail.html", context)
+
+
+@require_POST
+@page("reviewer")
+def task_controls(request: PageRequest) -> HttpResponse:
+    """Run the controls of the newest version of each ticked task again."""
+    wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
+    newest = selectors.tasks().filter(pk__in=wanted).values_list("newest_version_id", flat=True)
+    versions = list(selectors.task_versions().filter(pk__in=list(newest)))
+    return act(
+        request,
+        lambda: services.request_task_controls(versions=versions, actor=request.user),
+        done=f"The controls of {len(versions)} task{'s' * (len(versions) != 1)} are on their way to the build workers.",
+        to="tasks:list",
+    )
 
 
 @require_GET

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from composer_web.accounts.models import User
+from composer_web.ops.models import Outbox
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import locked_packages
 from composer_web.repositories.models import Environment
@@ -22,6 +23,7 @@ from composer_web.rollouts.services import pump
 from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
 from composer_web.runs.services import create_run
+from composer_web.tasks.models import TaskVersion
 from tests.browser import seed
 
 pytestmark = pytest.mark.django_db
@@ -302,6 +304,18 @@ def test_one_action_on_several_runs(world: seed.World) -> None:
         transaction.set_rollback(True)
     assert f"{world.run.name}: Stopped." in html
     assert f"{world.other.name}: run {world.other.pk} is finished" in html  # refused, and the others went on
+
+
+def test_controls_of_several_tasks(world: seed.World) -> None:
+    picked = list(TaskVersion.objects.order_by("pk")[:2])
+    wanted = {"task": [version.task_id for version in picked] + ["x"]}
+    assert client(world, "viewer").post("/tasks/controls/run/", wanted).status_code == 403
+    assert "data-tick" not in client(world, "viewer").get("/tasks/").content.decode()
+    assert "data-tick" in client(world, "reviewer").get("/tasks/").content.decode()
+    html = client(world, "reviewer").post("/tasks/controls/run/", wanted, follow=True).content.decode()
+    assert "controls of 2 tasks are on their way" in html
+    (asked,) = Outbox.objects.filter(task="tasks.run_controls").order_by("-pk")[:1]
+    assert sorted(asked.kwargs["version_ids"]) == sorted(version.pk for version in picked)
 
 
 def test_runs_are_compared(world: seed.World) -> None:
