@@ -275,7 +275,8 @@ def assemble(stage: str, layers: list[int], *, disk: int, inodes: int) -> tuple[
     os.chdir(stage)  # option strings stay short and show nothing of the host
     names = [f"l/{number}" for number in layers] or ["l/empty"]
     overlay = f"lowerdir={':'.join(names)},upperdir=w/upper,workdir=w/work"
-    kinds = (f"{overlay},userxattr,volatile", f"{overlay},userxattr", overlay)
+    whole = f"lowerdir={':'.join(f'{stage}/{name}' for name in names)},upperdir={work}/upper,workdir={work}/work"
+    kinds = (f"{overlay},userxattr,volatile", f"{overlay},userxattr", overlay, whole)  # the last is for gVisor
     home = f"{new}/home/{identity.USER}"
     syscalls.mount_first("overlay", home, "overlay", NOSUID | NODEV, kinds, step="overlay")
     for source, target in (("tmp", "tmp"), ("shm", "dev/shm")):
