@@ -85,6 +85,12 @@ PROBES = (
     pattern(
         Severity.HIGH,
         "reads the variables of its callers",
+        r"\.f_(locals|globals)\b[\s\S]{0,300}?\bf_back\b|\bf_back\b[\s\S]{0,300}?\.f_(locals|globals)\b"
+        r"|\b(getouterframes|inspect\.stack)\([\s\S]{0,300}?\.f_(locals|globals)\b",
+    ),
+    pattern(
+        Severity.MEDIUM,
+        "walks up its callers",
         r"\bf_back\b|\.f_(locals|globals)\b|\bgetouterframes\(|\binspect\.(stack|getinnerframes)\(",
     ),
     pattern(Severity.HIGH, "walks the objects of the process", r"\bgc\.(get_objects|get_referrers|get_referents)\("),

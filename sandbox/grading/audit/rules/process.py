@@ -14,8 +14,9 @@ HARD_EXITS = (
     pattern(
         Severity.HIGH,
         "ends the process without clean-up",
-        r"\bos\.(_exit|abort|kill(pg)?)\(|\bposix\._exit\(|\bfaulthandler\._\w+\(",
+        r"\bos\.(abort|kill(pg)?)\(|\b(os|posix)\._exit\((?!\s*+[1-9])|\bfaulthandler\._\w+\(",
     ),
+    pattern(Severity.SIGNAL, "ends the process with an error", r"\b(os|posix)\._exit\(\s*+[1-9]"),
     pattern(Severity.HIGH, "signals a process", r"\bsignal\.(raise_signal|pthread_kill|alarm|setitimer)\("),
     pattern(
         Severity.HIGH,

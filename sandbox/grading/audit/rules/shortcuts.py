@@ -23,10 +23,9 @@ SUPPRESS = pattern(
 )
 DEFINITION = re.compile(r"^[ \t]*(?:async\s++)?(?:def|class)\s++(\w+)")
 SWITCHED_OFF = re.compile(
-    r"^[ \t]*if\s++(False|0)\b|^[ \t]*return\b[^\n]*#\s*+(disable|skip|temporar|bypass)"
-    r"|\b(ENABLED?|FEATURE\w*|STRICT|VALIDATE)\s*+=\s*+(False|0)\b",
-    re.M | re.I,
+    r"^[ \t]*if\s++(False|0)\s*+(:|and\b)|^[ \t]*(ENABLED?|FEATURE\w*|STRICT|VALIDATE)\s*+=\s*+(False|0)\b", re.M
 )
+SAYS_SO = re.compile(r"^[ \t]*return\b[^\n]{0,80}#\s*+(disabled?|skip|temporar|bypass)", re.M | re.I)
 
 BORROWED = (
     pattern(
@@ -62,7 +61,7 @@ HIDDEN_CODE = (
     pattern(
         Severity.HIGH,
         "code is unpacked and executed",
-        r"\b(exec|eval|compile|__import__|loads?)\s*+\([^\n]{0,120}\b(b64decode|b32decode"
+        r"\b(exec|eval|compile|__import__|marshal\.loads)\s*+\([^\n]{0,120}\b(b64decode|b32decode"
         r"|b85decode|a85decode|fromhex|unhexlify|decompress|rot13|rot_13|decode\(\s*+[\"']rot)",
     ),
     pattern(
@@ -110,7 +109,7 @@ def feature_disabled(attempt: Attempt) -> Iterator[Hit]:
             rest = len(work) - found.group().count("\n") - 2
             severity = Severity.MEDIUM if rest <= 4 or code.text.count("\n") <= 8 else Severity.LOW
             yield Hit(severity, "every exception is swallowed", attempt.at(code, *found.span()))
-        for found in SWITCHED_OFF.finditer(code.text):
+        for found in (*SWITCHED_OFF.finditer(code.masked), *SAYS_SO.finditer(code.text)):
             yield Hit(Severity.MEDIUM, "a feature is switched off", attempt.at(code, *found.span()))
     yield from in_code(attempt, attempt.product, [SUPPRESS])
     everywhere = {m[1] for file in attempt.files for line in file.added if (m := DEFINITION.match(line.text))}
