@@ -16,6 +16,7 @@ from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
+from composer_web.policies.services import describe_architecture
 from composer_web.runs.metrics import record
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
@@ -92,6 +93,7 @@ def evaluate(
     if not 0 < temperature <= 2:
         raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
     weights = resolve(reference)
+    describe_architecture(weights.path)  # refuses weights that cannot be read
     return create_evaluation(
         policy=weights.policy,
         version=weights.version,

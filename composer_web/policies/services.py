@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def describe_architecture(folder: Path) -> dict[str, Any]:
     config_file = folder / "config.json"
     try:
         config = json.loads(config_file.read_text())
+        if not isinstance(config, dict):
+            raise ValueError("config.json holds no object")
         weights = sorted(folder.glob("*.safetensors"))
         if not weights:
             raise UserError("policy", f"{folder} holds no *.safetensors weights; export the model with save_pretrained")
@@ -57,8 +60,8 @@ def describe_architecture(folder: Path) -> dict[str, Any]:
         raise UserError(
             "policy", f"{folder} is not a Hugging Face model folder: {error.filename} is missing"
         ) from error
-    except (OSError, ValueError) as error:
-        raise UserError("policy", f"{folder} cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError("policy", f"{folder} cannot be read: {error}; copy or export the policy there again") from error
     found = {name: config[name] for name in CONFIG_FIELDS if name in config}
     return {"class": (config.get("architectures") or ["?"])[0], "parameters": parameters, **found}
 
@@ -69,13 +72,14 @@ def _count_parameters(path: Path) -> int:
         if not 0 < size < 100 << 20:
             raise ValueError(f"{path.name} is not a safetensors file")
         header = json.loads(file.read(size))
-    total = 0
+    total, end = 0, 0
     for name, entry in header.items():
         if name != "__metadata__":
-            count = 1
-            for dimension in entry["shape"]:
-                count *= dimension
-            total += count
+            total += math.prod(entry["shape"])
+            end = max(end, entry["data_offsets"][1])
+    missing = 8 + size + end - path.stat().st_size
+    if missing > 0:
+        raise ValueError(f"{path.name} is cut off: {missing} bytes are missing")
     return total
 
 

@@ -46,6 +46,8 @@ class TurnView:
     segment: int
     text: str
     calls: tuple[CallView, ...]
+    problem: str
+    """What the harness answered when a call was meant and did not parse."""
     tokens: int
     generate_seconds: float
     tool_seconds: float
@@ -56,7 +58,7 @@ class TurnView:
 
     @property
     def failed(self) -> bool:
-        return any(call.error for call in self.calls)
+        return bool(self.problem) or any(call.error for call in self.calls)
 
     @property
     def only_calls(self) -> bool:
@@ -157,11 +159,13 @@ def marks(findings: Iterable[Finding]) -> dict[int, list[Mark]]:
 
 def _turn(turn: Turn) -> TurnView:
     results = {result.call_id: result for result in turn.results}
+    called = {call.id for call in turn.calls}
     return TurnView(
         index=turn.index,
         segment=turn.segment,
         text=clip(turn.text, MAX_TEXT)[0],
         calls=tuple(_call(call, results.get(call.id)) for call in turn.calls),
+        problem=clip("\n".join(r.output for r in turn.results if r.call_id not in called), MAX_OUTPUT)[0],
         tokens=turn.token_end - turn.token_start,
         generate_seconds=turn.generate_seconds,
         tool_seconds=turn.tool_seconds,

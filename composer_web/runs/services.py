@@ -20,7 +20,7 @@ from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
-from composer_web.policies.services import create_child
+from composer_web.policies.services import create_child, describe_architecture
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, TrainBatch
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
@@ -46,33 +46,41 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 def check_config(config: RunConfig) -> list[str]:
     """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
     weights = resolve(config.policy)
+    describe_architecture(weights.path)  # refuses weights that cannot be read
     warnings = []
     if isinstance(config.stage, RLConfig):
         stage = config.stage
         need = stage.steps * stage.groups_per_step
-        usable = _usable_tasks(stage.suite, "stage.suite")
+        usable, rejected = _usable_tasks(stage.suite, "stage.suite")
         if usable < need:
             raise UserError(
                 "stage.suite",
                 f"{stage.steps} steps × {stage.groups_per_step} groups need {need} prompts "
-                f"and suite {stage.suite!r} has {usable}; each prompt is used once, so build a larger suite or lower the steps",
+                f"and suite {stage.suite!r} has {usable}{_beside(rejected)}; each prompt is used once, so build a larger "
+                "suite or lower the steps",
             )
         if usable < need * 1.02:
             warnings.append(
                 f"suite {stage.suite!r} has {usable - need} prompts to spare: dropped groups may leave too few"
             )
         if stage.eval_suite:
-            held_out = _usable_tasks(stage.eval_suite, "stage.eval_suite")
+            held_out, rejected = _usable_tasks(stage.eval_suite, "stage.eval_suite")
             if held_out < stage.eval_tasks:
                 warnings.append(
-                    f"evaluations use all {held_out} tasks of {stage.eval_suite!r}, fewer than {stage.eval_tasks}"
+                    f"evaluations use all {held_out} tasks of {stage.eval_suite!r}{_beside(rejected)}, "
+                    f"fewer than {stage.eval_tasks}"
                 )
     if weights.policy.toy:
         warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
     return warnings
 
 
-def _usable_tasks(name: str, field: str) -> int:
+def _beside(rejected: int) -> str:
+    return f" (and {rejected} that failed their controls)" if rejected else ""
+
+
+def _usable_tasks(name: str, field: str) -> tuple[int, int]:
+    """Tasks of a suite that may train, and those that were rejected by their controls. Raises UserError."""
     suite = Suite.objects.filter(name=name).first()
     if suite is None:
         known = (
@@ -80,7 +88,8 @@ def _usable_tasks(name: str, field: str) -> int:
             or "none yet; build them with manage.py build_suites"
         )
         raise UserError(field, f"there is no suite {name!r}; there are: {known}")
-    return suite.memberships.exclude(task_version__controls_ok=False).count()
+    rejected = suite.memberships.filter(task_version__controls_ok=False).count()
+    return suite.memberships.count() - rejected, rejected
 
 
 @transaction.atomic

@@ -1,0 +1,216 @@
+"""Bad input where people meet it: the same clear words on the page, from the API and on the command line.
+
+docs/operations.md has the table of what is shown where, with the test of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.test import Client
+
+from composer_web.accounts.models import User
+from composer_web.ops.artifacts import artifacts
+from composer_web.policies.models import Policy
+from composer_web.policies.services import real_path
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import Group, Rollout
+from composer_web.runs import services
+from composer_web.runs.forms import default_values
+from composer_web.runs.layout import checkpoints_folder
+from composer_web.runs.models import Run
+from composer_web.runs.trainer_process import TrainerProcess
+from composer_web.tasks.controls import run_pending
+from composer_web.tasks.models import TaskVersion
+from composer_web.tasks.services import build_suite
+from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
+from sandbox.tasks.generators.procedural import generate
+from tests.web.making import SMALL, claim, trajectory
+from tests.web.test_commands import run as command
+from trainer.config import RunConfig
+from trainer.rollouts.types import Turn
+
+pytestmark = pytest.mark.django_db
+Bearer = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def pages(people: dict[str, User]) -> Client:
+    """A browser in which an operator is logged in."""
+    client = Client()
+    client.force_login(people["operator"])
+    return client
+
+
+def train(run: Run) -> Run:
+    """What a trainer process does with a queued run."""
+    process = TrainerProcess("t")
+    claimed = process.claim()
+    assert claimed is not None and claimed[0].pk == run.pk
+    process.execute(*claimed)
+    run.refresh_from_db()
+    return run
+
+
+def everywhere(run: Run, pages: Client, bearer: Bearer, words: str) -> None:
+    """The cause of a run's end is on its page, in the API and on the command line."""
+    assert words in run.failure
+    assert words in pages.get(f"/runs/{run.pk}/").content.decode().replace("&#x27;", "'")
+    assert words in Client().get(f"/api/v1/runs/{run.pk}", headers=bearer("viewer")).json()["failure"]
+    assert words in command("run", "list")
+
+
+# -- a wrong setting --------------------------------------------------------------------------------------
+
+
+def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
+    """At the field of the form, with the field's path in the API, and in one line on the command line."""
+    form = {**default_values(), "name": "x", "stage": "rl", "stage.rl.steps": "-1"}
+    assert "Must be > 0" in pages.post("/runs/new/check/", form).json()["errors"]["stage.rl.steps"][0]
+    body = {"name": "x", "stage": {"kind": "rl", "steps": -1}}
+    answer = Client().post(
+        "/api/v1/runs/validate", body, content_type="application/json", headers=bearer("operator", "operate")
+    )
+    assert answer.status_code == 422 and "stage.steps" in answer.json()["error"]["fields"]
+    with pytest.raises(CommandError, match=r"stage\.steps: .*greater than 0.*-1"):
+        command("run", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")
+
+
+# -- an unreadable checkpoint -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda file: file.write_bytes(b"garbage" * 9), "is not a safetensors file"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-5]), "model.safetensors is cut off: 5 bytes are missing"),
+        (lambda file: file.unlink(), "holds no *.safetensors weights"),
+    ],
+)
+def test_weights_that_cannot_be_read(
+    draft: Run, policy: Policy, pages: Client, bearer: Bearer, damage: Callable[[Path], Any], words: str
+) -> None:
+    damage(real_path(policy.base_dir) / "model.safetensors")
+    form = {**default_values(), "name": "x", "stage": "rl", "policy": "base"}
+    assert words in pages.post("/runs/new/check/", form).json()["errors"]["policy"][0]
+    for path, body in (
+        ("/api/v1/runs", RunConfig(name="x", stage=SMALL).model_dump()),
+        ("/api/v1/evaluations", {"policy": "base", "suite": "train", "tasks": 1, "samples": 1}),
+    ):
+        answer = Client().post(path, body, content_type="application/json", headers=bearer("operator", "operate"))
+        assert answer.status_code == 422 and answer.json()["error"]["field"] == "policy"
+        assert words in answer.json()["error"]["message"]
+    for arguments in (
+        ("run", "start", str(draft.pk)),
+        ("evaluate", "base", "train", "--timeout", "0"),
+        ("importpolicy", str(real_path(policy.base_dir))),
+    ):
+        with pytest.raises(CommandError) as refusal:
+            command(*arguments)
+        assert words in str(refusal.value)
+    draft.refresh_from_db()
+    assert draft.state == "draft"
+
+
+def test_a_damaged_step_checkpoint_fails_the_resumed_run_with_the_folder_to_remove(
+    draft: Run, pages: Client, bearer: Bearer
+) -> None:
+    services.start_run(run=draft)
+    folder = checkpoints_folder(draft) / "step-000001"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text("{")
+    train(draft)
+    assert draft.state == "failed"
+    everywhere(draft, pages, bearer, f"checkpoint {folder} cannot be read")
+    everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
+
+
+# -- a bundle whose oracle fails ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken_suite(policy: Policy) -> TaskVersion:
+    """One task whose oracle mends nothing; its controls have run."""
+    spec = generate(3, "train")
+    build_suite(
+        name="broken",
+        purpose="train",
+        specs=[
+            spec.model_copy(update={"id": "broken-oracle", "gold": {k: spec.environment.files[k] for k in spec.gold}})
+        ],
+    )
+    version = TaskVersion.objects.get(task__slug="broken-oracle")
+    assert run_pending([version.pk]) == []
+    version.refresh_from_db()
+    return version
+
+
+def test_a_bundle_whose_oracle_fails(broken_suite: TaskVersion, pages: Client, bearer: Bearer) -> None:
+    """Rejected, with the reason; no run takes a prompt from it."""
+    assert broken_suite.controls_ok is False
+    reason = broken_suite.controls["reason"]
+    assert "oracle" in reason
+    shown = pages.get("/tasks/broken-oracle/").content.decode()
+    assert "rejected" in shown and reason.split("'")[0] in shown.replace("&#x27;", "'")
+    answer = Client().get("/api/v1/tasks/broken-oracle", headers=bearer("reviewer")).json()
+    assert answer["versions"][0]["controls_ok"] is False and answer["versions"][0]["controls"]["reason"] == reason
+    arguments = ("--set", "stage.suite=broken", "--set", "stage.eval_suite=null")
+    with pytest.raises(CommandError, match=r"'broken' has 0 \(and 1 that failed their controls\)"):
+        command("run", "create", "--preset", "rl-smoke", *arguments)
+
+
+# -- a policy that emits malformed calls or never stops -------------------------------------------------------
+
+
+@pytest.fixture
+def ended(running: Run) -> dict[str, Rollout]:
+    """Two rollouts by stop reason: one whose call does not parse, and one that went on until a limit."""
+    rollouts.pump(run_id=running.pk)
+    claimed = claim(Group.objects.filter(run=running).order_by("pk")[0])
+    problem = "the tool call is not complete JSON"
+    malformed = Turn(
+        index=0,
+        text='{"name": "fin',
+        token_start=1,
+        token_end=3,
+        results=(
+            ToolResult(
+                call_id="",
+                output=f"error: {problem}",
+                error=ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=problem),
+            ),
+        ),
+    )
+    graded = []
+    for sample, changes in enumerate(
+        ({"stop_reason": StopReason.MALFORMED_CALL, "turns": (malformed,)}, {"stop_reason": StopReason.TURN_LIMIT})
+    ):
+        made = trajectory(claimed.group, sample, passed=False).model_copy(update=changes)
+        key = f"groups/{claimed.group.pk}/{claimed.held.token}/{sample}.json.zst"
+        artifacts().put_model(key, made)
+        graded.append(rollouts.Graded(made, key))
+    rollouts.accept(
+        group=claimed.group, held=claimed.held, graded=graded, train_key="x", oldest_version=0, infra_errors=()
+    )
+    return {row.stop_reason: row for row in Rollout.objects.filter(group=claimed.group)}
+
+
+@pytest.mark.parametrize("stop", ["malformed_call", "turn_limit"])
+def test_a_policy_that_emits_malformed_calls_or_never_stops(
+    running: Run, ended: dict[str, Rollout], pages: Client, bearer: Bearer, stop: str
+) -> None:
+    """How it ended is shown everywhere. That it ends at all, and is graded: tests/trainer/rollouts/test_episode.py."""
+    row = ended[stop]
+    shown = pages.get(f"/rollouts/{row.pk}/").content.decode()
+    assert stop.replace("_", " ") in shown.lower()
+    if stop == "malformed_call":
+        assert "the tool call is not complete JSON" in shown
+    answer = Client().get("/api/v1/rollouts", {"run": running.pk, "stop_reason": stop}, headers=bearer("viewer"))
+    assert [(r["id"], r["verdict"]) for r in answer.json()["items"]] == [(row.pk, "failed")]
+    assert f'"stop_reason": "{stop}"' in command("export", str(running.pk), "rollouts")
+    counts = command("run", "show", str(running.pk))
+    assert '"infra_error": 0' in counts and '"failed": 2' in counts  # the policy's doing, not the infrastructure's
