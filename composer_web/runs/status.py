@@ -28,6 +28,7 @@ def _supervised(latest: Mapping[str, float]) -> list[Figure]:
 def _rl(run: Run) -> list[Figure]:
     latest: Mapping[str, float] = run.latest
     counts = rollouts.verdict_counts(run=run)
+    found = rollouts.finding_counts(run=run)
     passed = f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed"
     return [
         Figure("Reward", ui.num(latest.get("reward/mean")), note=f"best of K {ui.num(latest.get('reward/best_of_k'))}"),
@@ -48,4 +49,9 @@ def _rl(run: Run) -> list[Figure]:
         Figure("Trained", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
         Figure("Rollouts", ui.num(counts["dispatched"]), note=passed),
         Figure("Infra errors", ui.num(counts["infra_error"]), note="never trained on"),
+        Figure(
+            "Findings",
+            ui.num(found["high"] + found["medium"] + found["low"]),
+            note=f"{ui.num(found['high'])} high, {ui.num(found['quarantined'])} in quarantine",
+        ),
     ]

@@ -83,6 +83,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "runs": "/runs/",
         "run-form": "/runs/new/",
         "rollouts": "/rollouts/",
+        "findings": "/findings/",
+        "finding": first_link(page, url, "/findings/?severity=high", "td.strong a"),
         "tasks": "/tasks/",
         "suites": "/suites/",
         "environments": "/environments/",

@@ -23,13 +23,16 @@ from composer_web.evals.scoring import score
 from composer_web.ops import leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.policies.services import import_base
+from composer_web.rollouts import auditing
 from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.rollouts.tokens import tokenizer
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Metric, Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
+from sandbox.grading.audit import Evidence, Severity
+from sandbox.grading.audit import Finding as Found
 from sandbox.grading.report import CaseResult, Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
@@ -278,6 +281,40 @@ def spread(run: Run, seconds: float = 2.5) -> None:
     Metric.objects.filter(run=run).update(at=begun + F("step") * timedelta(seconds=seconds))
 
 
+def findings(run: Run, *, reviewer: User) -> None:
+    """A finding of each severity, one decided, one on a task and one on the run."""
+    group = Group.objects.filter(run=run, prompt_index=0).get()
+    place = Evidence(source="call", turn=2, call=0, field="new_string", start=0, end=9, excerpt="os._exit(0)" + HOSTILE)
+    patch = Evidence(
+        source="patch", turn=2, call=0, field="helpers/m0.py", line=3, start=40, end=52, excerpt="os._exit(0)"
+    )
+    made = {
+        0: [
+            Found(
+                rule="early-exit",
+                version=1,
+                severity=Severity.HIGH,
+                summary="ends the process",
+                evidence=(patch, place),
+            )
+        ],
+        1: [Found(rule="history-read", version=1, severity=Severity.MEDIUM, summary="git reflog", evidence=(place,))],
+        2: [Found(rule="bare-claim", version=1, severity=Severity.LOW, summary="claims to have run tests")],
+    }
+    auditing.record(group=group, found=made)
+    weak = Finding.objects.get(rule="bare-claim", group=group)
+    auditing.decide(finding=weak, to="dismissed", actor=reviewer, note="The message says what it did.")
+    alarm = {
+        "rule_version": 1,
+        "severity": "medium",
+        "source": "monitor",
+        "rule": "drift-turns",
+        "key": "step-20",
+        "run": run,
+    }
+    Finding.objects.create(subject="run", summary="The number of turns changes: 4.1 to 9.3 by step 20", **alarm)
+
+
 def evaluation(run: Run, *, version: int, skill: float, draw: random.Random) -> Evaluation | None:
     """A finished evaluation of the run at this version, with its rollouts."""
     made = evals.for_version(run=run, version=version)
@@ -360,6 +397,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
         assert group is not None
         finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0, long=LONG if index == 1 else 1)
         services.record_version(run=run, version=index + 1)
+    findings(run, reviewer=people["reviewer"])
     curves(run, range(1, steps + 1), draw=draw)
     evaluation(run, version=13, skill=0.55, draw=draw)
     services.add_event(run=run, kind="checkpoint", message="checkpoint of step 20 saved", step=20)

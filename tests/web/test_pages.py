@@ -18,7 +18,7 @@ from composer_web.ops.models import Outbox
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import locked_packages
 from composer_web.repositories.models import Environment
-from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
@@ -54,6 +54,8 @@ def paths(world: seed.World) -> dict[str, str]:
         "comparison": f"/runs/compare/?run={world.run.pk}&run={world.other.pk}",
         "supervised run": f"/runs/{world.finished.pk}/",
         "rollouts": "/rollouts/",
+        "findings": "/findings/",
+        "finding": f"/findings/{Finding.objects.filter(severity='high').earliest('pk').pk}/",
         "trajectory": f"/rollouts/{rollout.pk}/",
         "prompt": f"/groups/{rollout.group_id}/",
         "turns": f"/rollouts/{rollout.pk}/turns/?turn=1",
@@ -253,7 +255,7 @@ def test_metrics_answer_in_buckets(world: seed.World) -> None:
     assert client(world).get(f"{path}?keys=reward/mean&from=x").status_code == 422
 
 
-LISTS = ("/", "/runs/", "/rollouts/", "/tasks/", "/suites/", "/policies/", "/evals/", "/suites/train/")
+LISTS = ("/", "/runs/", "/rollouts/", "/findings/", "/tasks/", "/suites/", "/policies/", "/evals/", "/suites/train/")
 
 
 def count_queries(visitor: Client, path: str) -> int:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.django_db
         ("/", ("manage.py importpolicy", "manage.py build_suites", "make demo", "Nothing is running")),
         ("/runs/", ("No runs yet", "Configure a run")),
         ("/rollouts/", ("No rollouts yet",)),
+        ("/findings/", ("No findings", "manage.py audit RUN")),
         ("/tasks/", ("No tasks yet", "manage.py build_suites")),
         ("/suites/", ("No tasks yet",)),
         ("/environments/", ("No built environments yet",)),
