@@ -49,6 +49,7 @@ class Ready:
     kind: containers.Kind
     layers: Layers
     capabilities: Capabilities
+    released: bool = False
 
 
 class DockerBackend:
@@ -78,13 +79,14 @@ class DockerBackend:
                 with ThreadPoolExecutor(1) as thread:
                     found = thread.submit(asyncio.run, self._try(ready)).result()
             except SandboxError as error:
-                self._release(ready)
+                _release(ready)
                 return Capabilities(usable=False, cgroup="none", reasons=(str(error),))
             except BaseException:
-                self._release(ready)
+                _release(ready)
                 raise
             ready.capabilities = found
             self._ready = ready
+            weakref.finalize(self, _release, ready)  # at the latest when this process ends
             return found
 
     async def start(
@@ -123,8 +125,8 @@ class DockerBackend:
         here = asyncio.get_running_loop()
         await asyncio.gather(*(box.close() for box in list(self._sandboxes) if box.loop is here))
         self._sandboxes.clear()
-        if ready is not None and ready.engine.owner == os.getpid():
-            await asyncio.to_thread(self._release, ready)
+        if ready is not None:
+            await asyncio.to_thread(_release, ready)
 
     def _prepare(self) -> Ready:
         """Raises SandboxError."""
@@ -153,12 +155,6 @@ class DockerBackend:
         finally:
             await ready.engine.do(ready.layers.forget)
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _release(self, ready: Ready) -> None:
-        ready.layers.forget()
-        _remove(ready.engine, {leases.LEASE_LABEL: ready.lease.name})
-        ready.lease.close()
-        ready.engine.close()
 
     async def _start(
         self, ready: Ready, env: EnvSpec, limits: Limits, gateway: Gateway | None, snapshot: Snapshot | None
@@ -280,6 +276,18 @@ def _agent_request(kind: containers.Kind, env: EnvSpec, limits: Limits, gateway:
         "watchdog": "memory" not in kind.controls,
         "limits": {key: value for key, value in dataclasses.asdict(limits).items() if key != "required"},
     }
+
+
+def _release(ready: Ready) -> None:
+    """Remove whatever this process had made; nothing happens the second time, or in a forked child."""
+    if ready.released or ready.engine.owner != os.getpid():
+        return
+    ready.released = True
+    try:
+        _remove(ready.engine, {leases.LEASE_LABEL: ready.lease.name})
+    finally:
+        ready.lease.close()
+        ready.engine.close()
 
 
 def sweep(engine: Engine, folder: Path) -> int:

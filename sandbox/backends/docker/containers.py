@@ -106,6 +106,8 @@ def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | No
         host |= {"PidsLimit": limits.processes + (OWN_PROCESSES if kind.on_host_kernel else RUNTIME_PROCESSES)}
     if "cpu" in kind.controls:
         host |= {"CpuPeriod": PERIOD_US, "CpuQuota": max(1000, int(limits.cpus * PERIOD_US))}
+    if kind.on_host_kernel:
+        host |= {"Sysctls": {"net.ipv4.ping_group_range": "1 0"}}  # engines open raw echo sockets to everybody
     if kind.runtime:
         host["Runtime"] = kind.runtime
     return _container(kind, host) | {"User": USER, "Hostname": identity.HOSTNAME}

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -182,6 +183,13 @@ def setuid() -> None:
                 child.wait()
 
 
+def is_device(path: str) -> bool:
+    try:
+        return stat.S_ISCHR(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
 def knobs() -> None:
     """Files of the kernel that take a write."""
     writable, seen = [], 0
@@ -192,7 +200,7 @@ def knobs() -> None:
             for name in files:
                 seen += 1
                 path = f"{folder}/{name}"
-                if seen > MOST_FILES or os.path.islink(path):
+                if seen > MOST_FILES or os.path.islink(path) or is_device(path):  # engines hide some behind /dev/null
                     continue
                 try:
                     fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
