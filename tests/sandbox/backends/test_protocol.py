@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 from hypothesis import given
@@ -84,6 +85,17 @@ async def test_silence_ends_at_the_deadline() -> None:
     channel = await Channel.open("test", ours)
     with pytest.raises(SandboxLost, match="no answer"):
         await channel.request({"op": "read"}, deadline=0.05)
+    theirs.close()
+
+
+async def test_an_answer_counts_although_we_were_held_up_past_the_deadline() -> None:
+    ours, theirs = socket.socketpair()
+    channel = await Channel.open("test", ours)
+    request = asyncio.create_task(channel.request({"op": "read"}, deadline=0.05))
+    await asyncio.sleep(0)
+    theirs.sendall(protocol.encode({"id": 1}, b"here"))
+    threading.Event().wait(0.2)  # the event loop serves nobody meanwhile
+    assert (await request)[1] == b"here"
     theirs.close()
 
 
