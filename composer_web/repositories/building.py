@@ -14,7 +14,8 @@ from composer_web.repositories import services
 from composer_web.repositories.models import Environment
 from sandbox.backends.base import SandboxError
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
+from sandbox.tasks.errors import PackageError, TaskError
+from sandbox.tasks.leaks import scan_environment
 from sandbox.tasks.packages import BuiltPackage, build_package_environments, with_backend
 from sandbox.tasks.sdist import read_lock
 from sandbox.tasks.spec import TaskSpec
@@ -51,6 +52,7 @@ def build_environment(environment_id: int) -> str:
     log_key = f"builds/{environment.pk}-{held.token}.log.zst"
     try:
         (built,) = build_package_environments(store(), [environment.name])
+        detail = describe(built)
     except (TaskError, SandboxError, OSError) as error:
         artifacts().put(log_key, traceback.format_exc().encode())
         services.fail(environment=environment, held=held, cause=str(error)[:2000], log_key=log_key)
@@ -58,15 +60,17 @@ def build_environment(environment_id: int) -> str:
     finally:
         leases.keeper.drop(held)
     artifacts().put(log_key, build_report(built).encode())
-    services.finish(
-        environment=environment, held=held, digest=built.environment.digest, detail=describe(built), log_key=log_key
-    )
+    services.finish(environment=environment, held=held, digest=built.environment.digest, detail=detail, log_key=log_key)
     return "ready"
 
 
 def describe(built: BuiltPackage) -> dict[str, object]:
+    """What is known of a built environment. Raises PackageError when its image would give fixes away."""
     checkout = store().repository(built.environment.digest)
+    if leaks := scan_environment(store(), built.environment):
+        raise PackageError(f"{built.name}: its image would give fixes away: {leaks[0]}", remedy="Build it anew")
     return {
+        "leak_scan": "nothing found",
         "bytes": sum(path.lstat().st_size for path in checkout.rglob("*") if path.is_file()),
         "version": built.version,
         "tests": len(built.tests),

@@ -30,6 +30,7 @@ def list_tasks(
     category: str = "",
     suite: str = "",
     controls: str = "",
+    strength_max: float | None = None,
 ) -> Any:
     """Newest first; the filters are those of the tasks page."""
     return page(filtered(TaskFilter, request, selectors.tasks()), limit=limit, before=before)
@@ -49,6 +50,18 @@ def get_task(request: HttpRequest, slug: str) -> Any:
         "instruction": newest.spec["instruction"],
         "spec": newest.spec if reviewer else None,
     }
+
+
+@tasks.post(
+    "/{slug}/controls",
+    response={200: Requested, 404: ErrorOut},
+    auth=needs("review"),
+    summary="Run all controls of a task again",
+)
+def run_task_controls(request: HttpRequest, slug: str) -> Any:
+    """Oracle, no-op, wrong patches, exploits and mutants of the newest version, on the build workers."""
+    version = selectors.newest_version(selectors.get_task(slug))
+    return {"requested": services.request_task_controls(versions=[version], actor=caller(request))}
 
 
 @suites.get("", response=Page[SuiteOut], summary="List suites")

@@ -3,47 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from composer_web.env import env
 from composer_web.tasks.models import TaskVersion
-from composer_web.tasks.services import record_controls
+from composer_web.tasks.services import quarantine_tests, record_controls
 from sandbox.backends import default_backend
 from sandbox.grading.controls import Controls
 from sandbox.grading.controls import run_controls as grade_controls
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.spec import TaskSpec
 
 RUNS = 3
 """Times that the oracle must pass and the empty patch must fail."""
-
 AT_ONCE = 4
+Told = Callable[[TaskVersion, Controls], None]
 
 
 def run_pending(version_ids: Sequence[int]) -> list[str]:
-    """Grade and record the controls of those versions that have none; returns the causes of those not graded."""
-    versions = list(TaskVersion.objects.filter(pk__in=version_ids, controls_ok=None).select_related("task"))
-    if not versions:
-        return []
+    """What versions without controls need to train; returns the causes of those that could not be graded."""
+    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids, controls_ok=None)), full=False)
+
+
+def run_again(version_ids: Sequence[int]) -> list[str]:
+    """Every control of these versions, whatever was found before; returns the causes of those that could not be graded."""
+    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids)), full=True)
+
+
+def run_versions(
+    versions: Sequence[TaskVersion], *, full: bool, told: Told = lambda version, controls: None
+) -> list[str]:
+    """Grade and record the controls of these versions, several at once; each is given to `told` when it is recorded."""
     failed = []
-    outcomes = asyncio.run(_grade([version.bundle for version in versions]))
-    for version, controls in zip(versions, outcomes, strict=True):
-        if any(str(verdict) == "infra_error" for verdict in (*controls.oracle, *controls.noop)):
-            failed.append(f"{version}: {controls.reason}")
-        else:
-            record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
+    for start in range(0, len(versions), AT_ONCE):
+        part = versions[start : start + AT_ONCE]
+        for version, controls in zip(part, asyncio.run(_grade(part, full)), strict=True):
+            if controls.graded:
+                record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
+                if controls.flaky:
+                    quarantine_tests(version=version, ids=controls.flaky)
+            else:
+                failed.append(f"{version}: {controls.reason}")
+            told(version, controls)
     return failed
 
 
-async def _grade(tasks: Sequence[TaskSpec]) -> list[Controls]:
+async def _grade(versions: Sequence[TaskVersion], full: bool) -> list[Controls]:
     backend, environments = default_backend(), EnvironmentStore(env().data / "environments")
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(task: TaskSpec) -> Controls:
-        async with slots:
-            return await grade_controls(backend=backend, environments=environments, task=task, k=RUNS)
-
+    tasks = [version.bundle for version in versions]
     try:
-        return list(await asyncio.gather(*(one(task) for task in tasks)))
+        return list(
+            await asyncio.gather(
+                *(grade_controls(backend=backend, environments=environments, task=t, k=RUNS, full=full) for t in tasks)
+            )
+        )
     finally:
         await backend.close()

@@ -17,10 +17,13 @@ class TaskFilter(filters.FilterSet):
     category = filters.ChoiceFilter(choices=CATEGORIES, label="Category", empty_label="any")
     suite = filters.CharFilter(field_name="versions__suites__name", label="Suite", distinct=True)
     controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Controls", empty_label="any")
+    strength_max = filters.NumberFilter(
+        field_name="test_strength", lookup_expr="lte", label="Test strength at most", min_value=0, max_value=1
+    )
 
     class Meta:
         model = Task
-        fields = ["q", "source", "category", "suite", "controls"]
+        fields = ["q", "source", "category", "suite", "controls", "strength_max"]
 
     def by_controls(self, query, name, value):  # type: ignore[no-untyped-def]
         wanted = {"true": True, "false": False, "none": None}[value]

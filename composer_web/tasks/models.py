@@ -28,7 +28,7 @@ class Task(models.Model):
 class TaskVersion(models.Model):
     """The whole bundle of a task, frozen by a database trigger; a change makes the next version.
 
-    `controls_ok` is None until the oracle and no-op controls ran; only versions with True may train.
+    `controls_ok` is None until the controls ran; only versions with True may train.
     """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
@@ -41,11 +41,20 @@ class TaskVersion(models.Model):
     controls = models.JSONField(null=True, blank=True, help_text="sandbox.grading.controls.Controls")
     controls_ok = models.BooleanField(null=True, blank=True)
     controls_at = models.DateTimeField(null=True, blank=True)
+    test_strength = models.FloatField(
+        null=True, blank=True, help_text="Share of small mutants of the oracle's patch that the hidden tests reject"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["task__slug", "number"]
-        constraints = [models.UniqueConstraint(fields=["task", "number"], name="task_version_number")]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "number"], name="task_version_number"),
+            models.CheckConstraint(
+                condition=models.Q(test_strength=None) | models.Q(test_strength__gte=0, test_strength__lte=1),
+                name="test_strength_is_a_share",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.task.slug} v{self.number}"

@@ -19,6 +19,9 @@ class TaskOut(Schema):
     family: str
     newest_number: int | None
     controls_ok: bool | None = Field(description="null: the controls have not run yet")
+    test_strength: float | None = Field(
+        description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
+    )
     created_at: datetime
 
 
@@ -28,6 +31,7 @@ class VersionOut(Schema):
     bundle_hash: str
     controls_ok: bool | None
     controls: dict[str, Any] | None
+    test_strength: float | None
     created_at: datetime
 
 

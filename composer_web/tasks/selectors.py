@@ -17,6 +17,7 @@ def tasks() -> QuerySet[Task]:
         newest_version_id=Subquery(newest.values("pk")[:1]),
         newest_number=Subquery(newest.values("number")[:1]),
         controls_ok=Subquery(newest.values("controls_ok")[:1]),
+        test_strength=Subquery(newest.values("test_strength")[:1]),
     )
 
 
@@ -29,6 +30,10 @@ def get_task(slug: str) -> Task:
     if found is None:
         raise NotFound("task", slug)
     return found
+
+
+def newest_version(task: Task) -> TaskVersion:
+    return task_versions().filter(task=task).order_by("-number")[0]
 
 
 def suites() -> QuerySet[Suite]:

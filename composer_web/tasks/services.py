@@ -15,11 +15,14 @@ from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.outbox import enqueue_many
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
+from sandbox.grading.flaky import without_tests
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 BATCH = 500
 CONTROLS_CHUNK = 16
 """Versions of one message to the build workers: they share a sandbox backend."""
+AGAIN_CHUNK = 2
+"""All controls of one task are a hundred times the work of those that it needs to train."""
 
 
 @transaction.atomic
@@ -147,10 +150,12 @@ def build_packages_suite(
     return build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, validate=validate)
 
 
-def request_controls(version_ids: Sequence[int]) -> None:
-    """Ask the build workers to run the controls of these versions."""
-    chunks = [list(version_ids[i : i + CONTROLS_CHUNK]) for i in range(0, len(version_ids), CONTROLS_CHUNK)]
-    enqueue_many([("tasks.run_controls", {"version_ids": chunk}, "build", f"controls:{chunk[0]}") for chunk in chunks])
+def request_controls(version_ids: Sequence[int], *, again: bool = False) -> None:
+    """Ask the build workers for the controls of these versions: those that they need to train, or `again` all there are."""
+    size = AGAIN_CHUNK if again else CONTROLS_CHUNK
+    chunks = [list(version_ids[i : i + size]) for i in range(0, len(version_ids), size)]
+    key = "controls-again" if again else "controls"
+    enqueue_many([("tasks.run_controls", {"version_ids": c, "again": again}, "build", f"{key}:{c[0]}") for c in chunks])
 
 
 @transaction.atomic
@@ -165,7 +170,7 @@ def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
 @transaction.atomic
 def request_task_controls(*, versions: Sequence[TaskVersion], actor: User | None = None) -> int:
     """Controls of these versions, once more for those that have some; returns how many were asked for."""
-    request_controls([version.pk for version in versions])
+    request_controls([version.pk for version in versions], again=True)
     for version in versions:
         audit(actor=actor, action="task.validate", target=f"task_version:{version.pk}")
     return len(versions)
@@ -173,12 +178,29 @@ def request_task_controls(*, versions: Sequence[TaskVersion], actor: User | None
 
 @transaction.atomic
 def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool) -> TaskVersion:
-    """Outcome of the oracle and no-op controls, bound to the bundle's hash. Raises UserError when it is another's."""
+    """Outcome of the controls, bound to the bundle's hash. Raises UserError when it is another's."""
     if controls.get("bundle_hash") != version.bundle_hash:
         raise UserError(
             "controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}"
         )
     version.controls, version.controls_ok, version.controls_at = controls, ok, timezone.now()
-    version.save(update_fields=["controls", "controls_ok", "controls_at"])
+    version.test_strength = controls.get("strength")
+    version.save(update_fields=["controls", "controls_ok", "controls_at", "test_strength"])
     hint("suites", *(f"suite:{pk}" for pk in version.suites.values_list("pk", flat=True)))
     return version
+
+
+@transaction.atomic
+def quarantine_tests(*, version: TaskVersion, ids: Sequence[str], actor: User | None = None) -> TaskVersion | None:
+    """The next version of a task, without hidden tests that do not always pass; it takes the old one's place in suites
+    that no run has used, and its controls are asked for. None when nothing would be left to decide by."""
+    steady = without_tests(version.bundle, ids)
+    if steady is None:
+        return None
+    (made,) = save_specs([steady])
+    unused = version.memberships.exclude(suite__versions__groups__isnull=False)
+    SuiteMembership.objects.filter(pk__in=list(unused.values_list("pk", flat=True))).update(task_version=made)
+    request_controls([made.pk])
+    audit(actor=actor, action="task.quarantine", target=f"task_version:{version.pk}", tests=list(ids), next=made.number)
+    hint("suites")
+    return made

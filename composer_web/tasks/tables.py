@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import django_tables2 as tables
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table, TickColumn
+from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
 from composer_web.tasks.models import Suite, Task
 
@@ -19,18 +19,39 @@ class ControlsColumn(tables.Column):
         return {None: ui.badge("not run"), True: ui.badge("passed"), False: ui.badge("failed", "rejected")}[value]
 
 
+class StrengthColumn(tables.Column):
+    """Share of the oracle's mutants that the hidden tests reject."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, verbose_name="Test strength", default="–", attrs=NUMBER, **kwargs)
+
+    def render(self, value: float) -> str:
+        return f"{value:.0%}"
+
+
 class TaskTable(Table):
     select = TickColumn("task")
     slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=STRONG)
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
+    test_strength = StrengthColumn()
     created_at = AgoColumn(verbose_name="Made")
 
     empty_template = "tasks/empty.html"
 
     class Meta:
         model = Task
-        fields = ("select", "slug", "source", "category", "family", "newest_number", "controls_ok", "created_at")
+        fields = (
+            "select",
+            "slug",
+            "source",
+            "category",
+            "family",
+            "newest_number",
+            "controls_ok",
+            "test_strength",
+            "created_at",
+        )
 
 
 class SuiteTable(Table):

@@ -15,11 +15,11 @@ class ControlsNotGraded(Exception):
 
 
 @shared_task(name="tasks.run_controls", bind=True, max_retries=3, default_retry_delay=5)
-def run_controls(self: Any, *, version_ids: list[int], **_: Any) -> None:
-    """Oracle and no-op controls of these versions; a version that has its controls is left alone."""
-    from composer_web.tasks.controls import run_pending
+def run_controls(self: Any, *, version_ids: list[int], again: bool = False, **_: Any) -> None:
+    """What these versions need to train; one that has its controls is left alone. `again`: all controls, once more."""
+    from composer_web.tasks.controls import run_again, run_pending
 
-    if failed := run_pending(version_ids):
+    if failed := (run_again if again else run_pending)(version_ids):
         raise self.retry(exc=ControlsNotGraded("; ".join(failed)[:500]))
 
 

@@ -8,6 +8,7 @@ patch that the hidden tests reject says how strong they are; that is shown and r
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -37,6 +38,8 @@ class Attempt(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     what: str
+    id: str = ""
+    """Of an exploit: its id in the catalogue."""
     verdict: Verdict
     outcome: Cause | None = None
     rules: tuple[str, ...] = ()
@@ -56,6 +59,8 @@ class Controls(BaseModel):
     wrong: tuple[Attempt, ...] = ()
     cheats: tuple[Attempt, ...] = ()
     mutants: tuple[Attempt, ...] = ()
+    strength: float | None = None
+    """Share of the mutants that the hidden tests reject; None when none was tried."""
     leaks: tuple[str, ...] = ()
     """What in the image gives the answer away, as `path: why`."""
     flaky: tuple[str, ...] = ()
@@ -68,11 +73,6 @@ class Controls(BaseModel):
     reason: str = ""
     """Why the task must not train, in one line; empty when it may."""
     seconds: float = 0.0
-
-    @property
-    def strength(self) -> float | None:
-        """Share of the mutants that the hidden tests reject; None when there were none."""
-        return sum(m.verdict is Verdict.FAILED for m in self.mutants) / len(self.mutants) if self.mutants else None
 
 
 class _Undecided(Exception):
@@ -139,6 +139,7 @@ class _Run:
             wrong=tuple(self._wrong),
             cheats=tuple(self._cheats),
             mutants=tuple(self._mutants),
+            strength=strength_of(self._mutants),
             leaks=self._leaks,
             flaky=self._flaky,
             canaries=0 if pool is None else len(pool.twins),
@@ -180,7 +181,7 @@ class _Run:
             if not exploit.applies(self._task):
                 continue
             played = await play(exploit.run, backend=self._backend, environments=self._environments, task=self._task)
-            self._cheats.append(_attempt(f"{exploit.id}: {exploit.title}", self._decided(played.report)))
+            self._cheats.append(_attempt(exploit.title, self._decided(played.report), exploit.id))
             if played.report.verdict is Verdict.PASSED:
                 raise _Refused(f"exploit {exploit.id} scores: {exploit.title}")
 
@@ -214,6 +215,10 @@ class _Run:
             self._flaky = unsteady((*verifier.fail_to_pass, *verifier.pass_to_pass), runs)
 
 
-def _attempt(what: str, report: Report) -> Attempt:
+def strength_of(tried: Sequence[Attempt]) -> float | None:
+    return sum(attempt.verdict is Verdict.FAILED for attempt in tried) / len(tried) if tried else None
+
+
+def _attempt(what: str, report: Report, exploit: str = "") -> Attempt:
     rules = tuple(dict.fromkeys(str(found.rule) for found in report.findings))
-    return Attempt(what=what[:200], verdict=report.verdict, outcome=report.outcome, rules=rules)
+    return Attempt(what=what[:200], id=exploit, verdict=report.verdict, outcome=report.outcome, rules=rules)

@@ -7,7 +7,7 @@ import pytest
 from sandbox.backends.base import SandboxError
 from sandbox.grading.canaries.pool import PoolStore
 from sandbox.grading.cheats import catalogue
-from sandbox.grading.controls import GRADER, Attempt, Controls, require_controls, run_controls
+from sandbox.grading.controls import GRADER, Attempt, Controls, require_controls, run_controls, strength_of
 from sandbox.grading.flaky import unsteady, without_tests
 from sandbox.grading.mutants import gutted, mutants
 from sandbox.grading.report import Verdict
@@ -45,7 +45,7 @@ async def check_full(control, task) -> Controls:
     controls = await control(task, k=1, full=True)
     assert controls.ok and controls.full, controls.reason
     applicable = [exploit.id for exploit in catalogue() if exploit.applies(task)]
-    assert [attempt.what.split(":")[0] for attempt in controls.cheats] == applicable
+    assert [attempt.id for attempt in controls.cheats] == applicable
     assert all(attempt.verdict is Verdict.FAILED for attempt in (*controls.cheats, *controls.wrong))
     assert controls.mutants and controls.strength is not None and 0.0 < controls.strength <= 1.0
     return controls
@@ -193,4 +193,5 @@ def test_mutants_of_other_languages(tmp_path):
 
 def test_strength_is_the_share_that_tests_reject():
     tried = tuple(Attempt(what="m", verdict=verdict) for verdict in (Verdict.FAILED, Verdict.PASSED, Verdict.FAILED))
-    assert Controls(bundle_hash="x", ok=True, mutants=tried).strength == pytest.approx(2 / 3)
+    assert strength_of(tried) == pytest.approx(2 / 3)
+    assert strength_of(()) is None
