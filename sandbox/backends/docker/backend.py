@@ -106,7 +106,11 @@ class DockerBackend:
         ready = self._ready
         if ready is None:
             raise SandboxLost("the backend was closed while a sandbox was starting")
-        sandbox = await self._start(ready, env, limits, net.gateway, snapshot)
+        try:
+            sandbox = await self._start(ready, env, limits, net.gateway, snapshot)
+        except SandboxError:
+            ready.layers.doubt()
+            raise
         await ready.engine.do(ready.layers.trim)
         return sandbox
 

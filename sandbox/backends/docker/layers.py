@@ -56,6 +56,11 @@ class Layers:
                 with self._lock:
                     self._copies.pop(key, None)
 
+    def doubt(self) -> None:
+        """A sandbox did not start: copies are made anew, for the engine may have lost them (a restart, a prune)."""
+        with self._lock:
+            self._copies.clear()  # what is left of them goes with our lease
+
     def forget(self) -> None:
         """Remove all copies."""
         with self._lock:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.backends.base import EnvSpec, Limits, SandboxLost, SandboxUnavailable
+from sandbox.backends.base import EnvSpec, Limits, SandboxError, SandboxLost, SandboxUnavailable
 from sandbox.backends.docker.backend import DockerBackend
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.layers import OWNER
@@ -117,6 +117,20 @@ async def test_a_cancelled_start_leaves_nothing(
     with pytest.raises(asyncio.CancelledError):
         await starting
     await asyncio.to_thread(eventually, lambda: held(engine, settings) == before)
+
+
+async def test_a_copy_that_vanished_is_made_anew(
+    backend: DockerBackend, engine: Engine, settings: DockerSettings, tmp_path: Path
+) -> None:
+    spec = EnvSpec((write_tree(tmp_path / "layer", {"repo/f": "f\n"}),))
+    async with await backend.start(spec, limits=LIMITS):
+        pass
+    for volume in held(engine, settings):
+        assert engine.remove_volume(volume)  # as `docker volume prune --all` does
+    with pytest.raises(SandboxError):
+        await backend.start(spec, limits=LIMITS)
+    async with await backend.start(spec, limits=LIMITS) as sandbox:
+        assert (await sandbox.exec("cat f")).output == b"f\n"
 
 
 def give(tree: Path) -> None:
