@@ -69,8 +69,8 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
 def task_controls(request: PageRequest) -> HttpResponse:
     """Run the controls of the newest version of each ticked task again."""
     wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
-    newest = selectors.tasks().filter(pk__in=wanted).values_list("newest_version_id", flat=True)
-    versions = list(selectors.task_versions().filter(pk__in=list(newest)))
+    newest = [task.newest_version_id for task in selectors.tasks().filter(pk__in=wanted)]  # type: ignore[attr-defined]
+    versions = list(selectors.task_versions().filter(pk__in=newest))
     return act(
         request,
         lambda: services.request_task_controls(versions=versions, actor=request.user),

@@ -57,7 +57,9 @@ METRICS: dict[str, Metric] = {
     "calls/mean": Metric("Tool calls", "calls/rollout", "tool calls of a rollout"),
     "stop/": Metric("Stop reason", "share", "rollouts that ended for this reason"),
     "tool_error/": Metric("Tool errors", "count/rollout", "tool calls that failed in this way"),
-    "behaviour/": Metric("Behaviour", "", "how rollouts work: mean of one measure of sandbox/grading/audit/behaviour.py"),
+    "behaviour/": Metric(
+        "Behaviour", "", "how rollouts work: mean of one measure of sandbox/grading/audit/behaviour.py"
+    ),
     "audit/findings": Metric("Findings", "count/rollout", "findings of the auditor's rules"),
     "audit/quarantined": Metric("Quarantined", "share", "rollouts that a finding kept out of this step"),
     "truncated": Metric("Truncated", "share", "rollouts that ended at a turn, token or time limit"),
