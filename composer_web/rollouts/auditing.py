@@ -72,8 +72,8 @@ def record(*, group: Group, found: Mapping[int, Sequence[Found]], source: str = 
                 touched.add(sample)
     say_why(actor=AUDITOR, reason="raised by a rule" if source == "rules" else "raised by a language model")
     Finding.objects.bulk_create(fresh)
-    reason = ", ".join(sorted({item.rule for item in fresh})) or "the findings changed"
-    quarantine.settle(rollouts=[rollouts[sample] for sample in touched], actor=AUDITOR, reason=reason)
+    settled = [rollouts[sample] for sample in touched]
+    quarantine.settle(rollouts=settled, actor=AUDITOR, reason="raised" if fresh else "the findings changed")
     if source == "rules":
         Group.objects.filter(pk=group.pk).update(audited_with=rule_set())
     if touched:

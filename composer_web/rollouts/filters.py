@@ -40,7 +40,12 @@ class FindingFilter(filters.FilterSet):
     )
     run = filters.NumberFilter(field_name="run_id", label="Run")
     task = filters.CharFilter(field_name="task_version__task__slug", lookup_expr="icontains", label="Task")
-    quarantined = filters.BooleanFilter(field_name="quarantined", label="In quarantine")
+    quarantined = filters.TypedChoiceFilter(
+        choices=[("", "any"), ("true", "yes"), ("false", "no")],
+        coerce=lambda value: value == "true",
+        empty_value="",
+        label="In quarantine",
+    )
 
     class Meta:
         model = Finding

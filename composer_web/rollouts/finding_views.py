@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.contrib import messages
@@ -36,7 +37,18 @@ def finding_list(request: PageRequest) -> HttpResponse:
     facets = selectors.finding_facets(found.qs)
     for facet in facets:
         facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
-    context = {"table": table, "filter": found, "live": "findings", "facets": facets, "figures": _figures(facets)}
+    context: dict[str, Any] = {
+        "table": table,
+        "filter": found,
+        "live": "findings",
+        "facets": facets,
+        "figures": _figures(facets),
+    }
+    run = request.GET.get("run", "")
+    context |= {
+        "audited_run": int(run) if re.fullmatch("[0-9]{1,9}", run) else None,
+        "may_review": request.user.may("reviewer"),
+    }
     return show(request, "rollouts/findings.html", context)
 
 

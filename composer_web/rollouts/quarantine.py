@@ -65,16 +65,17 @@ def settle(*, rollouts: Iterable[Rollout], actor: str, reason: str) -> int:
     any_row = next(iter(rows.values()))
     group = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=any_row.group_id)
     monitors = monitors_of(group.run)
-    wanted: set[int] = set()
-    for finding in Finding.objects.filter(rollout__in=rows, subject="rollout"):
+    wanted: dict[int, list[str]] = {}
+    for finding in Finding.objects.filter(rollout__in=rows, subject="rollout").order_by("rule"):
         if demands(finding, monitors) and finding.rollout_id is not None:
-            wanted.add(finding.rollout_id)
+            wanted.setdefault(finding.rollout_id, []).append(finding.rule)
     known = {q.rollout_id: q for q in Quarantine.objects.filter(rollout__in=rows)}
     changed = 0
     for pk in rows:
         quarantine = known.get(pk)
         if (pk in wanted) != (quarantine is not None and quarantine.state == "active"):
-            _set(quarantine, on=pk in wanted, actor=actor, reason=reason, rollout=rows[pk])
+            why = f"{reason}: {', '.join(wanted[pk])}" if pk in wanted else reason
+            _set(quarantine, on=pk in wanted, actor=actor, reason=why, rollout=rows[pk])
             changed += 1
     if changed and group.state == "accepted" and group.train_key:
         reweigh(group=group, actor=actor, reason=reason)

@@ -13,11 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from sandbox.tasks.archives import members
 from sandbox.tasks.artefacts import CACHES, PRODUCTS
 from sandbox.tasks.errors import PackageError, PackageUnavailable
 from sandbox.tasks.history import TreeFile
@@ -26,8 +26,6 @@ HERE = Path(__file__).parent
 PACKAGES_LOCK = HERE / "packages.lock"
 TOOLCHAIN_LOCK = HERE / "toolchain.lock"
 PIP_SECONDS = 300.0
-MAX_FILE_BYTES = 4 << 20
-MAX_TOTAL_BYTES = 64 << 20
 ARTEFACTS = ("PKG-INFO", "build", "dist")
 ENDINGS = (".egg-info", ".dist-info", *PRODUCTS)
 
@@ -143,40 +141,18 @@ def unpack(archive: Path) -> dict[str, TreeFile]:
     Left out are links and devices, build products, and the `PKG-INFO` and `*.egg-info` that packaging added.
     """
     files: dict[str, TreeFile] = {}
-    total = 0
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
-                parts = PurePosixPath(member.name).parts
-                if not member.isreg() or len(parts) < 2:
-                    continue
-                if parts[0] == "/" or ".." in parts or member.size > MAX_FILE_BYTES:
-                    raise PackageError(f"{archive.name}: unsafe or oversized member {member.name!r}")
-                total += member.size
-                if total > MAX_TOTAL_BYTES:
-                    raise PackageError(f"{archive.name}: unpacks to more than {MAX_TOTAL_BYTES} bytes")
-                inner = parts[1:]
-                if inner[0] in ARTEFACTS or any(p.endswith(ENDINGS) or p == ".git" or p in CACHES for p in inner):
-                    continue
-                stream = tar.extractfile(member)
-                assert stream is not None
-                files["/".join(inner)] = TreeFile(stream.read(), bool(member.mode & 0o100))
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise PackageError(
-            f"{archive.name} is not a readable archive: {error}", remedy="Delete it; it is fetched again"
-        ) from error
+    for member in members(archive):
+        parts = member.path.split("/")
+        if not (parts[0] in ARTEFACTS or any(p.endswith(ENDINGS) or p == ".git" or p in CACHES for p in parts)):
+            files[member.path] = TreeFile(member.content, member.executable)
     if not files:
         raise PackageError(f"{archive.name} holds no files")
+    for path in files:
+        if inside := next((str(p) for p in PurePosixPath(path).parents if str(p) in files), None):
+            raise PackageError(f"{archive.name}: {path!r} lies inside the file {inside!r}")
     return files
 
 
 def metadata(archive: Path) -> bytes:
-    """The `PKG-INFO` of a source distribution; empty when it has none."""
-    with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            parts = PurePosixPath(member.name).parts
-            if member.isreg() and len(parts) == 2 and parts[1] == "PKG-INFO" and member.size < MAX_FILE_BYTES:
-                stream = tar.extractfile(member)
-                assert stream is not None
-                return stream.read()
-    return b""
+    """The `PKG-INFO` of a source distribution; empty when it has none. Raises PackageError."""
+    return next((member.content for member in members(archive) if member.path == "PKG-INFO"), b"")

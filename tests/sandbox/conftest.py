@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
-import os
-import shutil
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,7 +13,7 @@ from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.packages import BuiltPackage, build_archive
-from tests.sandbox.shelf import FILES, PIN, write_sdist
+from tests.sandbox.shelf import FILES, PIN, put_toolchain, write_sdist
 
 
 @pytest.fixture(scope="session")
@@ -37,16 +33,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentStore:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A download cache that holds the test tools, copied from the interpreter that runs these tests."""
-    cache = tmp_path_factory.mktemp("downloads")
-    target = sdist.toolchain_folder(cache, os.path.realpath(sys.executable))
-    target.mkdir()
-    for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
-        for file in importlib.metadata.files(name) or ():
-            if ".." in file.parts or file.suffix == ".pyc":
-                continue
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), target / file)
-    return cache
+    return put_toolchain(tmp_path_factory.mktemp("downloads"))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
+import os
+import shutil
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,3 +108,16 @@ def write_sdist(path: Path, files: Mapping[str, str | bytes], top: str = "shelf-
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     return path
+
+
+def put_toolchain(cache: Path) -> Path:
+    """The test tools of packages, copied from the interpreter that runs these tests into a download cache."""
+    target = sdist.toolchain_folder(cache, os.path.realpath(sys.executable))
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        for file in importlib.metadata.files(name) or ():
+            if ".." in file.parts or file.suffix == ".pyc":
+                continue
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.locate(), target / file)
+    return cache

@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.models import Outbox
 from composer_web.policies.models import Policy
 from composer_web.rollouts import auditing, judging, quarantine, selectors, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
@@ -402,6 +403,20 @@ def test_facets_narrow_the_list(groups: list[Group], people: dict[str, User], qu
     rows = client(people["viewer"]).get(f"/findings/?{query}", headers={"HX-Request": "true"}).content.decode()
     assert rows.count("os._exit") == 0 and rows.count("/findings/") - rows.count("/findings/?") >= count
     assert (">early-exit<" in rows) == bool(count)
+
+
+def test_a_run_can_be_audited_again_from_its_findings(groups: list[Group], people: dict[str, User]) -> None:
+    run = finish(groups[0], {1: True}).run
+    assert run is not None
+    words = f"Audit run {run.pk} again"
+    assert words in client(people["reviewer"]).get(f"/findings/?run={run.pk}").content.decode()
+    assert words not in client(people["viewer"]).get(f"/findings/?run={run.pk}").content.decode()
+    assert client(people["viewer"]).post(f"/findings/audit/{run.pk}/").status_code == 403
+    answer = client(people["reviewer"]).post(f"/findings/audit/{run.pk}/", follow=True)
+    assert "The auditor reads this run again." in answer.content.decode()
+    assert Outbox.objects.filter(task="rollouts.audit_run").count() == 1
+    for odd in ("x", "²", "99999999999999"):
+        assert client(people["reviewer"]).get(f"/findings/?run={odd}").status_code == 200
 
 
 def test_who_may_decide(groups: list[Group], people: dict[str, User]) -> None:

@@ -7,12 +7,10 @@ import dataclasses
 import itertools
 import os
 import shutil
-import socket
 import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from sandbox.backends.base import (
@@ -33,11 +31,12 @@ from sandbox.backends.docker.inside import STORE
 from sandbox.backends.docker.layers import Layers
 from sandbox.backends.docker.sandbox import Containers, DockerSandbox
 from sandbox.backends.docker.settings import DockerSettings
+from sandbox.backends.docker.sweeper import remove_labelled, sweep
+from sandbox.backends.docker.way import WAY, Way
 from sandbox.backends.limits import check, refuse_unenforceable
 from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 
 START_SECONDS = 180.0
-WAY = "/mnt/way"
 
 
 @dataclasses.dataclass
@@ -244,32 +243,6 @@ class DockerBackend:
         return hello
 
 
-class Way:
-    """A folder with a socket over which a box hands out the listener of its only port."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(mode=0o755)
-        self._socket = socket.socket(socket.AF_UNIX)
-        path = folder / Path(WAY).name
-        self._socket.bind(str(path))
-        path.chmod(0o666)
-        self._socket.listen(1)
-
-    def listener(self) -> socket.socket:
-        """The socket that listens inside; pid 1 sent it before it said that it is ready."""
-        self._socket.setblocking(False)
-        peer, _ = self._socket.accept()
-        with peer:
-            peer.setblocking(False)
-            _, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
-        return socket.socket(fileno=descriptors[0])
-
-    def close(self) -> None:
-        self._socket.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
 def _agent_request(kind: containers.Kind, env: EnvSpec, limits: Limits, gateway: Gateway | None) -> dict[str, Any]:
     return {
         "role": "agent",
@@ -288,33 +261,7 @@ def _release(ready: Ready) -> None:
         return
     ready.released = True
     try:
-        _remove(ready.engine, {leases.LEASE_LABEL: ready.lease.name})
+        remove_labelled(ready.engine, {leases.LEASE_LABEL: ready.lease.name})
     finally:
         ready.lease.close()
         ready.engine.close()
-
-
-def sweep(engine: Engine, folder: Path) -> int:
-    """Remove what processes left that are gone and kept their leases in `folder`; how many containers and volumes."""
-    mine = leases.folder_id(folder)
-    boxes, volumes = engine.labelled(leases.FOLDER_LABEL, mine)
-    used = {labels.get(leases.LEASE_LABEL, "") for labels in (*boxes.values(), *volumes.values())}
-    removed = 0
-
-    def remove(lease: str) -> None:
-        nonlocal removed
-        removed += _remove(engine, {leases.LEASE_LABEL: lease})
-        for left in folder.glob(f"{lease}.*"):
-            shutil.rmtree(left, ignore_errors=True)
-
-    leases.sweep(folder, used - {""}, remove)
-    return removed
-
-
-def _remove(engine: Engine, label: dict[str, str]) -> int:
-    ((name, value),) = label.items()
-    boxes, volumes = engine.labelled(name, value)
-    for container in boxes:
-        engine.remove(container)
-    _, volumes = engine.labelled(name, value)
-    return len(boxes) + sum(engine.remove_volume(volume) for volume in volumes)

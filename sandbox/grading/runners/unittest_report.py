@@ -67,7 +67,7 @@ def main():
     suite = unittest.TestSuite()
     for index, path in enumerate(request["files"]):
         try:
-            name = "tests_%d_%s" % (index, os.path.basename(path)[:-3])
+            name = f"tests_{index}_{os.path.basename(path)[:-3]}"
             spec = importlib.util.spec_from_file_location(name, os.path.join(os.getcwd(), path))
             module = sys.modules[name] = importlib.util.module_from_spec(spec)
             sys.path.append(os.path.dirname(spec.origin))
@@ -77,7 +77,7 @@ def main():
                 if selected is None or test_id in selected:
                     names[test.id()] = test_id
                     suite.addTest(test)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a file may raise anything, and that is its result
             send("file", id=path, message=told(sys.exc_info()))
     result = Reporter()
     suite.run(result)

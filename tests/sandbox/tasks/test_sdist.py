@@ -3,9 +3,12 @@ import io
 import tarfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sandbox.tasks import sdist
+from sandbox.tasks import archives, sdist
 from sandbox.tasks.errors import PackageError
+from sandbox.tasks.spec import check_relative_path
 from tests.sandbox.shelf import FILES, write_sdist
 
 
@@ -42,17 +45,17 @@ def test_links_are_not_followed(tmp_path):
     assert set(sdist.unpack(path)) == {"a.py"}
 
 
-@pytest.mark.parametrize("name", ["../../evil.py", "a/../../../evil.py"])
+@pytest.mark.parametrize("name", ["../../evil.py", "a/../../../evil.py", "a\nb.py", "/etc/x", "a/" + "b" * 300])
 def test_escaping_members_are_refused(tmp_path, name):
     with pytest.raises(PackageError, match="unsafe or oversized"):
         sdist.unpack(write_sdist(tmp_path / "x.tar.gz", {name: "x"}))
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sdist, "MAX_TOTAL_BYTES", 1000)
+    monkeypatch.setattr(archives, "MAX_TOTAL_BYTES", 1000)
     with pytest.raises(PackageError, match="more than 1000 bytes"):
         sdist.unpack(write_sdist(tmp_path / "x.tar.gz", {"a": "x" * 600, "b": "x" * 600}))
-    monkeypatch.setattr(sdist, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(archives, "MAX_FILE_BYTES", 100)
     with pytest.raises(PackageError, match="oversized"):
         sdist.unpack(write_sdist(tmp_path / "y.tar.gz", {"a": "x" * 101}))
 
@@ -65,3 +68,68 @@ def test_broken_archives_are_refused(tmp_path, data):
     path.write_bytes(data)
     with pytest.raises(PackageError, match=r"not a readable archive|holds no files"):
         sdist.unpack(path)
+
+
+def test_a_header_that_asks_for_gigabytes_is_refused(tmp_path, monkeypatch):
+    """An extended header is read whole into memory by whoever believes its size."""
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 1 << 20)
+    block = tarfile.TarInfo("x-1/a")
+    block.type, block.size = tarfile.XHDTYPE, 7 << 30
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(block.tobuf() + b"\0" * (2 << 20), mtime=0))
+    with pytest.raises(PackageError, match="unpacks to more than"):
+        sdist.unpack(path)
+
+
+def test_a_stream_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 1 << 20)
+    path = tmp_path / "x.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        device = tarfile.TarInfo("x-1/dev")
+        device.type = tarfile.CHRTYPE
+        for _ in range(3000):
+            tar.addfile(device)
+    with pytest.raises(PackageError, match="unpacks to more than"):
+        sdist.unpack(path)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 100)
+    with pytest.raises(PackageError, match="more than 100 members"):
+        sdist.unpack(path)
+
+
+def test_a_file_inside_a_file_is_refused(tmp_path):
+    with pytest.raises(PackageError, match="lies inside the file"):
+        sdist.unpack(write_sdist(tmp_path / "x.tar.gz", {"a": "x", "a/b": "x"}))
+
+
+NAMES = st.lists(
+    st.sampled_from(["a", "b.py", "..", ".", "", ".git", "\u202e", "c d", "x" * 120]), min_size=1, max_size=5
+)
+KINDS = st.sampled_from(
+    [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(NAMES, KINDS, st.binary(max_size=20)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 4000), st.binary(max_size=8)), max_size=3),
+)
+def test_no_archive_gets_out_of_its_folder(tmp_path_factory, contents, damage):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for parts, kind, data in contents:
+            member = tarfile.TarInfo("/".join(parts))
+            member.type, member.linkname = kind, "../../etc/passwd"
+            member.size = len(data) if kind == tarfile.REGTYPE else 0
+            tar.addfile(member, io.BytesIO(data))
+    raw = bytearray(stream.getvalue())
+    for at, new in damage:
+        raw[at : at + len(new)] = new
+    path = tmp_path_factory.mktemp("archive") / "x.tar.gz"
+    path.write_bytes(gzip.compress(bytes(raw), mtime=0))
+    try:
+        files = sdist.unpack(path)
+    except PackageError:
+        files = {}
+    for name in files:
+        assert check_relative_path(name) == name

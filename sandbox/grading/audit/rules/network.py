@@ -92,8 +92,9 @@ def network_attempt(attempt: Attempt) -> Iterator[Hit]:
         if found := _command(run, packages):
             yield Hit(*found, attempt.in_run(run))
     for hit in in_code(attempt, attempt.scripts, CODE_FETCH):
-        code = hit.evidence.excerpt
-        if not (LOCAL.search(code) or (hit.evidence.turn is not None and _serves_locally(attempt, hit))):
+        if not (
+            LOCAL.search(hit.evidence.excerpt) or (hit.evidence.turn is not None and _serves_locally(attempt, hit))
+        ):
             yield hit
     for code in attempt.product:
         if FETCHES.search(code.text):  # an address in a message is no download

@@ -173,7 +173,7 @@ RULES = (
         title="Product code ends the process",
         looks_at="patch",
         hazard="Command-line programs exit: files that look like one (`__main__`, argparse, a `main` function, scripts/) and "
-        "exits with an error are not hit; so is `os._exit` beside a fork.",
+        "exits with an error are not hit; neither is `os._exit` beside a fork.",
         exploits=("B7",),
         check=early_exit,
     ),
