@@ -1,4 +1,4 @@
-"""Profiles: which tools an episode offers and how much of their output a policy reads."""
+"""Profiles: which tools an episode offers, how much of their output a policy reads, and whose machine it works on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,26 @@ ALL_TOOLS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """What a sandbox shows of the person whose machine it seems to be: the place to mend what gives it away.
+
+    `manage.py fidelity` compares it with a recorded machine. User, host name and /etc belong to the backends
+    (`backends/namespaces/identity.py`, `mounts.py`): every sandbox of a host shares them.
+    """
+
+    person: str = "Robin Marsh"
+    email: str = "robin@marsh.lan"
+    """Of a domain that nobody can register, so that the address is no stranger's."""
+    history_lines: int = 720
+    home_age_days: float = 412.0
+    """Age of the oldest file at home when its layer is written; the others are younger."""
+    files: tuple[tuple[str, str], ...] = ()
+    """More files at home, or other contents of usual ones: path → text."""
+    variables: tuple[tuple[str, str], ...] = (("MAIL", "/var/mail/dev"),)
+    """What a login sets besides the backend's plain environment."""
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything about tools that is not the sandbox. One profile serves a whole run."""
 
@@ -34,6 +54,7 @@ class Profile:
     command_seconds: float = 60.0
     announce_more_matches: bool = True
     """Whether `grep` says that there are more matches than it shows."""
+    machine: Machine = Machine()
 
 
 _PROFILES = {

@@ -24,15 +24,18 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.backends.base import EnvSpec
+from sandbox.harness.profile import Machine
 from sandbox.tasks.errors import EnvironmentMissing, TaskInvalid
 from sandbox.tasks.history import TreeFile, write_history
 from sandbox.tasks.ownership import give_to_sandbox
-from sandbox.tasks.skeleton import HOME_FILES
+from sandbox.tasks.skeleton import home_files, write_home
 from sandbox.tasks.spec import BuiltEnvironment, Environment, InlineEnvironment
 
 FORMAT = b"environment-4"
 """Part of every digest; changed whenever the way in which layers are written changes."""
 REPO = "repo"
+MACHINE = Machine()
+"""Whose machine it seems to be where no profile says."""
 EPOCH = 1_717_400_000
 """Commits are dated in the 200 days after this second, each by its digest."""
 STALE_SECONDS = 24 * 3600.0
@@ -65,14 +68,17 @@ class EnvironmentStore:
         self._temporary.mkdir(parents=True, exist_ok=True)
         self._sweep()
 
-    def spec(self, env: Environment) -> EnvSpec:
-        """Layers and variables of `env`, written now if they are not there yet. Raises EnvironmentMissing."""
-        home = self._home()
+    def spec(self, env: Environment, machine: Machine = MACHINE) -> EnvSpec:
+        """Layers and variables of `env` on `machine`, written now if they are not there yet; the home is the last layer.
+
+        Raises EnvironmentMissing.
+        """
+        home = self._home(machine)
         if isinstance(env, InlineEnvironment):
-            return EnvSpec(layers=(self._inline(env.files), home))
+            return EnvSpec(layers=(self._inline(env.files), home), env=machine.variables)
         manifest = self.manifest(env.digest)
         base = self.root / "built" / env.digest / "layer"
-        variables = tuple(sorted(manifest.env.items()))
+        variables = tuple(sorted({**dict(machine.variables), **manifest.env}.items()))
         return EnvSpec(layers=(self._overrides(env, base), base, home), env=variables)
 
     def manifest(self, digest: str) -> Manifest:
@@ -95,7 +101,7 @@ class EnvironmentStore:
     def preview(self, tree: Path, manifest: Manifest) -> EnvSpec:
         """How sandboxes see `tree` before it is added: for trying an environment out while it is built."""
         give_to_sandbox(tree)
-        return EnvSpec(layers=(tree, self._home()), env=tuple(sorted(manifest.env.items())))
+        return EnvSpec(layers=(tree, self._home(MACHINE)), env=tuple(sorted(manifest.env.items())))
 
     def repository(self, digest: str) -> Path:
         """The pristine checkout of a built environment, to be read only."""
@@ -134,9 +140,9 @@ class EnvironmentStore:
         path.mkdir(mode=0o755)
         return path
 
-    def _home(self) -> Path:
-        digest = _digest(b"home", HOME_FILES)
-        return self._place(self.root / "home" / digest, lambda folder: _write(folder, HOME_FILES))
+    def _home(self, machine: Machine) -> Path:
+        digest = _digest(b"home|%g" % machine.home_age_days, home_files(machine))
+        return self._place(self.root / "home" / digest, lambda folder: write_home(folder, machine, now=time.time()))
 
     def _inline(self, files: Mapping[str, str]) -> Path:
         digest = _digest(b"inline", files)

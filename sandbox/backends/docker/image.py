@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.settings import DockerSettings
-from sandbox.backends.namespaces import mounts
+from sandbox.backends.namespaces import mounts, system
 
 REPOSITORY = "opencomposer-sandbox"
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
-FOLDERS = (*mounts.FOLDERS, "var/cache", "var/lib", "var/log", "var/mail", "w", "l", "from", "to")
+FOLDERS = (*system.FOLDERS, "w", "l", "from", "to")
 MADE_BY_ENGINE = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
 LOCAL_BIN = "/usr/local/bin"
 
@@ -84,9 +84,9 @@ def _archive() -> bytes:
         for name in SYSTEM:
             if os.path.islink(f"/{name}"):
                 _link(archive, name, os.readlink(f"/{name}"))
-        for name in mounts.ETC:
+        for name in system.ETC:
             _copy(archive, os.path.realpath(f"/etc/{name}"), f"etc/{name}")
-        for path, text in mounts.etc_files().items():
+        for path, text in system.files().items():
             if path not in MADE_BY_ENGINE:
                 _file(archive, path.lstrip("/"), text.encode())
         for path in ("/etc/mtab", "/var/tmp", "/var/run"):
@@ -103,7 +103,7 @@ def _copy(archive: tarfile.TarFile, source: str, name: str) -> None:
                 _link(archive, f"{name}/{inner}", os.readlink(path))
             else:
                 _copy(archive, path, f"{name}/{inner}")
-    elif os.path.isfile(source) and os.path.getsize(source) < mounts.MAX_COPIED_BYTES and os.access(source, os.R_OK):
+    elif os.path.isfile(source) and os.path.getsize(source) < system.MAX_COPIED_BYTES and os.access(source, os.R_OK):
         with open(source, "rb") as file:
             _file(archive, name, file.read())
 

@@ -68,6 +68,7 @@ def _set_title(title: str) -> None:
     with open("/proc/self/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     start, end = int(fields[45]), int(fields[46])
-    if 0 < len(title) < end - start:
-        ctypes.memmove(start, title.encode().ljust(end - start, b"\0"), end - start)
+    if 0 < len(title) < end - start - 1:
+        # The last byte is not zero: so the kernel shows what stands before the first zero, without the rest as blanks.
+        ctypes.memmove(start, title.encode().ljust(end - start - 1, b"\0") + b"\1", end - start)
     syscalls.prctl(syscalls.PR_SET_NAME, b"init")

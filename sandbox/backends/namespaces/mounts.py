@@ -17,27 +17,13 @@ import signal
 import stat
 from collections import OrderedDict
 
-from sandbox.backends.namespaces import identity, syscalls
+from sandbox.backends.namespaces import identity, syscalls, system
 from sandbox.backends.namespaces.syscalls import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, BIND, NODEV, NOEXEC, NOSUID, REC
 
 STAGES = ("/sys/kernel", "/mnt", "/media")
 LAYERS_KEPT = 48
-MAX_COPIED_BYTES = 1 << 20
 READONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-ETC = (
-    *(
-        "alternatives",
-        "ssl/certs",
-        "ssl/openssl.cnf",
-        "ca-certificates.conf",
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.conf.d",
-    ),
-    *("localtime", "timezone", "mime.types", "magic", "terminfo", "inputrc", "bash.bashrc", "profile", "shells"),
-    *("debian_version", "os-release", "issue", "services", "protocols", "ethertypes", "rpc", "host.conf", "gai.conf"),
-)
 LINKS = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -48,26 +34,10 @@ LINKS = {
     "/var/tmp": "../tmp",
     "/var/run": "../run",
 }
-FOLDERS = ("proc", "sys", "tmp", "run", "dev/pts", "dev/shm", "etc", "root", "home/dev", "opt", "srv", "mnt", "media")
 
 
 class LayerError(Exception):
     """An environment layer cannot be used; the message says what to do."""
-
-
-def etc_files() -> dict[str, str]:
-    user, uid, gid, host = identity.USER, identity.INNER_UID, identity.INNER_GID, identity.HOSTNAME
-    return {
-        "/etc/passwd": "root:x:0:0:root:/root:/bin/bash\n"
-        "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-        f"{user}:x:{uid}:{gid}:{user},,,:/home/{user}:/bin/bash\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-        "/etc/group": f"root:x:0:\ndaemon:x:1:\nadm:x:4:{user}\nsudo:x:27:{user}\n{user}:x:{gid}:\nnogroup:x:65534:\n",
-        "/etc/hosts": f"127.0.0.1\tlocalhost\n127.0.1.1\t{host}\n::1\tlocalhost ip6-localhost ip6-loopback\n",
-        "/etc/hostname": f"{host}\n",
-        "/etc/resolv.conf": "nameserver 127.0.0.53\n",
-        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
-    }
 
 
 def enter(host_uid: int) -> None:
@@ -115,7 +85,7 @@ def build_base(interpreter: str, prefix: str) -> str:
     draft = f"{stage}/draft"
     for folder in ("draft", "root", "l", "l/empty", "w"):
         os.mkdir(f"{stage}/{folder}")
-    for folder in (*FOLDERS, "var/cache", "var/lib", "var/log", "var/mail"):
+    for folder in system.FOLDERS:
         os.makedirs(f"{draft}/{folder}")
     for name in ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         source = f"/{name}"
@@ -123,9 +93,9 @@ def build_base(interpreter: str, prefix: str) -> str:
             os.symlink(os.readlink(source), f"{draft}/{name}")
         elif os.path.isdir(source):
             _bind(source, draft + source)
-    for name in ETC:
+    for name in system.ETC:
         _provide_etc(os.path.realpath(f"/etc/{name}"), f"{draft}/etc/{name}")
-    for path, text in etc_files().items():
+    for path, text in system.files().items():
         with open(draft + path, "w") as file:
             file.write(text)
     for device in DEVICES:
@@ -143,7 +113,7 @@ def _provide_etc(source: str, target: str) -> None:
     """Small files are copied, because every mount makes every start dearer."""
     if os.path.isdir(source):
         _bind(source, target)
-    elif os.path.isfile(source) and os.path.getsize(source) < MAX_COPIED_BYTES and os.access(source, os.R_OK):
+    elif os.path.isfile(source) and os.path.getsize(source) < system.MAX_COPIED_BYTES and os.access(source, os.R_OK):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(source, "rb") as reader, open(target, "wb") as writer:
             writer.write(reader.read())

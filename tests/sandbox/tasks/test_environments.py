@@ -6,10 +6,11 @@ import time
 import pytest
 
 from sandbox.backends import layer_owner
+from sandbox.harness.profile import Machine
 from sandbox.tasks.environments import STALE_SECONDS, EnvironmentStore, Manifest, read_tree
 from sandbox.tasks.errors import EnvironmentMissing, TaskInvalid
 from sandbox.tasks.history import TreeFile, write_history
-from sandbox.tasks.skeleton import HOME_FILES
+from sandbox.tasks.skeleton import DAY, home_files
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment
 
 INLINE = InlineEnvironment(files={"a.py": "x = 1\n", "pkg/b.py": "y = 2\n", "pkg/sub/é.py": "", "pkg.txt": "\n"})
@@ -49,8 +50,26 @@ def test_inline_environments_are_written_once(store):
 
 def test_the_home_looks_lived_in(store):
     home = store.spec(INLINE).layers[-1]
-    assert {p.name for p in home.iterdir()} == set(HOME_FILES)
+    found = {p.relative_to(home).as_posix() for p in home.rglob("*") if p.is_file()}
+    assert found == home_files(Machine()).keys()
     assert (home / ".gitconfig").read_text().startswith("[user]\n")
+    assert len((home / ".bash_history").read_text().splitlines()) == Machine().history_lines
+    assert (home / ".ssh").stat().st_mode & 0o777 == 0o700 and (home / ".bash_history").stat().st_mode & 0o777 == 0o600
+    ages = {path: (time.time() - (home / path).stat().st_mtime) / DAY for path in found}
+    assert max(ages.values()) == pytest.approx(Machine().home_age_days, abs=1) and min(ages.values()) < 1
+    assert len({round(age, 2) for age in ages.values()}) > len(ages) * 0.8
+    assert {p.stat().st_mtime > time.time() - DAY for p in home.iterdir() if p.name in {".ssh", "Documents"}} == {False}
+
+
+def test_a_machine_of_a_profile_has_its_own_home(store):
+    other = Machine(person="Ada Quill", files=(("notes/plan.md", "- rest\n"),), variables=(("EDITOR", "vim"),))
+    spec, usual = store.spec(INLINE, other), store.spec(INLINE)
+    assert spec.env == (("EDITOR", "vim"),) and spec.layers[0] == usual.layers[0]
+    assert "Ada Quill" in (spec.layers[1] / ".gitconfig").read_text()
+    assert (spec.layers[1] / "notes/plan.md").read_text() == "- rest\n"
+    assert "Ada Quill" not in (usual.layers[1] / ".gitconfig").read_text()
+    built = add(store, {"a.py": "x = 1\n"}, env={"EDITOR": "ed"})
+    assert store.spec(built, other).env == (("EDITOR", "ed"),), "what an environment needs comes first"
 
 
 def test_layers_belong_to_the_user_of_sandboxes(store):
@@ -87,7 +106,7 @@ def test_built_environments(store):
     again = add(store, {"shelf.py": "x = 1\n", "run.sh": "#!/bin/sh\n"}, tests={"t": 1.0})
     assert again == env and store.has(env.digest)
     assert store.manifest(env.digest).env == {"PATH": "/home/dev/.venv/bin"}
-    assert store.spec(env).env == (("PATH", "/home/dev/.venv/bin"),)
+    assert dict(store.spec(env).env) == {"PATH": "/home/dev/.venv/bin"} | dict(Machine().variables)
     assert add(store, {"shelf.py": "x = 2\n"}).digest != env.digest
 
 
