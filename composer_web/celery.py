@@ -10,11 +10,12 @@ worker run in one asyncio loop (`composer_web.rollouts.loop`).
 from __future__ import annotations
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from kombu.entity import Exchange, Queue
 
 from composer_web.env import env
@@ -66,15 +67,28 @@ app.conf.update(
 app.autodiscover_tasks()
 
 
+_presence: list[Any] = []
+"""This worker's heartbeat, once it is ready."""
+
+
 @worker_ready.connect
 def _announce(sender: object = None, **_: object) -> None:
-    """A heartbeat row for this worker, named after its queues."""
+    """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
     from composer_web.ops.presence import Presence
 
+    if _presence:
+        return
     queues = sorted(getattr(sender, "task_consumer").queues, key=lambda q: q.name)  # noqa: B009 (a Celery consumer)
     names = [queue.name for queue in queues]
     kind = next((name for name in QUEUES if name in names), "worker")
-    Presence(kind, detail=lambda: {"queues": names}).start()
+    _presence.append(Presence(kind, detail=lambda: {"queues": names}).start())
+
+
+@worker_shutdown.connect
+def _say_goodbye(**_: object) -> None:
+    """The row goes with the worker: whoever stopped is not lost."""
+    while _presence:
+        _presence.pop().stop()
 
 
 @worker_shutting_down.connect
