@@ -142,10 +142,16 @@ Environment = Annotated[InlineEnvironment | BuiltEnvironment, Field(discriminato
 Verifier = Annotated[CallsVerifier | PytestVerifier | FrameworkVerifier, Field(discriminator="kind")]
 
 
+TaskSource = Literal[
+    "procedural", "mutation", "distance", "combination", "deletion", "mining", "harbor", "swe-bench", "session"
+]
+Category = Literal["debug", "feature", "refactor", "tests", "docs", "migration", "structure", "performance", "other"]
+
+
 class TaskSpec(Frozen):
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,127}$")
-    source: Literal["procedural", "mutation"]
-    category: Literal["debug", "feature", "refactor", "tests"] = "debug"
+    source: TaskSource
+    category: Category = "debug"
     instruction: str = Field(min_length=1, max_length=20_000)
     environment: Environment
     verifier: Verifier

@@ -25,6 +25,7 @@ class TaskStore:
     """`<root>/bundles/<hash>.json` and `<root>/lists/<name>.json`."""
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self._bundles = root / "bundles"
         self._lists = root / "lists"
 

@@ -1,6 +1,5 @@
 import ast
 
-from sandbox.tasks.generators.issue import error_lines, issue_report
 from sandbox.tasks.generators.pruning import function_text, functions_of, remove_functions
 
 TESTS = """import pytest
@@ -59,27 +58,6 @@ def test_an_emptied_class_keeps_its_place():
 def test_function_text_is_dedented():
     assert function_text(TESTS, ("TestC", "test_d")) == "def test_d(self):\n    assert 1 == 2"
     assert function_text(TESTS, ("TestF", "test_x")) is None
-
-
-ACCOUNT = """t.py:18: in test_d
-    assert 1 == 2
-E   assert 1 == 2
-E    +  where 1 = f()
-shop.py:3: in f
-    return secret_line - 1
-"""
-
-
-def test_the_report_tells_the_observation_and_no_product_code():
-    report = issue_report("shop", {"t.py::TestC::test_d": ACCOUNT, "t.py::TestF::test_d": ACCOUNT}, lambda path: TESTS)
-    assert "def test_d(self):\n    assert 1 == 2" in report
-    assert "assert 1 == 2\n+  where 1 = f()" in report
-    assert "secret_line" not in report
-
-
-def test_no_report_without_an_error():
-    assert error_lines("nothing") == ""
-    assert issue_report("shop", {"t.py::test_b": "no error"}, lambda path: TESTS) is None
 
 
 def test_a_parameter_with_colons_is_part_of_the_case():

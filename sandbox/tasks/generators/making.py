@@ -1,0 +1,243 @@
+"""From a draft to a task: the package's tests decide, then the controls.
+
+The broken checkout is run once. Tests that fail are taken out of the agent's checkout and must pass in the end, the
+others must go on passing. The instruction is made of what a failing test observed, never of the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sandbox.backends.base import Backend, Sandbox, SandboxError
+from sandbox.grading.adapters.base import Order, TestRun, files_of
+from sandbox.grading.adapters.pytest import PytestAdapter
+from sandbox.grading.controls import run_controls
+from sandbox.grading.flaky import without_tests
+from sandbox.grading.suite import collect
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.instructions import Evidence, Style, evidence_of, leaks_answer, write
+from sandbox.tasks.generators.pruning import functions_of, remove_functions
+from sandbox.tasks.generators.yields import Yield
+from sandbox.tasks.packages import BUILD_LIMITS, BuiltPackage
+from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
+
+MAX_FAILING_SHARE = 0.5
+"""A change that fails more of the tests than this breaks the package at import or at its root: not a puzzle."""
+NEAR_SECONDS = 3.0
+"""Run time of the tests of a task that enter what was changed."""
+OTHER_SECONDS = 1.0
+"""Run time of its other tests, which only must go on passing."""
+AT_ONCE = 3
+"""Drafts worked on side by side: two use the cores of a small machine while one waits for a sandbox."""
+
+Rewrite = Callable[[str, Evidence], Awaitable[tuple[str, int]]]
+"""Says an instruction in other words; also gives the tokens that it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where tasks of one package are made."""
+
+    store: EnvironmentStore
+    built: BuiltPackage
+    backend: Backend
+    found: Yield
+    k: int = 3
+    full: bool = False
+    """Whether all controls must hold, exploits and mutants among them."""
+    styles: tuple[Style, ...] = ("precise",)
+    rewrite: Rewrite | None = None
+
+    def read(self, path: str) -> str:
+        """A file of the pristine checkout. Raises OSError, UnicodeDecodeError."""
+        return (self.store.repository(self.built.environment.digest) / path).read_text(encoding="utf-8")
+
+
+async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rng: random.Random) -> TaskSpec | None:
+    """The first of some drafts that becomes a task with all its controls green, or None. Raises SandboxError."""
+    async for draft in drafts:
+        if isinstance(draft, Rejected):
+            shop.found.reject("", draft)
+            continue
+        made = await make_task(shop, draft, rng)
+        if isinstance(made, Rejected):
+            shop.found.reject(draft.operator, made)
+        else:
+            shop.found.keep(draft.operator)
+            return made
+    return None
+
+
+async def make_task(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
+    """A draft as a task whose controls hold. Raises SandboxError, EnvironmentMissing."""
+    made = await drafted(shop, draft, rng)
+    return made if isinstance(made, Rejected) else await controlled(shop, made)
+
+
+async def drafted(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
+    """The task without its controls."""
+    run = await run_broken(shop, draft.broken, draft.expected)
+    judged = judge(run, draft.expected)
+    if isinstance(judged, Rejected):
+        return judged
+    failing, passing = judged
+    messages = {test_id: run.cases[test_id].message for test_id in failing if test_id in run.cases}
+    return await spec_of(shop, draft, failing, passing, messages, rng)
+
+
+async def run_broken(
+    shop: Workshop, files: dict[str, str], expected: Sequence[str], *, everything: tuple[str, ...] = ()
+) -> TestRun:
+    """The expected tests (or all of some files) over the checkout with these files."""
+    digest = shop.built.environment.digest
+    repo = shop.store.repository(digest)
+    async with await shop.backend.start(shop.store.spec(shop.built.environment), limits=BUILD_LIMITS) as sandbox:
+        for path, text in files.items():
+            await sandbox.write(path, text.encode())
+        order = Order(
+            files=everything or files_of(tuple(expected)), ids=None if everything else tuple(expected),
+            python=shop.store.manifest(digest).python, conftest=any(repo.rglob("conftest.py")),
+            seconds=seconds_for(shop.built, expected), message_chars=4000,
+        )  # fmt: skip
+        return await _collect(sandbox, order)
+
+
+async def _collect(sandbox: Sandbox, order: Order) -> TestRun:
+    return await collect(sandbox, PytestAdapter(), order)
+
+
+def seconds_for(built: BuiltPackage, expected: Sequence[str]) -> float:
+    """Processor time for a run: wrong code may loop for ever, so a few times what the right code needs."""
+    return 3.0 + 5.0 * sum(built.tests[t] for t in expected)
+
+
+def judge(run: TestRun, expected: Sequence[str]) -> tuple[list[str], list[str]] | Rejected:
+    """(failing, passing) tests of a broken checkout, if they make a puzzle."""
+    if not run.finished:
+        return Rejected(Reason.HANGS, run.ending)
+    failing = [t for t in expected if run.status(t) in ("failed", "error")]
+    passing = [t for t in expected if run.status(t) == "passed"]
+    if len(failing) + len(passing) != len(expected):
+        return Rejected(Reason.UNCLEAR)
+    if not failing:
+        return Rejected(Reason.UNNOTICED)
+    if not passing:
+        return Rejected(Reason.NOTHING_LEFT)
+    if len(failing) > MAX_FAILING_SHARE * len(expected):
+        return Rejected(Reason.BREAKS_TOO_MUCH, f"{len(failing)} of {len(expected)}")
+    return failing, passing
+
+
+async def spec_of(
+    shop: Workshop, draft: Draft, failing: Sequence[str], passing: Sequence[str], messages: dict[str, str],
+    rng: random.Random,
+) -> TaskSpec | Rejected:  # fmt: skip
+    """The bundle: instruction, checkout without the failing tests, hidden tests, oracle."""
+    built = shop.built
+    repo = shop.store.repository(built.environment.digest)
+    expected = (*failing, *passing)
+    pristine = {path: shop.read(path) for path in sorted({t.split("::", 1)[0] for t in expected})}
+    conftests = sorted(p.relative_to(repo).as_posix() for p in repo.rglob("conftest.py"))
+    pruned = draft.visible_tests or {
+        path: remove_functions(pristine[path], functions) for path, functions in functions_of(failing).items()
+    }
+    evidence = evidence_of(built.name, draft, messages, shop.read)
+    if evidence is None:
+        return Rejected(Reason.NOTHING_TO_SHOW)
+    instruction = write(evidence, rng.choice(shop.styles), rng)
+    if shop.rewrite is not None:
+        text, tokens = await shop.rewrite(instruction, evidence)
+        shop.found.model_tokens += tokens
+        # A rewriting that tells too much is thrown away, not the task.
+        instruction = instruction if leaks_answer(text, draft, evidence) else text
+    if leak := leaks_answer(instruction, draft, evidence):
+        return Rejected(Reason.LEAKS, leak)
+    digest = hashlib.sha256("".join(f"{p}\0{t}" for p, t in sorted(draft.broken.items())).encode()).hexdigest()[:10]
+    return TaskSpec(
+        id=f"{draft.source}-{built.name}-{digest}".lower(),
+        source=draft.source,
+        category=draft.category,
+        instruction=instruction,
+        environment=BuiltEnvironment(digest=built.environment.digest, overrides={**pruned, **draft.broken}),
+        verifier=PytestVerifier(
+            test_files={**pristine, **{path: shop.read(path) for path in conftests}},
+            fail_to_pass=tuple(failing),
+            pass_to_pass=tuple(passing),
+            timeout_seconds=seconds_for(built, expected),
+        ),
+        gold=draft.gold,
+        protected=tuple(sorted({*pristine, *conftests})),
+        family=draft.family[:200],
+    )
+
+
+async def controlled(shop: Workshop, task: TaskSpec) -> TaskSpec | Rejected:
+    """The task if its controls hold, without tests that do not always pass. Raises SandboxError when nobody knows."""
+    for _ in range(2):
+        controls = await run_controls(
+            backend=shop.backend, environments=shop.store, task=task, k=shop.k, full=shop.full
+        )
+        shop.found.control_seconds = round(shop.found.control_seconds + controls.seconds, 3)
+        if not controls.graded:
+            raise SandboxError(controls.reason)
+        if controls.ok:
+            return task
+        steady = without_tests(task, controls.flaky) if controls.flaky else None
+        if steady is None:
+            break
+        task = steady
+    return Rejected(Reason.CONTROLS, controls.reason)
+
+
+async def harvest(
+    jobs: Sequence[Callable[[], Awaitable[TaskSpec | None]]], *, count: int, at_once: int = AT_ONCE
+) -> AsyncIterator[TaskSpec]:
+    """Up to `count` results, in the order of `jobs` whichever ends first, `at_once` of them under way."""
+    slots = asyncio.Semaphore(at_once)
+    running: list[asyncio.Task[TaskSpec | None]] = []
+    waiting = iter(jobs)
+    kept = 0
+
+    async def bounded(job: Callable[[], Awaitable[TaskSpec | None]]) -> TaskSpec | None:
+        async with slots:
+            return await job()
+
+    try:
+        while kept < count:
+            # A slow one in front must not leave the others idle; what is begun beyond `count` is thrown away.
+            ahead = min(3 * at_once, count - kept + at_once - 1)
+            while len(running) < ahead and (job := next(waiting, None)) is not None:
+                running.append(asyncio.ensure_future(bounded(job)))
+            if not running:
+                return
+            made = await running.pop(0)
+            if made is not None:
+                kept += 1
+                yield made
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def tests_near(built: BuiltPackage, paths: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:
+    """`tests`, which enter what was changed, and others that enter the files `paths`, within bounds of run time."""
+    same = {t for place, ids in built.covered.items() if place.rpartition(":")[0] in paths for t in ids}
+    others = sorted(same - set(tests), key=lambda t: hashlib.sha256(t.encode()).digest())
+    return tuple(sorted((*_within(built, tests, NEAR_SECONDS), *_within(built, others, OTHER_SECONDS))))
+
+
+def _within(built: BuiltPackage, tests: Sequence[str], limit: float) -> list[str]:
+    chosen: list[str] = []
+    seconds = 0.0
+    for test_id in tests:
+        seconds += built.tests[test_id]
+        if seconds > limit and chosen:
+            break
+        chosen.append(test_id)
+    return chosen

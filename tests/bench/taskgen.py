@@ -1,0 +1,177 @@
+"""`make bench NAME=taskgen`: valid tasks a minute of each generator, for a package whose suite takes two seconds.
+
+The package is written here: modules of small functions with tests, some of which wait, so that the whole suite takes
+about two seconds of run time. Every task that counts has its controls green, three times each, in fresh sandboxes.
+`valid_per_minute` is that of the mutation generator. After the clock has stopped, all controls (exploits and mutants as
+well) run over SAMPLE of the kept tasks; `all_controls_green` is the share that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.metadata
+import os
+import tempfile
+from pathlib import Path
+
+from sandbox.backends import default_backend
+from sandbox.backends.base import Backend
+from sandbox.grading.controls import run_controls
+from sandbox.tasks import sdist
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.generators.instructions import STYLES
+from sandbox.tasks.generators.mutation import generate_tasks
+from sandbox.tasks.generators.yields import Yield
+from sandbox.tasks.packages import BuiltPackage, build_archive
+from sandbox.tasks.spec import TaskSpec
+from tests.bench import report
+from tests.sandbox.shelf import put_toolchain, write_sdist
+
+GOALS: dict[str, report.Goal] = {"valid_per_minute": (">=", 5.0), "all_controls_green": (">=", 1.0)}
+MODULES = 20
+SUITE_SECONDS = 2.0
+SAMPLE = 4
+PIN = sdist.Pin("warehouse", "1.0", ("0" * 64,))
+
+PRODUCT = '''"""Part {n} of a warehouse."""
+
+
+def total_{n}(sizes, limit=100):
+    """Sum of the sizes below `limit`."""
+    total = 0
+    for size in sizes:
+        if size < limit:
+            total += size
+    return total
+
+
+def pick_{n}(names, start, width=2):
+    """`width` of the names from `start` on, in order and upper case."""
+    if start < 0 or width < 1:
+        raise ValueError("nothing to pick")
+    chosen = sorted(names)[start : start + width]
+    return [name.upper() for name in chosen]
+
+
+class Shelf{n}:
+    def __init__(self, room):
+        self.room = room
+        self.items = {{}}
+
+    def put(self, name, width):
+        if name in self.items or width > self.left():
+            return False
+        self.items[name] = width
+        return True
+
+    def left(self):
+        return self.room - total_{n}(self.items.values(), self.room + 1)
+'''
+
+TESTS = """import time
+
+import pytest
+
+from warehouse.part_{n} import Shelf{n}, pick_{n}, total_{n}
+
+
+@pytest.fixture(autouse=True)
+def machine():
+    time.sleep({pause})
+
+
+@pytest.mark.parametrize("sizes, expected", [([1, 5, 3], 9), ([], 0), ([100, 7], 7), ([99, 99, 200], 198)])
+def test_total_{n}(sizes, expected):
+    assert total_{n}(sizes) == expected
+
+
+def test_pick_{n}():
+    assert pick_{n}(["c", "a", "b", "d"], 1) == ["B", "C"]
+
+
+def test_pick_one_{n}():
+    assert pick_{n}(["c", "a"], 0, 1) == ["A"]
+
+
+def test_pick_nothing_{n}():
+    with pytest.raises(ValueError):
+        pick_{n}(["c", "a"], 0, 0)
+
+
+def test_shelf_{n}():
+    shelf = Shelf{n}(10)
+    assert shelf.put("a", 4) and shelf.put("b", 6)
+    assert not shelf.put("c", 1)
+
+
+def test_shelf_once_{n}():
+    shelf = Shelf{n}(10)
+    assert shelf.put("a", 4)
+    assert not shelf.put("a", 4)
+    assert shelf.left() == 6
+"""
+TESTS_OF_MODULE = 9
+
+
+def warehouse() -> dict[str, str]:
+    """The package; the tests wait so long that all of them take SUITE_SECONDS."""
+    pause = SUITE_SECONDS / (MODULES * TESTS_OF_MODULE)
+    files = {"warehouse/__init__.py": '"""A warehouse."""\n', "README.md": "# warehouse\n"}
+    for n in range(MODULES):
+        files[f"warehouse/part_{n}.py"] = PRODUCT.format(n=n)
+        files[f"tests/test_part_{n}.py"] = TESTS.format(n=n, pause=round(pause, 5))
+    return files
+
+
+async def build(backend: Backend, store: EnvironmentStore, folder: Path) -> BuiltPackage:
+    archive = write_sdist(folder / "warehouse-1.0.tar.gz", warehouse(), top="warehouse-1.0")
+    return await build_archive(store, archive, PIN, backend=backend, cache=put_toolchain(folder / "downloads"))
+
+
+async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str, object]]:
+    backend, store = default_backend(), EnvironmentStore(folder / "environments")
+    try:
+        built = await build(backend, store, folder)
+        found = Yield(generator="mutation", package=built.name)
+        made: list[TaskSpec] = []
+        async for task in generate_tasks(store, built, backend=backend, count=count, styles=STYLES, found=found):
+            made.append(task)
+            print(f"{len(made)}/{count}: {task.id}", flush=True)
+        green = 0
+        for task in made[:SAMPLE]:
+            controls = await run_controls(backend=backend, environments=store, task=task, full=True)
+            green += controls.ok
+            print(f"{task.id}: {'all controls green' if controls.ok else controls.reason}, {controls.seconds:.0f} s")
+    finally:
+        await backend.close()
+    show(found)
+    metrics = {
+        "valid_per_minute": round(found.per_minute, 2),
+        "all_controls_green": green / min(len(made), SAMPLE) if made else 0.0,
+        "mutation_tasks": float(found.kept),
+        "mutation_yield": round(found.share, 3),
+        "mutation_seconds": round(found.seconds, 1),
+    }
+    return metrics, {"suite_seconds": round(sum(built.tests.values()), 2), "tests": len(built.tests)}
+
+
+def show(found: Yield) -> None:
+    print(f"{found.generator}: {found.kept} kept of {found.tried} in {found.seconds:.1f} s")
+    for reason, count in sorted(found.rejected.items(), key=lambda item: -item[1]):
+        print(f"    {count:4d}  {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=12, help="tasks to make (12)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        metrics, conditions = asyncio.run(measure(Path(folder), arguments.tasks))
+    conditions["libcst"] = importlib.metadata.version("libcst")
+    conditions["cores"] = len(os.sched_getaffinity(0))
+    report.emit("taskgen", metrics, goals=GOALS, conditions=conditions)
+
+
+if __name__ == "__main__":
+    main()
