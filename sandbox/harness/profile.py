@@ -34,8 +34,13 @@ class Machine:
     """Age of the oldest file at home when its layer is written; the others are younger."""
     files: tuple[tuple[str, str], ...] = ()
     """More files at home, or other contents of usual ones: path → text."""
-    variables: tuple[tuple[str, str], ...] = (("MAIL", "/var/mail/dev"),)
-    """What a login sets besides the backend's plain environment."""
+    variables: tuple[tuple[str, str], ...] = (
+        ("MAIL", "/var/mail/dev"),
+        ("XDG_SESSION_CLASS", "user"),
+        ("XDG_SESSION_ID", "3"),
+        ("XDG_SESSION_TYPE", "tty"),
+    )
+    """What a login sets besides the backend's plain environment; LANG too, where the host has that language."""
 
 
 @dataclass(frozen=True, slots=True)
