@@ -52,6 +52,12 @@ class SamplingConfig(Part):
 class HarnessConfig(Part):
     profile: str = setting("toy", "Harness profile: which tools the policy sees and how strict they are")
     end_on_malformed_call: bool = setting(True, "A tool call that does not parse ends the episode")
+    snapshot_every: int = setting(
+        0,
+        "Turns between snapshots of the sandbox, to go on from later; 0 takes none, and a fork runs the calls again",
+        ge=0,
+        advanced=True,
+    )
 
 
 class CorrectionConfig(Part):

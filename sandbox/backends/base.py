@@ -289,6 +289,13 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def stamp(self) -> str:
+        """Differs once files or the shell's state have changed: while it is the same, so would a snapshot be.
+
+        Far cheaper than a snapshot: no file is read. Raises SnapshotTooLarge.
+        """
+        ...
+
     async def close(self) -> None:
         """Destroy everything. Safe to call twice."""
         ...

@@ -52,6 +52,10 @@ class Session:
         self._context = ToolContext(sandbox=sandbox, profile=profile)
 
     @property
+    def sandbox(self) -> Sandbox:
+        return self._context.sandbox
+
+    @property
     def finished(self) -> bool:
         return self._context.finished
 
@@ -89,6 +93,12 @@ class Session:
             if isinstance(outcome, BaseException):
                 raise outcome
         return [outcome for outcome in outcomes if isinstance(outcome, ToolResult)]
+
+    def recall(self, calls: Sequence[ToolCall]) -> None:
+        """Take in calls that were run in the past of this sandbox, which went on from a snapshot. Nothing is run."""
+        for item in map(self._prepare, calls):
+            if item.tool is not None and item.arguments is not None:
+                item.tool.recall(item.arguments, self._context)
 
     def _prepare(self, call: ToolCall) -> _Prepared:
         tool = self._tools.get(call.name)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sandbox.backends.base import Backend, Patch, SandboxError
+from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.grader import cause_of, grade
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import render
@@ -30,7 +31,8 @@ from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
 from trainer.rewards import RewardError, score
 from trainer.rollouts.limits import EpisodeLimits
-from trainer.rollouts.types import Segment, Trajectory, Turn
+from trainer.rollouts.snapshots import Origin, TurnSnapshots
+from trainer.rollouts.types import Forked, Segment, Trajectory, Turn
 
 
 class ParsedTurn(Protocol):
@@ -71,6 +73,8 @@ class RolloutServices:
     environments: EnvironmentStore
     deployment: str
     slots: asyncio.Semaphore
+    snapshots: SnapshotStore | None = None
+    """Where snapshots of turns are kept, for settings that ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,16 @@ class _Record:
     turns: list[Turn] = field(default_factory=list)
     patch: Patch = field(default_factory=Patch)
     seconds: dict[str, float] = field(default_factory=dict)
+    forked: Forked | None = None
+
+    @classmethod
+    def begin(cls, task: TaskSpec, origin: Origin | None) -> _Record:
+        """Of a fresh episode, or of one that goes on from `origin`: it has read all that came before, sampled none."""
+        if origin is None:
+            return cls(messages=opening_messages(task))
+        record = cls(messages=origin.messages, turns=list(origin.turns), forked=origin.forked)
+        record.read(origin.tokens)
+        return record
 
     def read(self, tokens: Sequence[int]) -> None:
         """Append tokens that the policy was shown."""
@@ -129,18 +143,30 @@ class _Record:
 
 
 async def run_episode(
-    *, task: TaskSpec, sample: int, session_id: str, seed: int, settings: EpisodeSettings, services: RolloutServices
+    *,
+    task: TaskSpec,
+    sample: int,
+    session_id: str,
+    seed: int,
+    settings: EpisodeSettings,
+    services: RolloutServices,
+    origin: Origin | None = None,
 ) -> Trajectory:
-    """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled."""
-    record = _Record(messages=opening_messages(task))
+    """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled.
+
+    With an `origin` it goes on from there: same sandbox, same tokens, and its turns count towards the limits.
+    """
+    record = _Record.begin(task, origin)
     limits = EpisodeLimits.of(settings.sampling)
+    limits.turns.used = len(record.turns)
+    limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
     queued = time.monotonic()
     async with services.slots:
         record.spend("queue", time.monotonic() - queued)
         limits.started = started = time.monotonic()
         try:
             async with asyncio.timeout(limits.wall_seconds):
-                stop = await _act(record, limits, task, session_id, seed, settings, services)
+                stop = await _act(record, limits, task, session_id, seed, settings, services, origin)
                 with_grade = time.monotonic()
                 report = await grade(
                     backend=services.backend, environments=services.environments, task=task, patch=record.patch
@@ -176,15 +202,22 @@ async def _act(
     seed: int,
     settings: EpisodeSettings,
     services: RolloutServices,
+    origin: Origin | None,
 ) -> StopReason:
-    """Run the turns in a fresh sandbox and take the patch."""
+    """Run the turns in a fresh sandbox, or in one that goes on from `origin`, and take the patch."""
     started = time.monotonic()
-    async with await services.backend.start(services.environments.spec(task.environment)) as sandbox:
-        session = Session(sandbox, get_profile(settings.harness.profile))
+    profile = get_profile(settings.harness.profile)
+    env, snapshot = services.environments.spec(task.environment, profile.machine), origin.snapshot if origin else None
+    async with await services.backend.start(env, snapshot=snapshot) as sandbox:
+        session = Session(sandbox, profile)
         record.schema_hash = session.schema_hash
-        record.read(services.renderer.start(record.messages, session.schemas()))
+        if origin:
+            session.recall([call for turn in origin.turns for call in turn.calls])
+        else:
+            record.read(services.renderer.start(record.messages, session.schemas()))
         record.spend("start", time.monotonic() - started)
-        stop = await _turns(record, limits, session, session_id, seed, settings, services)
+        kept = TurnSnapshots(services.snapshots, settings.harness.snapshot_every)
+        stop = await _turns(record, limits, session, session_id, seed, settings, services, kept)
         record.patch = await sandbox.diff()
     return stop
 
@@ -197,6 +230,7 @@ async def _turns(
     seed: int,
     settings: EpisodeSettings,
     services: RolloutServices,
+    kept: TurnSnapshots,
 ) -> StopReason:
     while True:
         limits.tokens.used = len(record.tokens)
@@ -230,6 +264,9 @@ async def _turns(
         tool_seconds = time.monotonic() - began
         record.spend("tools", tool_seconds)
         limits.tools.used += tool_seconds
+        began = time.monotonic()
+        snapshot = "" if cut or not results or session.finished else await kept.after(len(record.turns), session.sandbox)
+        record.spend("snapshots", time.monotonic() - began)
         if parsed.error and not cut:
             error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=parsed.error)
             results = (ToolResult(call_id="", output=f"error: {parsed.error}", error=error),)
@@ -244,6 +281,7 @@ async def _turns(
                 results=results,
                 generate_seconds=generate_seconds,
                 tool_seconds=tool_seconds,
+                snapshot=snapshot,
             )
         )
         lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
@@ -293,4 +331,5 @@ def _trajectory(
         report=report,
         seconds={phase: round(value, 4) for phase, value in record.seconds.items()},
         limits_in_force=limits.describe(),
+        forked=record.forked,
     )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sandbox.backends.base import Backend
+from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
@@ -21,6 +22,7 @@ from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.advantage import group_advantages, token_streams
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
+from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.types import TrainGroup, Trajectory
 
 SANDBOXES_AT_ONCE = 32
@@ -56,12 +58,15 @@ async def run_group(
     dispatched_version: int | None = None,
     slots: asyncio.Semaphore | None = None,
     on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None,
+    snapshots: SnapshotStore | None = None,
+    origin: Origin | None = None,
 ) -> GroupResult:
     """Run `config.group_size` attempts at `task`.
 
     `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, lost
     attempts included. `slots` is shared by all groups of a process; without it the group has its own bound.
-    `dispatched_version` is the version at admission; without it, the oldest version that generated.
+    `dispatched_version` is the version at admission; without it, the oldest version that generated. `snapshots` keeps
+    what `config.harness.snapshot_every` asks for. With an `origin` every attempt goes on from there (`fork.py`).
     """
     services = RolloutServices(
         client=client,
@@ -70,6 +75,7 @@ async def run_group(
         environments=environments,
         deployment=deployment,
         slots=slots or asyncio.Semaphore(SANDBOXES_AT_ONCE),
+        snapshots=snapshots,
     )
     settings = EpisodeSettings(config.sampling, config.harness, config.reward)
     causes: list[str] = []
@@ -83,6 +89,7 @@ async def run_group(
                 seed=episode_seed(seed, prompt_index, sample),
                 settings=settings,
                 services=services,
+                origin=origin,
             )
             if on_trajectory is not None:
                 await on_trajectory(trajectory)

@@ -46,6 +46,19 @@ class Turn(Frozen):
     results: tuple[ToolResult, ...] = ()
     generate_seconds: float = 0.0
     tool_seconds: float = 0.0
+    snapshot: str = ""
+    """Digest of the sandbox after this turn's calls, where one was kept (`snapshots.py`)."""
+
+
+class Forked(Frozen):
+    """Where a trajectory went on from another one: its first turns and tokens are that one's, read and not sampled."""
+
+    parent: str
+    """What the caller calls the other trajectory."""
+    turns: int
+    tokens: int
+    replayed: int
+    """Of these turns, those whose calls were run again because no snapshot was kept after them."""
 
 
 class RewardPart(Frozen):
@@ -77,6 +90,7 @@ class Trajectory(Frozen):
     seconds: dict[str, float] = Field(default_factory=dict)
     """Wall seconds by phase: start, generate, tools, grade, total."""
     limits_in_force: tuple[str, ...] = ()
+    forked: Forked | None = None
 
     @property
     def verdict(self) -> Verdict:

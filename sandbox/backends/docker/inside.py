@@ -93,7 +93,7 @@ def _hand_out_listener(port: int, way: str) -> None:
 
 
 def _keep(request: dict, pipes: Pipes) -> None:
-    """Prepare the writable layer, then answer `diff` until the host closes the stream."""
+    """Prepare the writable layer, then answer `diff` and `stamp` until the host closes the stream."""
     _end_after(request["life"] + KEEPER_GRACE_SECONDS)
     for folder, mode in (
         ("upper", 0o755),
@@ -116,9 +116,14 @@ def _keep(request: dict, pipes: Pipes) -> None:
     while data := pipes.recv(1 << 16):
         for header, _ in decoder.feed(data):
             try:
-                if header["op"] != "diff":
+                if header["op"] == "diff":
+                    answer, blob = storage.diff(header["folder"])
+                elif header["op"] == "stamp":
+                    answer, blob = {"stamp": storage.stamp()}, b""
+                else:
                     raise OSError("unknown request")
-                answer, blob = storage.diff(header["folder"])
+            except layers.TooLarge as error:
+                answer, blob = {"error": str(error), "kind": "large"}, b""
             except OSError as error:
                 answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
             pipes.answer(answer | {"id": header.get("id")}, blob)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -142,6 +143,14 @@ class NamespacesSandbox:
         finally:
             self._agent.notify({"op": "thaw"})
         return Snapshot(layer=into.resolve(), shell_state=state)
+
+    async def stamp(self) -> str:
+        try:
+            _, state = await self._call({"op": "freeze"}, deadline=FILE_SECONDS)
+            header, _ = await self._supervisor({"op": "stamp"})
+        finally:
+            self._agent.notify({"op": "thaw"})
+        return hashlib.sha256(state + str(header["stamp"]).encode()).hexdigest()
 
     async def _copy_changes(self, into: Path) -> None:
         """Lay what differs from the environment's layers into the empty directory. Raises SnapshotTooLarge."""

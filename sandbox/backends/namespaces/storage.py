@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 
 from sandbox.backends.namespaces import layers
 
@@ -36,3 +38,27 @@ class Storage:
         for source in (*reversed(self._lower[: self._snapshots]), self._upper):
             layers.apply(source, target, budget)
         os.fchmod(target, 0o755)
+
+    def stamp(self) -> str:
+        """A hash over the names, kinds, sizes and times in the writable layer; no file is read. Raises layers.TooLarge."""
+        found = hashlib.sha256()
+        _stamp(self._upper, found, 0)
+        return found.hexdigest()
+
+
+def _stamp(folder: int, found: hashlib._Hash, depth: int) -> None:
+    if depth > layers.MAX_COPY_DEPTH:
+        raise layers.TooLarge(f"directories nested more than {layers.MAX_COPY_DEPTH} deep")
+    for name in sorted(os.listdir(folder)):
+        try:
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        times = (seen.st_mtime_ns, seen.st_ctime_ns)
+        found.update(repr((depth, name, seen.st_ino, seen.st_mode, seen.st_size, times)).encode("utf-8", "replace"))
+        if stat.S_ISDIR(seen.st_mode):
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                _stamp(inner, found, depth + 1)
+            finally:
+                os.close(inner)

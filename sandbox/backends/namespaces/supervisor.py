@@ -1,7 +1,7 @@
 """The supervisor of one sandbox: outside its pid namespace, it holds the writable layer and ends everything.
 
-It answers the host over the control channel, one request at a time: `diff`, `snapshot` (into a directory whose
-descriptor comes with the request) and `memory_kills`; `rescue` has no answer. When the host closes that channel,
+It answers the host over the control channel, one request at a time: `diff`, `stamp`, `snapshot` (into a
+directory whose descriptor comes with the request) and `memory_kills`; `rescue` has no answer. When the host closes that channel,
 when the agent dies or when the sandbox's life is over, it kills pid 1 (the kernel takes the rest) and exits.
 """
 
@@ -85,6 +85,8 @@ class Supervisor:
     def _answer(self, header: dict) -> tuple[dict, bytes]:
         if header["op"] == "diff":
             return self._storage.diff(header["folder"])
+        if header["op"] == "stamp":
+            return {"stamp": self._storage.stamp()}, b""
         if header["op"] == "snapshot":
             return self._snapshot(layers.Budget(header["bytes"], header["entries"]))
         if header["op"] == "memory_kills":

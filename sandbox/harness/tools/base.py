@@ -65,6 +65,10 @@ class Tool(ABC, Generic[A]):
     async def run(self, arguments: A, context: ToolContext) -> Output:
         """Do it. Raises ToolFailure for the policy's faults and SandboxError for the sandbox's."""
 
+    def recall(self, arguments: A, context: ToolContext) -> None:
+        """Bring `context` to where the call left it: the call was run in the past of a sandbox that goes on from there."""
+        return
+
     def schema(self) -> dict[str, Any]:
         """The OpenAI function-tool description of this tool."""
         parameters = _without_titles(self.arguments.model_json_schema())

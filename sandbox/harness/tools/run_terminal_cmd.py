@@ -34,8 +34,8 @@ class RunTerminalCmd(Tool[RunTerminalCmdArguments]):
         if "\0" in arguments.command:
             raise ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, "command holds a NUL character")
         command = arguments.command
+        self.recall(arguments, context)
         if arguments.background:
-            context.background_count += 1
             log = f"/tmp/background-{context.background_count}.log"  # noqa: S108  (inside the sandbox)
             command = (
                 f"eval {shlex.quote(command)} >{log} 2>&1 </dev/null &\n"
@@ -50,6 +50,9 @@ class RunTerminalCmd(Tool[RunTerminalCmdArguments]):
             raise ToolFailure(ToolErrorKind.REFUSED, "command used too much memory and was ended", detail=text)
         status = f"exit code {outcome.exit_code}"
         return Output(f"{text}\n{status}" if text else status, cut_bytes=cut, bounded=True)
+
+    def recall(self, arguments: RunTerminalCmdArguments, context: ToolContext) -> None:
+        context.background_count += arguments.background
 
 
 def _visible(outcome: ExecResult, limit: int) -> tuple[str, int]:

@@ -25,6 +25,9 @@ class TodoWrite(Tool[TodoWriteArguments]):
     arguments = TodoWriteArguments
 
     async def run(self, arguments: TodoWriteArguments, context: ToolContext) -> Output:
-        context.todos[:] = [Todo(item.content, item.status) for item in arguments.todos]
+        self.recall(arguments, context)
         done = sum(todo.status == "done" for todo in context.todos)
         return Output(f"todos: {len(context.todos) - done} pending, {done} done")
+
+    def recall(self, arguments: TodoWriteArguments, context: ToolContext) -> None:
+        context.todos[:] = [Todo(item.content, item.status) for item in arguments.todos]
