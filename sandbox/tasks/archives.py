@@ -17,8 +17,8 @@ MAX_PACKED_BYTES = 64 << 20
 MAX_UNPACKED_BYTES = 256 << 20
 """Of the whole stream: headers, links and what is left out count as well."""
 MAX_MEMBERS = 50_000
-MAX_FILE_BYTES = 4 << 20
-MAX_TOTAL_BYTES = 64 << 20
+MAX_FILE_BYTES = 32 << 20
+MAX_TOTAL_BYTES = 192 << 20
 """Of the regular files."""
 
 

@@ -57,6 +57,8 @@ class BuiltPackage(BaseModel):
     flaky: tuple[str, ...] = ()
     covered: dict[str, tuple[str, ...]]
     """`path:first line` of a function → stable tests that enter it."""
+    pytest_args: tuple[str, ...] = ()
+    """Further arguments of every run of its tests: `Order.arguments`, `PytestVerifier.pytest_args`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Auto-install: from an unconfigured checkout to an environment whose tests run offline. docs/repositories.md."""

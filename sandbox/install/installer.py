@@ -1,0 +1,266 @@
+"""Stage 2: install a checkout from its initial state until three goals are met, at most five times; then the final check.
+
+    record = await install(store, checkout, backend=backend, upstreams=upstreams)
+
+Everything of the checkout runs in sandboxes that reach package registries and nothing else; the final check has no
+network at all. What is finished is kept by the hash of the checkout, so work that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox.backends.base import Backend, EnvSpec
+from sandbox.grading.adapters.base import TestRun
+from sandbox.install import verify as check
+from sandbox.install.checkout import Checkout
+from sandbox.install.errors import InstallFailed, Reason
+from sandbox.install.goals import GoalSet, draw
+from sandbox.install.python.recipe import PythonRecipe
+from sandbox.install.recipe import Installed, Log, Recipe
+from sandbox.install.record import Attempt, Evidence, InstallRecord
+from sandbox.install.tools import tools_layer
+from sandbox.install.tree import lay_out, merge, scrub, size_of
+from sandbox.network import AuditRecord, RegistryPolicy, Upstreams, registry_only
+from sandbox.tasks.environments import EnvironmentStore, Manifest
+from sandbox.tasks.files import replace_file
+from sandbox.tasks.leaks import scan_layers
+from sandbox.tasks.ownership import give_to_sandbox
+from sandbox.tasks.packages import BuiltPackage
+
+ATTEMPTS = 5
+FORMAT = "install-1"
+"""Changed whenever the same checkout would come out differently."""
+SECONDS = 1800.0
+"""No further attempt begins after this."""
+HOMES = (".cache", ".npm", ".local/share/uv", ".local/state", ".config", ".bash_logout")
+"""What installing leaves in the home directory."""
+LAST = frozenset(
+    {Reason.NO_TESTS, Reason.LANGUAGE_VERSION, Reason.NETWORK, Reason.SERVICE, Reason.GPU, Reason.SECRETS, Reason.LEAK}
+)
+"""Reasons that another attempt does not change."""
+RECIPES: tuple[Recipe, ...] = (PythonRecipe(),)
+
+
+def recipe_of(checkout: Checkout, recipes: Sequence[Recipe] = RECIPES) -> Recipe:
+    """The recipe that applies. Raises InstallFailed."""
+    for recipe in recipes:
+        if recipe.applies(checkout):
+            return recipe
+    known = ", ".join(recipe.language for recipe in recipes)
+    raise InstallFailed(
+        Reason.NO_RECIPE, f"{checkout.name}: nothing in it says how to install it", remedy=f"Known are {known}"
+    )
+
+
+def record_path(store: EnvironmentStore, checkout: Checkout, tier: str = "deterministic") -> Path:
+    key = hashlib.sha256(f"{FORMAT} {tier} {checkout.digest}".encode()).hexdigest()[:32]
+    return store.root / "installs" / f"{key}.json"
+
+
+async def install(
+    store: EnvironmentStore,
+    checkout: Checkout,
+    *,
+    backend: Backend,
+    upstreams: Upstreams,
+    log: Log,
+    policy: RegistryPolicy | None = None,
+    provenance: dict[str, str] | None = None,
+    recipe: Recipe | None = None,
+    attempts: int = ATTEMPTS,
+) -> InstallRecord:
+    """Both stages, or the record of an earlier time. Raises InstallFailed (nothing to go by), SandboxError."""
+    recipe = recipe or recipe_of(checkout)
+    kept = record_path(store, checkout, recipe.language)
+    if kept.is_file():
+        record = InstallRecord.model_validate_json(kept.read_bytes())
+        if record.built is None or store.has(record.built.environment.digest):
+            log(f"already known: {record.problem or 'installed'}")
+            return record
+    began = time.monotonic()
+    goals = _goals(kept, recipe, checkout)
+    for index, goal in enumerate(goals.goals):
+        log(f"goal {index + 1}{' (shown)' if index in goals.shown else ''}: {goal.command}: {goal.description}")
+    work = _Stage2(
+        store, checkout, recipe, goals, backend, registry_only(policy or RegistryPolicy(), upstreams, _heard(log)), log
+    )
+    record = await work.run(attempts, began, provenance or {})
+    replace_file(kept, record.model_dump_json(indent=1))
+    return record
+
+
+def _goals(kept: Path, recipe: Recipe, checkout: Checkout) -> GoalSet:
+    """Those of stage 1, written once and for all."""
+    path = kept.with_suffix(".goals.json")
+    if path.is_file():
+        return GoalSet.model_validate_json(path.read_bytes())
+    goals = draw(recipe.goals(checkout), seed=checkout.digest)
+    replace_file(path, goals.model_dump_json(indent=1))
+    return goals
+
+
+def _heard(log: Log):  # type: ignore[no-untyped-def]
+    def sink(record: AuditRecord) -> None:
+        if record.decision != "allowed":
+            log(f"registry: {record.decision} {record.rule} {record.path} {record.detail}"[:500])
+
+    return sink
+
+
+class _Stage2:
+    def __init__(self, store, checkout, recipe, goals, backend, net, log) -> None:  # type: ignore[no-untyped-def]
+        self.store: EnvironmentStore = store
+        self.checkout: Checkout = checkout
+        self.recipe: Recipe = recipe
+        self.goals: GoalSet = goals
+        self.backend: Backend = backend
+        self.net = net
+        self.log: Log = log
+        self.best = Evidence()
+        self.attempts: list[Attempt] = []
+
+    async def run(self, attempts: int, began: float, provenance: dict[str, str]) -> InstallRecord:
+        common = {
+            "name": self.checkout.name, "version": self.checkout.version, "checkout": self.checkout.digest,
+            "language": self.recipe.language, "goals": self.goals, "provenance": provenance,
+        }  # fmt: skip
+        failure = InstallFailed(Reason.INSTALL, "no attempt was made")
+        for number in range(1, attempts + 1):
+            start = time.monotonic()
+            self.log(f"attempt {number} of at most {attempts}")
+            tree = self.store.working_directory()
+            try:
+                accepted = await self.attempt(tree, number)
+            except InstallFailed as error:
+                failure = error
+                self.log(f"attempt {number} failed: {error.reason}: {error}")
+                self.attempts.append(self._attempt(number, start, error))
+                seen = [a.reason for a in self.attempts]
+                if (
+                    error.reason in LAST
+                    or time.monotonic() - began > SECONDS
+                    or (
+                        error.reason in (Reason.FAILING_TESTS, Reason.TIMEOUT, Reason.FLAKY)
+                        and (self.checkout.year is None or len(seen) > 1)
+                    )
+                ):
+                    break
+                continue
+            finally:
+                shutil.rmtree(tree, ignore_errors=True)
+            self.attempts.append(self._attempt(number, start, None))
+            return InstallRecord(
+                **common,
+                **accepted,
+                attempts=tuple(self.attempts),
+                evidence=self.best,
+                seconds=round(time.monotonic() - began, 1),
+            )  # type: ignore[arg-type]
+        return InstallRecord(
+            **common, attempts=tuple(self.attempts), evidence=self.best, reason=failure.reason, problem=str(failure),
+            seconds=round(time.monotonic() - began, 1),
+        )  # type: ignore[arg-type]  # fmt: skip
+
+    def _attempt(self, number: int, start: float, error: InstallFailed | None) -> Attempt:
+        reason, problem = (error.reason, str(error)[:2000]) if error else (None, "")
+        seconds = round(time.monotonic() - start, 1)
+        return Attempt(number=number, tier=self.goals.by, reason=reason, problem=problem, seconds=seconds)
+
+    async def attempt(self, tree: Path, number: int) -> dict[str, object]:
+        """One attempt from the initial state. Raises InstallFailed, SandboxError."""
+        lay_out(tree, self.checkout.files)
+        give_to_sandbox(tree)
+        home = self.store.preview(tree, Manifest(name="x", version="0"))
+        spec = EnvSpec(layers=(*home.layers, tools_layer(self.store)), env=home.env)
+        packages: tuple[str, ...] = ()
+        async with await self.backend.start(spec, limits=check.LIMITS, net=self.net) as box:
+            installed = await self.recipe.install(box, self.checkout, attempt=number, log=self.log)
+            problems = [] if installed.problem else await check.run_goals(box, self.goals.seen, installed, self.log)
+            if installed.framework == "pytest":
+                listed = await box.exec(f"uv pip freeze --python {installed.python}", timeout=60.0, keep_state=False)
+                packages = tuple(re.findall(r"(?m)^[\w.-]+==\S+$", listed.output.decode("utf-8", "replace")))
+            with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
+                snapshot = await box.snapshot(Path(folder) / "layer")
+                merge(snapshot.layer, tree)
+        scrub(tree, homes=HOMES)
+        manifest = Manifest(
+            name=self.checkout.name, version=self.checkout.version, env=installed.env, python=installed.python,
+            source_roots=installed.source_roots,
+        )  # fmt: skip
+        preview = self.store.preview(tree, manifest)
+        if installed.problem:
+            await self._look(preview, installed)
+            raise installed.problem
+        if problems:
+            raise InstallFailed(Reason.GOALS, problems[0])
+        return await self._final(tree, preview, manifest, installed, packages)
+
+    async def _look(self, preview: EnvSpec, installed: Installed) -> None:
+        """What a failed attempt can do all the same, for the record."""
+        async with await self.backend.start(preview, limits=check.LIMITS) as box:
+            importable = await check.imports(box, installed)
+        run = installed.run or TestRun()
+        self._keep(
+            Evidence(
+                importable=importable, collected=len(run.cases), not_loaded=len(run.file_errors),
+                passed=sum(c.status == "passed" for c in run.cases.values()),
+                skipped=sum(c.status == "skipped" for c in run.cases.values()),
+            )
+        )  # fmt: skip
+
+    def _keep(self, found: Evidence) -> None:
+        if (found.importable, found.share, found.collected) >= (
+            self.best.importable,
+            self.best.share,
+            self.best.collected,
+        ):
+            self.best = found
+
+    async def _final(
+        self, tree: Path, preview: EnvSpec, manifest: Manifest, installed: Installed, packages: tuple[str, ...]
+    ) -> dict[str, object]:
+        """The unseen goals and the suite in fresh sandboxes without network. Raises InstallFailed, SandboxError."""
+        found = await check.verify(preview, installed, self.goals.unseen, backend=self.backend, log=self.log)
+        self._keep(found.evidence)
+        if found.problem:
+            raise InstallFailed(Reason.GOALS, f"an unseen goal is not met: {found.problem}")
+        if leaks := scan_layers(preview.layers, self.checkout.name):
+            raise InstallFailed(Reason.LEAK, f"the image would give fixes away: {leaks[0]}")
+        tests, flaky = check.stable(found.runs)
+        if not tests:
+            raise InstallFailed(Reason.FLAKY, "no test passes in every repeat")
+        places: dict[str, list[str]] = {}
+        if installed.framework == "pytest":
+            run = await check.covered(
+                preview,
+                dataclasses.replace(installed.order, files=tuple(sorted({t.split("::", 1)[0] for t in tests}))),
+                backend=self.backend,
+            )
+            again = {i for i in tests if run.status(i) == "passed"}
+            flaky = tuple(sorted({*flaky, *(set(tests) - again)} if again else flaky))
+            tests = {i: s for i, s in tests.items() if i in again} if again else tests
+            for test_id in sorted(tests):
+                for path, line in sorted(run.calls.get(test_id, ())):
+                    places.setdefault(f"{path}:{line}", []).append(test_id)
+        size = size_of(tree)
+        environment = self.store.add_built(tree, manifest.model_copy(update={"tests": tests, "flaky": flaky}))
+        built = BuiltPackage(
+            name=self.checkout.name, version=self.checkout.version, environment=environment,
+            source_roots=installed.source_roots, tests=tests, flaky=flaky,
+            covered={place: tuple(ids) for place, ids in places.items()}, pytest_args=installed.order.arguments,
+        )  # fmt: skip
+        self.log(
+            f"accepted: {len(tests)} stable tests, {len(flaky)} flaky, {len(places)} functions covered, {size} bytes"
+        )
+        return {
+            "built": built, "framework": installed.framework, "test_command": installed.test_command, "image_bytes": size,
+            "packages": packages,
+        }  # fmt: skip

@@ -1,0 +1,128 @@
+"""Stage 1 for Python, from project files alone: what must work once the checkout is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+
+from sandbox.install.checkout import Checkout, strings
+from sandbox.install.goals import COUNT, SHARE, Expect, Goal
+from sandbox.install.python import project
+
+TEST_SECONDS = 300.0
+FILES_TRIED = 3
+PLAIN = "-q -p no:cacheprovider"
+
+
+def configuration(checkout: Checkout, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """pytest arguments that take the checkout's own set-up back into the hardened runner, without its `addopts`."""
+    file = project.pytest_file(checkout)
+    declared = project.pytest_options(checkout).get("pythonpath", "").split()
+    path = list(dict.fromkeys([*declared, ".", *roots]))
+    arguments = ["-c", file] if file else []
+    kept = [w for w in project.pytest_options(checkout).get("addopts", "").split() if w.startswith("--import-mode")]
+    return (*arguments, *(kept or ["--import-mode=prepend"]), "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}")
+
+
+def declared(checkout: Checkout) -> list[str]:
+    """The package's own dependencies, as far as they are written down."""
+    for path in ("PKG-INFO",):
+        found = re.findall(r"(?m)^Requires-Dist: *([^\n]+)", checkout.text(path))
+        if found:
+            return [line for line in found if "extra ==" not in line]
+    listed = strings(checkout.table("project").get("dependencies")) or strings(
+        checkout.setup_calls.get("install_requires")
+    )
+    listed = listed or strings(checkout.setup_cfg.get("options", "install_requires", fallback=""))
+    return listed or [line for p in ("requirements.txt",) for line in checkout.text(p).splitlines()]
+
+
+def goals(checkout: Checkout) -> list[Goal]:
+    """Ten of them; the later ones fill up where a checkout says little."""
+    where = project.layout(checkout)
+    paths = project.test_paths(checkout)
+    module = where.modules[0]
+    found = [
+        Goal(
+            kind="toolchain", command='python -c "import sys; print(sys.prefix)"',
+            description="the path of a virtual environment in the home directory", expect=Expect(pattern=r"/\.venv$"),
+        ),
+        _import(module, "the module is imported without an error"),
+        Goal(
+            kind="import", command=f'python -c "import {module} as m; print(m.__file__ or list(m.__path__))"',
+            description="the module comes from the checkout, so that edits have an effect", expect=Expect(pattern=r"/repo/"),
+        ),
+        Goal(
+            kind="version",
+            command=f"python -c \"from importlib.metadata import version; print('version', version({checkout.name!r}))\"",
+            description="the installed package's version", expect=Expect(pattern=r"version \S*\d"),
+        ),
+        Goal(
+            kind="toolchain", command="python -m pytest --version", description="pytest's version",
+            expect=Expect(pattern=r"pytest \d"),
+        ),
+    ]  # fmt: skip
+    if paths:
+        found.append(_collect(checkout, where, paths))
+        found.append(
+            Goal(
+                kind="suite", command=f"python -m pytest {_options(checkout, where.roots)} {_quoted(paths)}",
+                description=f"the whole suite ends and at least {SHARE:.0%} of its tests pass",
+                expect=Expect(exit_codes=(0, 1), passed_share=SHARE), seconds=1800.0,
+            )
+        )  # fmt: skip
+        found += [_file(checkout, where.roots, path) for path in _some_files(checkout, paths)]
+    found += [_import(name, "a part of the package is imported") for name in where.inner[1:] if name != module]
+    fill = [
+        Goal(kind="run", command='python -c "import sysconfig; print(sysconfig.get_path(\'purelib\'))"', description="where packages are installed: in the virtual environment", expect=Expect(pattern=r"/\.venv/")),
+        Goal(kind="run", command="ls", description="the checkout's files", expect=Expect(pattern=r"\w")),
+        Goal(kind="run", command='python -c "import pytest; print(pytest.__file__)"', description="pytest is installed in the virtual environment", expect=Expect(pattern=r"/\.venv/")),
+        Goal(kind="run", command="git --version", description="git's version", expect=Expect(pattern=r"git version \d")),
+        Goal(kind="run", command="command -v python3", description="the interpreter of the virtual environment", expect=Expect(pattern=r"/\.venv/")),
+        Goal(kind="run", command="python -m pytest --help", description="pytest's options", expect=Expect(pattern=r"usage:")),
+    ]  # fmt: skip
+    return (found + fill)[:COUNT]
+
+
+def _import(module: str, what: str) -> Goal:
+    return Goal(
+        kind="import", command=f"python -c \"import {module}; print('imported', {module!r})\"", description=what,
+        expect=Expect(pattern=f"imported {re.escape(module)}"),
+    )  # fmt: skip
+
+
+def _collect(checkout: Checkout, where: project.Layout, paths: tuple[str, ...]) -> Goal:
+    return Goal(
+        kind="tests", command=f"python -m pytest --collect-only {_options(checkout, where.roots)} {_quoted(paths)}",
+        description="the number of tests collected, at least one", seconds=TEST_SECONDS,
+        expect=Expect(exit_codes=(0, 2), pattern=r"(?m)^(?:=+ )?[1-9]\d*(?:/\d+)? tests? collected|^[\w/.\-\[\]]+::\w+"),
+    )  # fmt: skip
+
+
+def _file(checkout: Checkout, roots: tuple[str, ...], path: str) -> Goal:
+    return Goal(
+        kind="tests", command=f"python -m pytest {_options(checkout, roots)} {shlex.quote(path)}",
+        description="the tests of one file run, and at least half of them pass", seconds=TEST_SECONDS,
+        expect=Expect(exit_codes=(0, 1), passed_share=0.5),
+    )  # fmt: skip
+
+
+def _options(checkout: Checkout, roots: tuple[str, ...]) -> str:
+    words = configuration(checkout, roots)
+    return " ".join([PLAIN, *map(shlex.quote, words)])
+
+
+def _quoted(paths: tuple[str, ...]) -> str:
+    return " ".join(map(shlex.quote, paths))
+
+
+def _some_files(checkout: Checkout, paths: tuple[str, ...]) -> list[str]:
+    """A few test files with several plain tests, chosen by the checkout's own content."""
+    inside = [p for p in checkout.files if any(p == t or t == "." or p.startswith(f"{t}/") for t in paths)]
+    rich = [
+        p for p in inside
+        if p.rpartition("/")[2].startswith("test") and len(re.findall(r"(?m)^\s*(?:async )?def test", checkout.text(p))) >= 3
+    ]  # fmt: skip
+    rich.sort(key=lambda path: hashlib.sha256(f"{checkout.digest}{path}".encode()).digest())
+    return rich[:FILES_TRIED]

@@ -1,0 +1,193 @@
+"""What a Python checkout says about itself: its modules, where its tests are, how pytest is set up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from sandbox.install.checkout import Checkout, ini, strings
+
+NOT_PRODUCT = frozenset(
+    [
+        "test",
+        "tests",
+        "testing",
+        "doc",
+        "docs",
+        "example",
+        "examples",
+        "benchmark",
+        "benchmarks",
+        "scripts",
+        "tools",
+        "ci",
+        "tasks",
+        "noxfile",
+        "setup",
+        "conftest",
+        "build",
+        "dist",
+        "samples",
+        "demo",
+        "demos",
+        "bench",
+        "utils_test",
+        "versioneer",
+        "ez_setup",
+        "fabfile",
+        "extras",
+        "misc",
+        "contrib",
+        "changelog",
+        "bin",
+    ]
+)
+TEST_FILE = re.compile(r"(?:^test[-_\w]*|[-\w]*_tests?|tests?)\.py$")
+TEST_FOLDERS = ("tests", "test", "testing", "unittests", "unit_tests", "t")
+MAX_MODULES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    roots: tuple[str, ...]
+    """Directories that hold top-level modules, `.` or `src`."""
+    modules: tuple[str, ...]
+    """Likely top-level modules, the likeliest first."""
+    inner: tuple[str, ...]
+    """Further importable modules below the first."""
+
+
+def layout(checkout: Checkout) -> Layout:
+    """Where the product is, guessed from names alone."""
+    named = _declared(checkout)
+    by_root: dict[str, list[str]] = {}
+    for path in checkout.files:
+        for root in ("src", "lib", "python", "."):
+            prefix = "" if root == "." else f"{root}/"
+            inner = path.removeprefix(prefix)
+            if not path.startswith(prefix) or not inner.endswith(".py"):
+                continue
+            first, _, rest = inner.partition("/")
+            if rest == "__init__.py" or (not rest and root in ("src", ".")):
+                by_root.setdefault(root, []).append(first.removesuffix(".py"))
+    wanted = canonicalize_name(checkout.name).replace("-", "_")
+    for root in ("src", ".", "lib", "python"):
+        modules = [
+            m for m in dict.fromkeys(by_root.get(root, ())) if m.isidentifier() and m.lower() not in NOT_PRODUCT
+            and not m.startswith(("test_", "_"))
+        ]  # fmt: skip
+        if not modules:
+            continue
+        modules.sort(key=lambda m: (m not in named, _distance(m, wanted), m))
+        return Layout((root,), tuple(modules[:10]), tuple(_inner(checkout, root, modules[0])))
+    return Layout((".",), tuple(named[:10]) or (wanted,), ())
+
+
+def _declared(checkout: Checkout) -> list[str]:
+    """Top-level names that packaging wrote into a source distribution, or that set-up declares."""
+    for path in checkout.files:
+        if path.endswith(".egg-info/top_level.txt") and path.count("/") < 3:
+            return [line for line in strings(checkout.text(path)) if line.isidentifier()]
+    declared = strings(checkout.setup_calls.get("packages")) + strings(checkout.setup_calls.get("py_modules"))
+    return list(dict.fromkeys(name.split(".")[0] for name in declared))
+
+
+def _distance(module: str, wanted: str) -> int:
+    module = module.lower()
+    if module == wanted:
+        return 0
+    shorter = wanted.removeprefix("python_").removeprefix("py").removesuffix("py").strip("_")
+    return 1 if module in (shorter, wanted.replace("_", "")) else 2 if shorter in module or module in wanted else 3
+
+
+def _inner(checkout: Checkout, root: str, module: str) -> list[str]:
+    prefix = f"{module}/" if root == "." else f"{root}/{module}/"
+    found = []
+    for path in sorted(checkout.files)[:100_000]:
+        inner = path.removeprefix(prefix)
+        if path.startswith(prefix) and inner.endswith(".py") and inner.count("/") <= 1:
+            parts = inner.removesuffix(".py").removesuffix("/__init__").split("/")
+            plain = all(p.isidentifier() and not p.startswith("_") and p not in NOT_PRODUCT for p in parts)
+            if plain and not any(p.startswith("test") or p in ("compat", "cli", "gui") for p in parts):
+                found.append(".".join([module, *parts]))
+    return found[:MAX_MODULES]
+
+
+def python_specifier(checkout: Checkout) -> SpecifierSet | None:
+    """`requires-python`, wherever it is written; None where nothing is said."""
+    poetry = checkout.table("tool", "poetry", "dependencies").get("python")
+    candidates = [
+        checkout.table("project").get("requires-python"),
+        checkout.setup_cfg.get("options", "python_requires", fallback=None),
+        checkout.setup_calls.get("python_requires"),
+        re.sub(r"\^", ">=", poetry) if isinstance(poetry, str) else None,
+    ]
+    for text in candidates:
+        if isinstance(text, str):
+            try:
+                return SpecifierSet(text)
+            except InvalidSpecifier:
+                continue
+    return None
+
+
+def test_paths(checkout: Checkout) -> tuple[str, ...]:
+    """Files and directories that pytest is to collect; empty where the checkout has no tests."""
+    tests = [path for path in checkout.files if is_test_file(checkout, path)]
+    if not tests:
+        return ()
+    folders = set(checkout.folders())
+    declared = [p.strip("/").removeprefix("./") for p in pytest_options(checkout).get("testpaths", "").split()]
+    declared = [p for p in declared if (p in folders and p != ".") or p in checkout.files]
+    if declared and any(t == p or t.startswith(f"{p}/") for t in tests for p in declared):
+        return tuple(dict.fromkeys(declared))
+    found: list[str] = []
+    for path in sorted(tests):
+        parts = path.split("/")
+        at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in TEST_FOLDERS), None)
+        place = "/".join(parts[: at + 1]) if at is not None else path
+        if parts[0] not in ("docs", "doc", "examples", "example", "benchmarks", "bench") and place not in found:
+            found.append(place)
+    return tuple(found)
+
+
+def is_test_file(checkout: Checkout, path: str) -> bool:
+    name = PurePosixPath(path).name
+    if not name.endswith(".py") or path == "test/__init__.py" or name in ("conftest.py", "__init__.py"):
+        return False
+    if not TEST_FILE.search(name) and not any(p.lower() in TEST_FOLDERS for p in path.split("/")[:-1]):
+        return False
+    return bool(re.search(r"def test|TestCase|def runTest|^\s*>>> ", checkout.text(path), re.MULTILINE))
+
+
+def pytest_file(checkout: Checkout) -> str:
+    """The file that configures pytest, in pytest's own order; empty where there is none."""
+    for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"):
+        if name in checkout.files:
+            return name
+    if checkout.table("tool", "pytest"):
+        return "pyproject.toml"
+    if "tox.ini" in checkout.files and ini(checkout.text("tox.ini")).has_section("pytest"):
+        return "tox.ini"
+    return "setup.cfg" if checkout.setup_cfg.has_section("tool:pytest") else ""
+
+
+def pytest_options(checkout: Checkout) -> dict[str, str]:
+    """pytest's ini options as texts, lists joined by blanks."""
+    file = pytest_file(checkout)
+    if file == "pyproject.toml":
+        table = checkout.table("tool", "pytest", "ini_options") or checkout.table("tool", "pytest")
+    elif file.endswith(".toml"):
+        return {}
+    else:
+        parser = ini(checkout.text(file)) if file else ini("")
+        section = "tool:pytest" if file == "setup.cfg" else "pytest"
+        table = dict(parser.items(section)) if parser.has_section(section) else {}
+    return {
+        k: v if isinstance(v, str) else " ".join(map(str, v)) if isinstance(v, list) else str(v)
+        for k, v in table.items()
+    }

@@ -1,0 +1,75 @@
+"""What a failed import or an unknown fixture asks for: packages by the words of the error."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MAX_REPAIRS = 8
+"""Packages that one round of repairs adds at most."""
+_ERRORS = (
+    re.compile(r"No module named '?([A-Za-z_][\w.]*)'?"),
+    re.compile(
+        r"(?:requires|needs|install) (?:the )?[`'\"]?([A-Za-z][\w.-]*)[`'\"]? (?:package|module|library)? ?(?:to be installed|is required)"
+    ),
+)
+_FIXTURE = re.compile(r"fixture '([A-Za-z_]\w*)' not found")
+_ASYNC = re.compile(r"async def functions are not natively supported|Unknown pytest\.mark\.asyncio")
+_MARKS = {"django_db": "pytest-django", "timeout": "pytest-timeout", "anyio": "anyio", "trio": "pytest-trio"}
+
+
+@cache
+def known() -> tuple[dict[str, str], dict[str, str]]:
+    """(module → package, fixture → plugin)."""
+    table = tomllib.loads((HERE / "modules.toml").read_text(encoding="utf-8"))
+    return table["packages"], table["fixtures"]
+
+
+def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
+    """Requirements that would answer the errors in `texts`. `own` are modules that the checkout itself should have."""
+    packages, fixtures = known()
+    mine = {name.lower() for name in own} | {
+        "tests",
+        "test",
+        "testing",
+        "conftest",
+        "setup",
+        "utils",
+        "helpers",
+        "common",
+    }
+    found: dict[str, None] = {}
+    for text in texts:
+        for expression in _ERRORS:
+            for match in expression.finditer(text):
+                module = match[1]
+                top = module.split(".")[0]
+                wanted = packages.get(module, packages.get(top, top.replace("_", "-")))
+                if wanted and top.lower() not in mine and not top.startswith("_"):
+                    found[wanted] = None
+        for match in _FIXTURE.finditer(text):
+            if plugin := fixtures.get(match[1], ""):
+                found[plugin] = None
+        if _ASYNC.search(text):
+            found["pytest-asyncio"] = None
+        for mark, plugin in _MARKS.items():
+            if f"Unknown pytest.mark.{mark} " in text:
+                found[plugin] = None
+    return list(found)[:MAX_REPAIRS]
+
+
+def era_constraints(year: int | None) -> list[str]:
+    """Upper bounds on packages whose later releases broke what was written up to `year`."""
+    if year is None:
+        return []
+    table = tomllib.loads((HERE / "eras.toml").read_text(encoding="utf-8"))
+    bounds: dict[str, tuple[int, str]] = {}
+    for release in table["release"]:
+        name = re.split(r"[<>=]", release["below"])[0]
+        if year < release["year"] and (name not in bounds or release["year"] < bounds[name][0]):
+            bounds[name] = (release["year"], release["below"])
+    return sorted(below for _, below in bounds.values())

@@ -1,0 +1,1 @@
+"""Where checkouts come from: archives, source distributions, git."""
