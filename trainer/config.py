@@ -61,19 +61,51 @@ class HarnessConfig(Part):
 
 
 class CorrectionConfig(Part):
-    kind: Literal["none", "truncated", "masked"] = setting(
-        "truncated", "Importance correction between sampler and trainer"
+    """What is done about tokens whose sampler and trainer probabilities differ."""
+
+    kind: Literal["auto", "none", "truncated", "masked", "dppo_tv", "clipped", "sequence"] = setting(
+        "auto", "Importance correction between sampler and trainer; auto is the algorithm's own"
     )
-    clip_high: float = setting(2.0, "Upper bound of the per-token ratio", gt=0, advanced=True)
+    clip_high: float = setting(2.0, "Upper bound of the per-token ratio (truncated, masked)", gt=0, advanced=True)
     clip_low: float = setting(0.5, "Lower bound (masked only)", ge=0, advanced=True)
+    epsilon_low: float | None = setting(
+        None, "Distance below 1 at which a ratio is clipped (clipped, sequence)", gt=0, le=1, advanced=True
+    )
+    epsilon_high: float | None = setting(None, "The same above 1; empty for the published values", gt=0, advanced=True)
+    tv_bound: float = setting(
+        0.2, "Largest change of a token's probability that is still learned from (dppo_tv)", gt=0, le=1, advanced=True
+    )
+
+    @model_validator(mode="after")
+    def _window(self) -> CorrectionConfig:
+        if self.kind == "masked" and self.clip_low >= self.clip_high:
+            raise ValueError(f"clip_low={self.clip_low} must be below clip_high={self.clip_high}")
+        return self
 
 
 class ObjectiveConfig(Part):
-    """A = R - mean(R), no std, no length normaliser, constant divisor, k1 KL in the advantage."""
+    """How rewards become a gradient. Composer: A = R - mean(R), no std, no length normaliser, constant divisor."""
 
+    algorithm: Literal["composer", "grpo", "dr_grpo", "rloo", "gspo", "cispo"] = setting(
+        "composer", "How a group's rewards become advantages of its tokens"
+    )
     loss_divisor: float = setting(4096.0, "Constant that the token sum is divided by", gt=0, advanced=True)
-    kl_coefficient: float = setting(0.0, "k1 KL to the starting policy, as a stop-gradient advantage term", ge=0)
+    kl_coefficient: float = setting(0.0, "k1 KL to the reference, as a stop-gradient advantage term", ge=0)
+    reference: Literal["start", "lagged"] = setting(
+        "start", "KL reference: the starting policy, or the policy of some steps ago", advanced=True
+    )
+    reference_steps: int = setting(20, "Steps between updates of a lagged reference", gt=0, advanced=True)
     correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
+
+
+class LoraConfig(Part):
+    """Low-rank adapters (peft, extra `lora`). Published versions are plain merged weights."""
+
+    rank: int = setting(0, "Rank of the adapters; 0 trains all weights", ge=0, le=1024)
+    alpha: float = setting(32.0, "Scale: an update is multiplied by alpha / rank", gt=0, advanced=True)
+    targets: str = setting(
+        "all-linear", "Modules that get adapters: names separated by commas, or all-linear", advanced=True
+    )
 
 
 class LengthWeights(Part):
@@ -185,6 +217,7 @@ class RLConfig(Part):
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    lora: LoraConfig = Field(default_factory=LoraConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")

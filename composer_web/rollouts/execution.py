@@ -170,7 +170,7 @@ def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audi
     audited = audit_group(trajectories, plan.task)
     out = quarantined(audited, monitors) if group.run_id else frozenset()
     whole = whole.model_copy(update={"stats": {**whole.stats, **observed(audited)}})
-    rest = without(whole, trajectories, out) if out else whole
+    rest = without(whole, trajectories, out, plan.config) if out else whole
     found = {trajectory.sample: f for trajectory, f in zip(trajectories, audited.findings, strict=True)}
     return services.Audited(found, frozenset(trajectories[index].sample for index in out)), rest
 

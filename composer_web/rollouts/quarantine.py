@@ -119,7 +119,10 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     ]
     before = artifacts().get_model(group.train_key, TrainGroup)
     out = active(group)
-    made = without(before, trajectories, out)
+    assert group.run is not None, "only groups of runs are trained on"
+    stage = group.run.configuration.stage
+    assert isinstance(stage, RLConfig)
+    made = without(before, trajectories, out, stage)
     if made is None:
         drop(group=group, cause=f"dropped: too few rollouts are left beside the quarantine ({reason})", actor=actor)
         return

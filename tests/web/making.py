@@ -61,6 +61,7 @@ def finish(group: Group, held: leases.Held, passes: list[bool]) -> bool:
         [g.trajectory for g in graded],
         group_id=str(group.pk),
         prompt_index=group.prompt_index,
+        config=RLConfig(),
         dispatched_version=group.dispatched_version,
     )
     train_key = f"groups/{group.pk}/{held.token}/train.json.zst"

@@ -29,7 +29,7 @@ from sandbox.grading.audit.judge import Endpoint, Judge
 from sandbox.harness.types import ToolCall
 from tests.sandbox.grading.audit.model_server import Server, answers, completion
 from tests.web.making import SMALL, claim, trajectory
-from trainer.config import MonitorsConfig, RunConfig
+from trainer.config import MonitorsConfig, RLConfig, RunConfig
 from trainer.rollouts.audit import audit_group, quarantined, without
 from trainer.rollouts.group import build_train_group
 from trainer.rollouts.types import TrainGroup, Trajectory, Turn
@@ -59,8 +59,11 @@ def finish(group: Group, cheats: dict[int, bool], *, size: int = 4) -> Group:
     ]
     audited = audit_group(made, group.task_version.bundle)
     out = quarantined(audited, quarantine.monitors_of(group.run))
-    whole = build_train_group(made, group_id=str(group.pk), prompt_index=group.prompt_index, dispatched_version=0)
-    rest = without(whole, made, out) if out else whole
+    config = RLConfig()
+    whole = build_train_group(
+        made, group_id=str(group.pk), prompt_index=group.prompt_index, config=config, dispatched_version=0
+    )
+    rest = without(whole, made, out, config) if out else whole
     graded = []
     for item in made:
         key = f"groups/{group.pk}/{held.token}/{item.sample}.json.zst"

@@ -1,8 +1,19 @@
 """Importance correction between the sampler that wrote a token and the trainer that learns from it.
 
 The ratio of a token is r = exp(log p_trainer - log p_sampler), both at the sampling temperature. A correction turns
-ratios into weights of the policy-gradient terms; weights carry no gradient. Shapes: all tensors are [N], one entry
-a policy token of the whole optimiser step.
+ratios into weights of the policy-gradient terms w·A·log π. Weights carry no gradient; a clipped surrogate such as
+min(r·A, clip(r)·A) has the gradient r·A·∇log π where it is not clipped and 0 where it is, so that it is a weight too.
+
+| kind | weight | from |
+|---|---|---|
+| none | 1 | |
+| truncated | min(r, high) | truncated importance sampling; CISPO |
+| masked | r inside [low, high], else 0 | IcePop |
+| dppo_tv | r, 0 where the probability moved by more than a bound the way that A pushes | DPPO, binary total variation |
+| clipped | r, 0 where r left [1-ε, 1+ε] the way that A pushes | PPO, GRPO |
+| sequence | the same with the geometric mean of a segment's ratios | GSPO |
+
+Shapes: all tensors are [N], one entry a policy token of a micro-batch of whole rows.
 """
 
 from __future__ import annotations
@@ -18,9 +29,29 @@ from trainer.config import CorrectionConfig
 MAX_LOG_RATIO = 20.0
 """Ratios beyond exp(±20) are numerical accidents; clamped so that statistics stay finite."""
 
+CLIPPED_EPSILON = (0.2, 0.2)
+"""PPO's and GRPO's published clip range below and above 1."""
+SEQUENCE_EPSILON = (3e-4, 4e-4)
+"""GSPO's published clip range: the ratio of a whole sequence moves far less than that of a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvidence:
+    """What a correction may look at. All [N], without gradient."""
+
+    trainer_logprobs_N: Tensor
+    sampler_logprobs_N: Tensor
+    advantages_N: Tensor
+    rows_N: Tensor
+    """Which row (segment) of the micro-batch a token belongs to, int64."""
+
+    @property
+    def ratio_N(self) -> Tensor:
+        return token_ratio(self.trainer_logprobs_N, self.sampler_logprobs_N)
+
 
 class Correction(Protocol):
-    def weights(self, ratio_N: Tensor) -> Tensor:
+    def weights(self, tokens: TokenEvidence) -> Tensor:
         """Weight [N] of each token's policy-gradient term."""
         ...
 
@@ -29,8 +60,8 @@ class Correction(Protocol):
 class NoCorrection:
     """Every token weighs 1, however far the sampler has drifted."""
 
-    def weights(self, ratio_N: Tensor) -> Tensor:
-        return torch.ones_like(ratio_N)
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        return torch.ones_like(tokens.trainer_logprobs_N)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +70,8 @@ class Truncated:
 
     high: float
 
-    def weights(self, ratio_N: Tensor) -> Tensor:
-        return ratio_N.clamp(max=self.high)
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        return tokens.ratio_N.clamp(max=self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +81,92 @@ class Masked:
     low: float
     high: float
 
-    def weights(self, ratio_N: Tensor) -> Tensor:
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        ratio_N = tokens.ratio_N
         inside = (ratio_N >= self.low) & (ratio_N <= self.high)
         return torch.where(inside, ratio_N, torch.zeros_like(ratio_N))
 
 
-def build_correction(config: CorrectionConfig) -> Correction:
-    if config.kind == "none":
-        return NoCorrection()
-    if config.kind == "truncated":
-        return Truncated(config.clip_high)
-    if config.clip_low >= config.clip_high:
-        raise ValueError(f"clip_low={config.clip_low} must be below clip_high={config.clip_high}")
-    return Masked(config.clip_low, config.clip_high)
+@dataclass(frozen=True, slots=True)
+class TotalVariation:
+    """r while |p_trainer - p_sampler| <= bound, or while the update brings the two together again.
+
+    The total variation of the binary choice "this token or another": a ratio says nothing of how much probability
+    moved, and clips rare tokens that hardly moved.
+    """
+
+    bound: float
+
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        moved_N = tokens.trainer_logprobs_N.exp() - tokens.sampler_logprobs_N.exp()
+        return _without_further(tokens.ratio_N, moved_N, tokens.advantages_N, -self.bound, self.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """The gradient of min(r·A, clip(r, 1-ε, 1+ε)·A)."""
+
+    low: float
+    high: float
+
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        ratio_N = tokens.ratio_N
+        return _without_further(ratio_N, ratio_N - 1.0, tokens.advantages_N, -self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceClipped:
+    """The same with s = exp(mean of a segment's log-ratios) in place of each of its tokens' ratios."""
+
+    low: float
+    high: float
+
+    def weights(self, tokens: TokenEvidence) -> Tensor:
+        log_ratio_N = _log_ratio(tokens.trainer_logprobs_N, tokens.sampler_logprobs_N)
+        rows = int(tokens.rows_N.max()) + 1 if tokens.rows_N.numel() else 0
+        sums_B = log_ratio_N.new_zeros(rows).index_add(0, tokens.rows_N, log_ratio_N)
+        counts_B = torch.bincount(tokens.rows_N, minlength=rows).clamp(min=1)
+        sequence_N = (sums_B / counts_B).exp()[tokens.rows_N]
+        return _without_further(sequence_N, sequence_N - 1.0, tokens.advantages_N, -self.low, self.high)
+
+
+def _without_further(weight_N: Tensor, moved_N: Tensor, advantages_N: Tensor, low: float, high: float) -> Tensor:
+    """`weight_N`, 0 where the policy has moved beyond [low, high] and the advantage pushes it further."""
+    further = ((advantages_N > 0) & (moved_N > high)) | ((advantages_N < 0) & (moved_N < low))
+    return torch.where(further, torch.zeros_like(weight_N), weight_N)
+
+
+def build_correction(config: CorrectionConfig, *, own: str = "truncated") -> Correction:
+    """The correction that is configured; `own` is the algorithm's, which `auto` means."""
+    kind = own if config.kind == "auto" else config.kind
+    match kind:
+        case "none":
+            return NoCorrection()
+        case "truncated":
+            return Truncated(config.clip_high)
+        case "masked":
+            return Masked(config.clip_low, config.clip_high)
+        case "dppo_tv":
+            return TotalVariation(config.tv_bound)
+        case "clipped":
+            return Clipped(*_epsilons(config, CLIPPED_EPSILON))
+        case "sequence":
+            return SequenceClipped(*_epsilons(config, SEQUENCE_EPSILON))
+    raise ValueError(f"unknown correction {kind!r}")
+
+
+def _epsilons(config: CorrectionConfig, published: tuple[float, float]) -> tuple[float, float]:
+    low, high = config.epsilon_low, config.epsilon_high
+    return published[0] if low is None else low, published[1] if high is None else high
+
+
+def _log_ratio(trainer_logprobs_N: Tensor, sampler_logprobs_N: Tensor) -> Tensor:
+    return (trainer_logprobs_N.detach() - sampler_logprobs_N).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 def token_ratio(trainer_logprobs_N: Tensor, sampler_logprobs_N: Tensor) -> Tensor:
     """r = exp(log p_trainer - log p_sampler), without gradient."""
-    log_ratio = trainer_logprobs_N.detach() - sampler_logprobs_N
-    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+    return _log_ratio(trainer_logprobs_N, sampler_logprobs_N).exp()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class MicroBatch:
     """The policy tokens, int64."""
     sampler_logprobs_N: Tensor
     advantages_N: Tensor
+    rows_N: Tensor
+    """Row b of each policy token, int64."""
     tokens: int
     """Real tokens, padding not counted."""
 
@@ -39,6 +41,7 @@ class MicroBatch:
             self.targets_N.to(device),
             self.sampler_logprobs_N.to(device),
             self.advantages_N.to(device),
+            self.rows_N.to(device),
             self.tokens,
         )
 
@@ -80,6 +83,7 @@ def _stack(rows: Sequence[TrainSample]) -> MicroBatch:
     targets: list[int] = []
     sampler: list[float] = []
     advantages: list[float] = []
+    owners: list[int] = []
     for b, row in enumerate(rows):
         tokens_BT[b, : len(row.tokens)] = torch.tensor(row.tokens)
         for t, mask in enumerate(row.loss_mask):
@@ -88,11 +92,13 @@ def _stack(rows: Sequence[TrainSample]) -> MicroBatch:
                 targets.append(row.tokens[t])
                 sampler.append(row.sampler_logprobs[t])
                 advantages.append(row.advantages[t])
+                owners.append(b)
     return MicroBatch(
         tokens_BT=tokens_BT,
         predict_from_N=torch.tensor(predict_from, dtype=torch.int64),
         targets_N=torch.tensor(targets, dtype=torch.int64),
         sampler_logprobs_N=torch.tensor(sampler, dtype=torch.float32),
         advantages_N=torch.tensor(advantages, dtype=torch.float32),
+        rows_N=torch.tensor(owners, dtype=torch.int64),
         tokens=sum(len(row.tokens) for row in rows),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
-from trainer.learning.correction import build_correction, correction_stats, token_ratio
+from trainer.learning.correction import Correction, TokenEvidence, correction_stats
+from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, pack
@@ -53,22 +54,25 @@ class Learner:
         model: PreTrainedModel,
         *,
         objective: ObjectiveConfig,
+        correction: Correction,
         optimizer: OptimizerConfig,
         temperature: float,
         total_steps: int,
         micro_batch_tokens: int,
         reference: PreTrainedModel | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
         self.model = model
         self.reference = reference
+        self.adapters = adapters
         self.objective = objective
         self.optimizer = NamedOptimizer(model, optimizer)
         self.temperature = temperature
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
-        self.correction = build_correction(objective.correction)
+        self.correction = correction
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
 
@@ -103,6 +107,20 @@ class Learner:
             **_token_metrics(scored),
         }
 
+    def weights(self) -> dict[str, Tensor]:
+        """The policy as others see it: plain weights by their Hugging Face names."""
+        return self.adapters.merged() if self.adapters else self.model.state_dict()
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Everything beside the published weights that the next step depends on, by name."""
+        return self.optimizer.state_tensors() | (self.adapters.state_tensors() if self.adapters else {})
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore `state_tensors()`. Raises ValueError when they are of another model."""
+        if self.adapters:
+            self.adapters.load_state_tensors(tensors)
+        self.optimizer.load_state_tensors({k: t for k, t in tensors.items() if not k.endswith(f"|{WEIGHT_KEY}")})
+
     @property
     def _needs_all_samples(self) -> bool:
         """Without a KL term a sample whose advantages are all 0 has exactly no gradient and need not be run."""
@@ -115,15 +133,17 @@ class Learner:
         if self._needs_all_samples and self.reference is not None:
             with torch.no_grad():
                 reference_N = score_tokens(self.reference, batch, temperature=self.temperature).logprobs_N
-        ratio_N = token_ratio(scores.logprobs_N, batch.sampler_logprobs_N)
-        weights_N = self.correction.weights(ratio_N)
         advantages_N = kl_adjusted_advantages(
             batch.advantages_N, scores.logprobs_N, reference_N, coefficient=self.objective.kl_coefficient
         )
+        evidence = TokenEvidence(
+            scores.logprobs_N.detach(), batch.sampler_logprobs_N, advantages_N.detach(), batch.rows_N
+        )
+        weights_N = self.correction.weights(evidence)
         loss = policy_loss(scores.logprobs_N, advantages_N, weights_N, divisor=self.objective.loss_divisor)
         loss.backward()
         k1_N = None if reference_N is None else (scores.logprobs_N.detach() - reference_N).cpu()
-        facts = _Scored(weights_N.cpu(), ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
+        facts = _Scored(weights_N.cpu(), evidence.ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
         return float(loss.detach()), facts
 
     def _update(self, rate: float, step: int) -> float:

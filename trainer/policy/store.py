@@ -113,11 +113,17 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTraine
 
 
 def save(
-    policy: Policy, folder: Path, *, dtype: torch.dtype | None = None, extra: Mapping[str, str] | None = None
+    policy: Policy,
+    folder: Path,
+    *,
+    dtype: torch.dtype | None = None,
+    extra: Mapping[str, str] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> Path:
     """Write a policy folder atomically, replacing what was there.
 
-    `dtype` sets the precision on disk; `extra` adds text files (name → text), such as the recipe.
+    `dtype` sets the precision on disk; `extra` adds text files (name → text), such as the recipe; `weights` stand in
+    for the model's own (merged adapters).
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +132,7 @@ def save(
         cast: dict[int, torch.Tensor] = {}  # by address, so that tied weights stay one tensor
         state = {
             name: cast.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype))
-            for name, tensor in policy.model.state_dict().items()
+            for name, tensor in (weights or policy.model.state_dict()).items()
         }
         policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:

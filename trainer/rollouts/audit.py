@@ -16,7 +16,7 @@ from sandbox.grading.audit.group import Member, compare
 from sandbox.grading.audit.run import worst_first
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
-from trainer.config import MonitorsConfig
+from trainer.config import MonitorsConfig, RLConfig
 from trainer.rollouts.group import build_train_group
 from trainer.rollouts.types import TrainGroup, Trajectory
 
@@ -87,7 +87,9 @@ def observed(audited: GroupAudit) -> dict[str, float]:
     return {name: value / count for name, value in sums.items()}
 
 
-def without(group: TrainGroup, trajectories: Sequence[Trajectory], out: Collection[int]) -> TrainGroup | None:
+def without(
+    group: TrainGroup, trajectories: Sequence[Trajectory], out: Collection[int], config: RLConfig
+) -> TrainGroup | None:
     """`group` trained on its `trajectories` but those at the indices `out`; None when too few remain.
 
     Rewards and advantages are those of the rest. The group's other numbers stay those of all its rollouts: what the
@@ -97,7 +99,11 @@ def without(group: TrainGroup, trajectories: Sequence[Trajectory], out: Collecti
     if len(rest) < LEAST_REMAINING:
         return None
     made = build_train_group(
-        rest, group_id=group.group_id, prompt_index=group.prompt_index, dispatched_version=group.dispatched_version
+        rest,
+        group_id=group.group_id,
+        prompt_index=group.prompt_index,
+        config=config,
+        dispatched_version=group.dispatched_version,
     )
     share = (len(trajectories) - len(rest)) / len(trajectories)
     return made.model_copy(update={"stats": {**group.stats, "audit/quarantined": share}})

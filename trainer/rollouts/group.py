@@ -20,7 +20,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
-from trainer.learning.advantage import group_advantages, token_streams
+from trainer.learning.algorithms import group_streams
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.types import TrainGroup, Trajectory
@@ -109,6 +109,7 @@ async def run_group(
             trajectories,
             group_id=group_id,
             prompt_index=prompt_index,
+            config=config,
             dispatched_version=dispatched_version,
             lost_attempts=len(causes),
         )
@@ -128,6 +129,7 @@ def build_train_group(
     *,
     group_id: str,
     prompt_index: int,
+    config: RLConfig,
     dispatched_version: int | None = None,
     lost_attempts: int = 0,
 ) -> TrainGroup:
@@ -135,7 +137,6 @@ def build_train_group(
     rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
     if len(rewards) != len(trajectories):
         raise ValueError(f"group {group_id}: {len(trajectories) - len(rewards)} trajectories have no reward")
-    advantages = group_advantages(rewards)
     oldest = min((t.oldest_version for t in trajectories if t.oldest_version >= 0), default=-1)
     return TrainGroup(
         group_id=group_id,
@@ -143,11 +144,7 @@ def build_train_group(
         dispatched_version=oldest if dispatched_version is None else dispatched_version,
         oldest_version=oldest,
         rewards=rewards,
-        samples=[
-            sample
-            for trajectory, advantage in zip(trajectories, advantages, strict=True)
-            for sample in token_streams(trajectory.segments, advantage)
-        ],
+        samples=group_streams(rewards, [trajectory.segments for trajectory in trajectories], config),
         stats=group_stats(trajectories, lost_attempts=lost_attempts),
     )
 

@@ -70,15 +70,25 @@ class CheckpointStore:
         self.root = Path(root)
         self.keep = keep
 
-    def save(self, policy: policies.Policy, optimizer: Mapping[str, Tensor], state: CheckpointState) -> Path:
-        """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest."""
+    def save(
+        self,
+        policy: policies.Policy,
+        optimizer: Mapping[str, Tensor],
+        state: CheckpointState,
+        *,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> Path:
+        """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest.
+
+        `weights` stand in for the model's own (merged adapters).
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         final = self.root / f"step-{state.step:06d}"
         scratch = self.root / f".{final.name}.{os.getpid()}.partial"
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir()
-            policies.save(policy, scratch / POLICY_DIR)
+            policies.save(policy, scratch / POLICY_DIR, weights=weights)
             save_file(dict(optimizer), scratch / OPTIMIZER_FILE)
             files = sorted(path for path in scratch.rglob("*") if path.is_file())
             digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}

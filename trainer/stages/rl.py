@@ -15,10 +15,11 @@ from pathlib import Path
 from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.learning.metrics import batch_metrics
-from trainer.learning.step import Learner, NonFiniteGradients
+from trainer.learning.step import NonFiniteGradients
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.stages.learner import build_learner, build_reference
 from trainer.weights import WeightStore
 
 STAGE = "rl"
@@ -40,17 +41,11 @@ class RLStage:
         self.store = store
         self.checkpoints = checkpoints
         found = checkpoints.latest(stage=STAGE)
-        self.policy = policies.load(found.policy_dir if found else policy_dir)
-        needs_reference = config.objective.kl_coefficient > 0
-        self.learner = Learner(
-            self.policy.model,
-            objective=config.objective,
-            optimizer=config.optimizer,
-            temperature=config.sampling.temperature,
-            total_steps=config.steps,
-            micro_batch_tokens=config.micro_batch_tokens,
-            reference=policies.load_model(policy_dir).requires_grad_(False) if needs_reference else None,
-        )
+        # Adapters start from the same base again: a checkpoint's policy has them merged.
+        from_checkpoint = found is not None and not config.lora.rank
+        self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
+        self.reference = build_reference(config, policy_dir, store)
+        self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
         self.step = 0
         self.consumed: list[int] = []
         self.checkpoint: Path | None = None
@@ -58,7 +53,7 @@ class RLStage:
             self.step = found.state.step
             self.consumed = list(found.state.consumed_prompts)
             self.checkpoint = found.path
-            self.learner.optimizer.load_state_tensors(found.optimizer)
+            self.learner.load_state_tensors(found.optimizer)
 
     def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         """The next optimiser step over `groups`. Raises PromptRepeated, NonFiniteGradients."""
@@ -68,6 +63,8 @@ class RLStage:
             raise PromptRepeated(
                 f"step {self.step + 1}: prompt {min(repeated)} was trained on before; check the batch assignment"
             )
+        if self.reference is not None:
+            self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
         values |= self.learner.train(groups, step=self.step + 1)
         self.step += 1
@@ -77,7 +74,7 @@ class RLStage:
     def publish(self, sink: StageSink) -> dict[str, float]:
         """Put the current version into the weight store (a no-op there when a replay gives the same bytes)."""
         anchor = self.step % self.config.checkpoint.anchor_every == 0
-        manifest = self.store.publish(self.step, self.policy.model.state_dict(), anchor=anchor)
+        manifest = self.store.publish(self.step, self.learner.weights(), anchor=anchor)
         sink.version_published(self.step, manifest.digest)
         self.store.collect(keep=self.config.checkpoint.keep_versions)
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
@@ -87,7 +84,11 @@ class RLStage:
         state = CheckpointState(
             stage=STAGE, step=self.step, version=self.step, seed=self.seed, consumed_prompts=self.consumed
         )
-        self.checkpoint = self.checkpoints.save(self.policy, self.learner.optimizer.state_tensors(), state)
+        self.checkpoint = self.checkpoints.save(
+            self.policy, self.learner.state_tensors(), state, weights=self.learner.weights()
+        )
+        if self.reference is not None:
+            self.reference.saved()
         sink.checkpoint_saved(self.step, self.checkpoint, final=final)
         return self.checkpoint
 

@@ -43,6 +43,8 @@ from trainer.rollouts.group import run_group
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import StageError
 from trainer.stages.evaluate import EvalReport, evaluate
+from trainer.stages.learner import build_learner, build_reference
+from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
 
 DEPLOYMENT = "policy"
@@ -67,6 +69,7 @@ class SyncRun:
     seed: int
     policy: policies.Policy
     learner: Learner
+    reference: Reference | None
     store: WeightStore
     services: RolloutServices
     update_engine: Callable[[int], Awaitable[None]]
@@ -88,23 +91,15 @@ def build_run(
 ) -> SyncRun:
     """Load the starting policy and give it an optimizer. Raises PolicyUnreadable."""
     policy = policies.load(policy_dir)
-    needs_reference = config.objective.kl_coefficient > 0
-    learner = Learner(
-        policy.model,
-        objective=config.objective,
-        optimizer=config.optimizer,
-        temperature=config.sampling.temperature,
-        total_steps=config.steps,
-        micro_batch_tokens=config.micro_batch_tokens,
-        reference=policies.load_model(policy_dir).requires_grad_(False) if needs_reference else None,
-    )
-    return SyncRun(config, seed, policy, learner, store, services, update_engine)
+    reference = build_reference(config, policy_dir, store)
+    learner = build_learner(policy, config, seed=seed, reference=reference)
+    return SyncRun(config, seed, policy, learner, reference, store, services, update_engine)
 
 
 async def publish(run: SyncRun) -> None:
     """The current weights as version `run.version`, in the store and in the engine."""
     anchor = run.version % run.config.checkpoint.anchor_every == 0
-    run.store.publish(run.version, run.policy.model.state_dict(), anchor=anchor)
+    run.store.publish(run.version, run.learner.weights(), anchor=anchor)
     await run.update_engine(run.version)
 
 
@@ -146,6 +141,8 @@ async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
     began = time.perf_counter()
     groups = await collect(run, tasks)
     sampled = time.perf_counter()
+    if run.reference is not None:
+        run.reference.follow(run.version)
     values = batch_metrics(groups, trained_version=run.version)
     values |= run.learner.train(groups, step=run.version + 1)
     trained = time.perf_counter()
@@ -242,7 +239,7 @@ async def main(arguments: argparse.Namespace) -> None:
                 await train(run, procedural_prompts(arguments.seed), on_step=on_step)
                 after = await held_out(run, tasks, samples=config.eval_samples)
                 say({"after": after.model_dump(exclude={"solved"}), "lost": len(run.lost)})
-                policies.save(run.policy, data / "policy")
+                policies.save(run.policy, data / "policy", weights=run.learner.weights())
             finally:
                 await backend.close()
 

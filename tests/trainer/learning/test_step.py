@@ -4,9 +4,12 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
-from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig
+from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
 from trainer.learning.advantage import group_advantages
+from trainer.learning.algorithms import correction_of
+from trainer.learning.loss import score_tokens
 from trainer.learning.metrics import describe
+from trainer.learning.packing import pack
 from trainer.learning.step import Learner, NonFiniteGradients
 from trainer.rollouts.types import TrainGroup, TrainSample
 
@@ -17,6 +20,7 @@ def learner(model=None, *, reference=None, micro_batch_tokens=64, **objective) -
     return Learner(
         model or tiny_model(),
         objective=ObjectiveConfig(loss_divisor=10.0, **objective),
+        correction=correction_of(ObjectiveConfig(**objective)),
         optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=0),
         temperature=TEMPERATURE,
         total_steps=10,
@@ -155,3 +159,26 @@ def test_a_non_finite_gradient_stops_the_step_and_keeps_the_weights():
     with pytest.raises(NonFiniteGradients, match="step 3"):
         learner(model).train([poisoned], step=3)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_the_shipped_configuration_computes_what_it_always_did():
+    """The loss of one step, bit for bit by the formula written out, and pinned as a number."""
+    model, sampler = tiny_model(), tiny_model(5)
+    batch = [group(sampler, [1.0, 0.0, 0.0, 1.0], seed) for seed in (10, 11, 12)]
+    objective = RLConfig().objective
+    trained = Learner(
+        model,
+        objective=objective,
+        correction=correction_of(objective),
+        optimizer=RLConfig().optimizer,
+        temperature=TEMPERATURE,
+        total_steps=40,
+        micro_batch_tokens=10_000,
+    )
+    [packed] = pack([sample for one in batch for sample in one.samples], max_tokens=10_000)
+    logps_N = score_tokens(model, packed, temperature=TEMPERATURE).logprobs_N.detach()
+    ratio_N = (logps_N - packed.sampler_logprobs_N).exp()
+    by_hand = -(ratio_N.clamp(max=2.0) * packed.advantages_N * logps_N).sum() / 4096.0
+    loss = trained.train(batch, step=1)["optim/loss"]
+    assert loss == float(by_hand)
+    assert loss == pytest.approx(7.255469e-06, abs=1e-9)

@@ -11,7 +11,7 @@ from sandbox.grading.findings import ReportFinding, Rule
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import ToolCall
 from tests.trainer.rollouts.make import trajectory
-from trainer.config import MonitorsConfig
+from trainer.config import MonitorsConfig, RLConfig
 from trainer.rollouts.audit import (
     GroupAudit,
     attempt_of,
@@ -54,8 +54,8 @@ def test_advantages_are_over_the_rest() -> None:
     audited = audit_group(made, None)
     out = quarantined(audited, MonitorsConfig())
     assert out == {1}
-    whole = build_train_group(made, group_id="g", prompt_index=4, dispatched_version=2)
-    rest = without(whole, made, out)
+    whole = build_train_group(made, group_id="g", prompt_index=4, config=RLConfig(), dispatched_version=2)
+    rest = without(whole, made, out, RLConfig())
     assert rest is not None and rest.rewards == [1.0, 0.0, 0.0] and len(rest.samples) == 3
     assert [sample.advantages[3] for sample in rest.samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     assert sum(s.advantages[3] for s in rest.samples) == pytest.approx(0.0), "a baseline without the one that left"
@@ -66,9 +66,9 @@ def test_advantages_are_over_the_rest() -> None:
 
 def test_too_few_are_no_group() -> None:
     made = group([1.0, 0.0, 0.0])
-    whole = build_train_group(made, group_id="g", prompt_index=0)
-    assert without(whole, made, {0}) is not None
-    assert without(whole, made, {0, 1}) is None
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
+    assert without(whole, made, {0}, RLConfig()) is not None
+    assert without(whole, made, {0, 1}, RLConfig()) is None
 
 
 @pytest.mark.parametrize(

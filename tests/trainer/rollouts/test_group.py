@@ -116,7 +116,9 @@ def test_numbers_of_a_group_by_hand():
 
 def test_a_group_with_missing_rewards_is_refused():
     with pytest.raises(ValueError, match="1 trajectories have no reward"):
-        build_train_group([trajectory(reward=1.0), trajectory(reward=None)], group_id="g", prompt_index=0)
+        build_train_group(
+            [trajectory(reward=1.0), trajectory(reward=None)], group_id="g", prompt_index=0, config=RLConfig()
+        )
 
 
 def test_attempts_have_seeds_of_their_own():

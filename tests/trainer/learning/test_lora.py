@@ -1,0 +1,86 @@
+"""Adapters through peft; skipped where the extra `lora` is not installed."""
+
+import sys
+
+import pytest
+import torch
+
+from tests.trainer.learning.models import tiny_model
+from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
+from trainer import policy as policies
+from trainer.config import LoraConfig
+from trainer.learning.lora import Adapters, LoraUnavailable
+from trainer.stages.base import BatchTimeout
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.rl import run_rl
+from trainer.weights import WeightStore
+
+
+def test_without_peft_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(LoraUnavailable, match="extra `lora`"):
+        Adapters(tiny_model(), LoraConfig(rank=2), seed=0)
+
+
+@pytest.fixture
+def peft():
+    pytest.importorskip("peft", reason="the extra `lora` is not installed")
+
+
+@pytest.mark.usefixtures("peft")
+def test_fresh_adapters_change_nothing_and_merged_ones_are_plain_weights():
+    plain, adapted = tiny_model(), tiny_model()
+    tokens = torch.arange(12)[None]
+    adapters = Adapters(adapted, LoraConfig(rank=2, alpha=4.0), seed=0)
+    assert adapters.merged().keys() == plain.state_dict().keys()
+    assert torch.equal(plain(tokens).logits, adapted(tokens).logits)
+
+    trainable = [p for p in adapted.parameters() if p.requires_grad]
+    assert 0 < sum(p.numel() for p in trainable) < 0.3 * sum(p.numel() for p in plain.parameters())
+    with torch.no_grad():
+        for parameter in trainable:
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.1)
+    plain.load_state_dict(adapters.merged())
+    assert torch.allclose(plain(tokens).logits, adapted(tokens).logits, atol=1e-5)
+    assert not torch.equal(plain(tokens).logits, tiny_model()(tokens).logits)
+
+
+@pytest.mark.usefixtures("peft")
+def test_state_of_other_adapters_is_refused():
+    two, four = (Adapters(tiny_model(), LoraConfig(rank=rank), seed=0) for rank in (2, 4))
+    with pytest.raises(ValueError, match="no adapter"):
+        four.load_state_tensors(two.state_tensors())
+
+
+@pytest.mark.usefixtures("peft")
+def test_a_run_publishes_plain_weights_and_resumes_bit_for_bit(tmp_path):
+    base = policies.load(BASE_POLICY).model
+    groups = [make_group(base, index) for index in range(8)]
+    config = small_config(lora=LoraConfig(rank=4))
+
+    def run(root, groups):
+        sink, store = MemorySink(), WeightStore(root / "weights", dtype="float32")
+        checkpoints = CheckpointStore(root / "checkpoints", keep=1)
+        result = run_rl(
+            policy_dir=BASE_POLICY,
+            config=config,
+            seed=0,
+            source=ListSource(groups, config.groups_per_step),
+            sink=sink,
+            store=store,
+            checkpoints=checkpoints,
+        )
+        return result, sink, store
+
+    result, whole, store = run(tmp_path / "whole", groups)
+    assert store.load(0).state.keys() == base.state_dict().keys()
+    saved = policies.load(result.checkpoint / "policy").model.state_dict()
+    assert all(torch.equal(saved[name], tensor) for name, tensor in store.load(4).state.items())
+    moved = [name for name, tensor in base.state_dict().items() if not torch.equal(tensor, saved[name])]
+    assert moved and not any("embed" in name or "norm" in name for name in moved)
+    with pytest.raises(BatchTimeout):
+        run(tmp_path / "cut", groups[:6])
+    _, resumed, _ = run(tmp_path / "cut", groups)
+    assert resumed.versions[-1] == whole.versions[-1]
+    for step in (3, 4):
+        assert resumed.values[step]["optim/loss"] == whole.values[step]["optim/loss"]

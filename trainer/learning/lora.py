@@ -1,0 +1,89 @@
+"""Low-rank adapters for those who cannot train all weights, through peft (`pip install opencomposer[lora]`).
+
+Adapters are put inside the model, whose class stays what it was; only they have gradients. What is published and
+saved is the plain model with the adapters merged, so that engines and stores see ordinary weights; a resumed run
+starts from the same base and reads the adapters back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from trainer.config import LoraConfig
+
+NAME = "default"
+WEIGHT_KEY = "adapter"
+"""State key of an adapter's own weights, beside those of its optimizer."""
+
+
+class LoraUnavailable(RuntimeError):
+    """The configuration asks for adapters and peft is not installed."""
+
+
+class Adapters:
+    """The adapters of one model."""
+
+    def __init__(self, model: PreTrainedModel, config: LoraConfig, *, seed: int) -> None:
+        """Freeze `model` and add adapters, whose first product is 0. Raises LoraUnavailable, ValueError (targets)."""
+        try:
+            from peft import LoraConfig as PeftConfig
+            from peft import inject_adapter_in_model
+        except ImportError as error:
+            raise LoraUnavailable(
+                f"lora.rank={config.rank} needs peft: install the extra `lora`, or set lora.rank to 0"
+            ) from error
+        self.model = model
+        targets = [name for part in config.targets.split(",") if (name := part.strip())]
+        model.requires_grad_(False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            inject_adapter_in_model(
+                PeftConfig(
+                    r=config.rank,
+                    lora_alpha=config.alpha,
+                    lora_dropout=0.0,
+                    target_modules="all-linear" if targets == ["all-linear"] else targets,
+                    task_type="CAUSAL_LM",
+                ),
+                model,
+            )
+
+    @torch.no_grad()
+    def merged(self) -> dict[str, Tensor]:
+        """The weights of the plain model, adapters added, under the plain model's names."""
+        layers = dict(self._layers())
+        out: dict[str, Tensor] = {}
+        for name, tensor in self.model.state_dict().items():
+            owner, found, rest = name.partition(".base_layer.")
+            if not found:
+                if not any(f".{part}." in f".{name}" for part in ("lora_A", "lora_B")):
+                    out[name] = tensor
+            elif rest == "weight":
+                delta = layers[owner].get_delta_weight(NAME)  # type: ignore[operator]
+                out[f"{owner}.weight"] = tensor + delta
+            else:
+                out[f"{owner}.{rest}"] = tensor
+        return out
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """`<parameter name>|adapter` → weights."""
+        return {f"{name}|{WEIGHT_KEY}": p.detach().cpu().contiguous() for name, p in self._parameters()}
+
+    @torch.no_grad()
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Read back `state_tensors()`. Raises ValueError when they are of other adapters."""
+        for name, parameter in self._parameters():
+            found = tensors.get(f"{name}|{WEIGHT_KEY}")
+            if found is None or found.shape != parameter.shape:
+                raise ValueError(f"the checkpoint holds no adapter {name} of shape {tuple(parameter.shape)}")
+            parameter.copy_(found)
+
+    def _parameters(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+    def _layers(self) -> list[tuple[str, nn.Module]]:
+        return [(name, module) for name, module in self.model.named_modules() if hasattr(module, "get_delta_weight")]

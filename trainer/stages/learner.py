@@ -1,0 +1,36 @@
+"""The learner of a stage from its configuration: both loops build theirs here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainer import policy as policies
+from trainer.config import RLConfig
+from trainer.learning.algorithms import correction_of
+from trainer.learning.lora import Adapters
+from trainer.learning.step import Learner
+from trainer.stages.reference import Reference
+from trainer.weights import WeightStore
+
+
+def build_reference(config: RLConfig, policy_dir: Path, store: WeightStore) -> Reference | None:
+    """The reference of the KL term, which starts as the policy of `policy_dir`; None without such a term."""
+    if config.objective.kl_coefficient == 0:
+        return None
+    return Reference(policies.load_model(policy_dir), config.objective, store)
+
+
+def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, reference: Reference | None) -> Learner:
+    """Raises LoraUnavailable, ValueError (adapter targets that the model does not have)."""
+    adapters = Adapters(policy.model, config.lora, seed=seed) if config.lora.rank else None
+    return Learner(
+        policy.model,
+        objective=config.objective,
+        correction=correction_of(config.objective),
+        optimizer=config.optimizer,
+        temperature=config.sampling.temperature,
+        total_steps=config.steps,
+        micro_batch_tokens=config.micro_batch_tokens,
+        reference=reference.model if reference else None,
+        adapters=adapters,
+    )
