@@ -43,13 +43,14 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
     log_in(page, product.url, "operator", seed.PASSWORD)
     wrong: dict[str, list[str]] = {}
     for name, path in {**places(page, product.url), "nothing": "/nothing/"}.items():
+        problems.clear()
+        page.goto(product.url + path)
         for size, (width, height) in SIZES.items():
-            problems.clear()
             page.set_viewport_size({"width": width, "height": height})
-            page.goto(product.url + path)
             settle(page)
             found = page.evaluate(AUDIT)
             found += [text for text in problems if name != "nothing" or "404" not in text]
+            problems.clear()
             if found:
                 wrong[f"{name}, {size}"] = found
     context.close()
