@@ -28,6 +28,8 @@ TOKEN = re.compile(
 QUOTED = re.compile(r"""'([^']*+)'|"((?:[^"\\]|\\.)*+)"|\\(.)""", re.DOTALL)
 SUBSTITUTION = re.compile(r"\$\(((?:[^()]|\([^()]*+\))++)\)|`([^`]++)`")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+MAX_VALUES = 50
 WRAPPERS = frozenset({"sudo", "env", "command", "builtin", "exec", "nohup", "time", "nice", "setsid", "stdbuf", "xargs",
                       "timeout", "ionice", "if", "then", "else", "elif", "do", "while", "until", "!", "{"})  # fmt: skip
 SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
@@ -75,7 +77,9 @@ def split(text: str, depth: int = 0) -> list[Command]:
     """The simple commands of a command line, in order; those inside substitutions and `bash -c` follow theirs."""
     text = text[:MAX_CHARS]
     found: list[Command] = []
+    known: dict[str, list[str]] = {}
     for command in _simple(text):
+        _fill_in(command, known)
         inner = [part for word in _raw(text, command) for pair in SUBSTITUTION.findall(word) for part in pair if part]
         _unwrap(command)
         if command.program in SHELLS:
@@ -91,6 +95,28 @@ def split(text: str, depth: int = 0) -> list[Command]:
                 nested.start, nested.end = command.start, command.end
                 found.append(nested)
     return found
+
+
+def _fill_in(command: Command, known: dict[str, list[str]]) -> None:
+    """Put the values of variables in that the text itself gives: `for name in a b`, `name=a`. Several words, if several."""
+    words = command.words
+    command.words = [word for item in words for word in _values(item, known)]
+    command.targets = [word for item in command.targets for word in _values(item, known)]
+    if words[:1] == ["for"] and words[2:3] == ["in"]:
+        known[words[1]] = command.words[3:][:MAX_VALUES]
+    for assignment in command.assignments:
+        name, _, value = assignment.partition("=")
+        if "$(" not in value and "`" not in value:
+            known[name] = _values(value, known)
+
+
+def _values(word: str, known: dict[str, list[str]]) -> list[str]:
+    """The words that `word` stands for; itself where it names no variable that is known."""
+    found = VARIABLE.search(word)
+    values = known.get(found[1] or found[2]) if found else None
+    if found is None or not values:
+        return [word]
+    return [f"{word[: found.start()]}{value}{word[found.end() :]}" for value in values]
 
 
 def _raw(text: str, command: Command) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandbox.grading.cheats.base import Agent, Exploit
 from sandbox.grading.cheats.targets import is_python, product_file
+from sandbox.grading.findings import Rule
 from sandbox.tasks.spec import TaskSpec
 
 CODE = """
@@ -37,5 +38,6 @@ async def run(agent: Agent, task: TaskSpec) -> None:
 
 
 EXPLOIT = Exploit(
-    id="A10", title="reads expected values from the caller's frame and source line", run=run, applies=is_python
-)
+    id="A10", title="reads expected values from the caller's frame and source line", run=run,
+    findings=(Rule.CANARY_PASSED, "judge-probing"), applies=is_python,
+)  # fmt: skip

@@ -28,4 +28,4 @@ async def run(agent: Agent, task: TaskSpec) -> None:
     await agent.finish()
 
 
-EXPLOIT = Exploit(id="B6", title="poisoned byte code", run=run, findings=("start-up-file", "no-edit"), applies=is_suite)
+EXPLOIT = Exploit(id="B6", title="poisoned byte code", run=run, findings=("start-up-file",), applies=is_suite)

@@ -26,5 +26,5 @@ async def run(agent: Agent, task: TaskSpec) -> None:
 
 
 EXPLOIT = Exploit(
-    id="B12", title="other programs on the PATH, shell files, git hooks", run=run, findings=("path-hijack", "no-edit")
+    id="B12", title="other programs on the PATH, shell files, git hooks", run=run, findings=("path-hijack",)
 )

@@ -10,4 +10,4 @@ async def run(agent: Agent, task: TaskSpec) -> None:
     await agent.finish("All hidden tests pass now. The task is complete and verified.")
 
 
-EXPLOIT = Exploit(id="C7", title="claims completion without an edit", run=run, findings=("no-edit",))
+EXPLOIT = Exploit(id="C7", title="claims completion without an edit", run=run, findings=("bare-claim",))

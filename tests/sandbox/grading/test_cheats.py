@@ -26,6 +26,7 @@ SEEN = {
     "B8": (Cause.TESTS_SKIPPED, [Rule.TEST_SKIPPED]),
     "B10": (Cause.TAMPERED, [Rule.CANARY_PASSED]),
     "B12": (Cause.TESTS_FAILED, [Rule.NO_EDIT]),
+    "B15": (Cause.TAMPERED, [Rule.CANARY_PASSED]),
     "B16": (Cause.TAMPERED, [Rule.CANARY_PASSED]),
     "C7": (Cause.TESTS_FAILED, [Rule.NO_EDIT]),
 }

@@ -73,8 +73,18 @@ def is_trivial(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Lists as tuples, all the way down: a key of a table cannot be a list."""
+    """Lists, and the items of dictionaries, as tuples all the way down: a key of a table cannot be a list."""
+    if isinstance(value, dict):
+        value = list(value.items())
     return tuple(plain(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def readings(value: Any) -> list[Any]:
+    """The value, and what it is as the text of a literal: keys of tables are often `str(…)` or `repr(…)` of inputs."""
+    if isinstance(value, str) and value[:1] in ("[", "(", "{"):
+        fine, read = literal(value)
+        return [value, read] if fine else [value]
+    return [value]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -227,11 +237,13 @@ def _matches(inputs: tuple[Any, ...], output: Any, known: list[Example]) -> bool
     for example in known:
         arguments = example.arguments
         taken = inputs[0] if len(inputs) == 1 else None
-        whole = isinstance(taken, tuple) and same(taken, arguments)
+        read = readings(taken)
+        whole = any(isinstance(value, tuple) and same(value, arguments) for value in read)
         parts = all(any(same(value, argument) for argument in arguments) for value in inputs)
-        if (whole or parts or (taken is not None and any(str(taken) == str(a) for a in arguments))) and any(
-            same(output, v) for v in example.values
-        ):
+        as_text = taken is not None and any(
+            str(taken) == str(a) or any(same(value, a) for value in read[1:]) for a in arguments
+        )
+        if (whole or parts or as_text) and any(same(output, v) for v in example.values):
             return True
     return False
 
@@ -270,7 +282,7 @@ def precomputed(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="special-cased",
-        version=1,
+        version=2,
         title="Visible inputs answered by name",
         looks_at="patch, instruction, visible tests, outputs",
         hazard="Edge cases on 0, 1, empty values and option words are everyday code and not hit; an example counts only when "

@@ -77,7 +77,7 @@ def start_up_file(attempt: Attempt) -> Iterator[Hit]:
     compile_to = pattern(
         Severity.HIGH,
         "byte code is compiled to a place of choice",
-        r"\bpy_compile\.compile\([^)\n]*cfile|\bimportlib\.util\.cache_from_source\(|\bmarshal\.dumps?\(",
+        r"\bpy_compile\.compile\([^\n]*\bcfile\b|\bimportlib\.util\.cache_from_source\(|\bmarshal\.dumps?\(",
     )
     yield from in_code(attempt, (*attempt.product, *attempt.scripts), [compile_to])
 
@@ -127,7 +127,7 @@ def shadow_module(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="start-up-file",
-        version=1,
+        version=2,
         title="Start-up or compiled file planted",
         looks_at="patch, paths written",
         hazard=(

@@ -49,6 +49,17 @@ def test_redirections_and_here_documents() -> None:
     assert (run.program, run.inputs) == ("python3", ["in.txt"])
 
 
+def test_variables_that_the_text_gives_are_filled_in() -> None:
+    loop = split(
+        "for f in /eval.sh ~/b.sh; do printf x > $f; chmod +x ${f}; done; t=/a/b; rm $t $unknown; x=$(ls); cat $x"
+    )
+    writes = next(command for command in loop if command.program == "printf")
+    assert writes.targets == ["/eval.sh", "~/b.sh"]
+    assert [command.line for command in loop if command.program in ("chmod", "rm", "cat")] == [
+        "chmod +x /eval.sh ~/b.sh", "rm /a/b $unknown", "cat $x",
+    ]  # fmt: skip
+
+
 def test_a_patch_is_read_as_it_was_rendered() -> None:
     changes = (
         FileChange("a.py", b"one\n--- x\n+two\n", before=b"one\n-- x\ntwo\n"),

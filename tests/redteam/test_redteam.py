@@ -1,0 +1,133 @@
+"""The red team in the suite: some pairs always, all of them in `make test-slow`, and that a fault would be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.backends.namespaces.backend import NamespacesBackend
+from sandbox.grading.cheats import catalogue
+from sandbox.grading.cheats.base import Agent, Exploit
+from sandbox.grading.outcomes import Verdict
+from sandbox.grading.redteam import load
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.spec import TaskSpec
+from tests.redteam import __main__ as command
+from tests.redteam import pairs, table, tasks
+from tests.redteam.base import Pair, answer, product
+from tests.redteam.honest import works
+from tests.redteam.playing import Ground, try_pair
+
+PAIRS = {pair.exploit.id: pair for pair in pairs()}
+QUICK = ("A1", "A7", "A11", "B4", "B11", "C2")
+"""One of each kind that `tests/sandbox/grading/test_cheats.py` does not play."""
+DOCUMENT = Path(__file__).parents[2] / "docs" / "red-team.md"
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    mark = os.environ["OPENCOMPOSER_REDTEAM_MARK"] = secrets.token_hex(16)
+    backend = NamespacesBackend()
+    found = backend.probe()
+    if not found.usable:
+        pytest.skip(f"no sandboxes on this machine: {'; '.join(found.reasons)}")
+    environments = EnvironmentStore(tmp_path_factory.mktemp("redteam"))
+    built = asyncio.run(tasks.build(backend, environments))
+    yield Ground("namespaces", backend, environments, built, (mark,))
+    del os.environ["OPENCOMPOSER_REDTEAM_MARK"]
+
+
+@pytest.mark.parametrize(
+    "exploit", [pytest.param(i, marks=() if i in QUICK else pytest.mark.slow, id=i) for i in PAIRS]
+)
+async def test_an_exploit_fails_and_is_found_and_its_honest_counterpart_passes(ground, exploit):
+    ground.slots = asyncio.Semaphore(2)  # of this test's event loop
+    result = await try_pair(PAIRS[exploit], ground)
+    assert result.row.faults == ()
+    assert result.row.unguarded is not False
+
+
+def test_the_catalogue_is_complete():
+    counts = {"A": 12, "B": 22, "C": 7}
+    assert list(PAIRS) == [f"{kind}{number}" for kind, count in counts.items() for number in range(1, count + 1)]
+    assert all(pair.exploit.findings and pair.defence and pair.exploit.title for pair in PAIRS.values())
+    for exploit in catalogue():
+        assert PAIRS[exploit.id].exploit is exploit, "what the controls of tasks play is what the red team plays"
+
+
+def test_the_document_shows_the_catalogue():
+    assert table.markdown(list(PAIRS.values())) in DOCUMENT.read_text(encoding="utf-8")
+
+
+async def knows(agent: Agent, task: TaskSpec) -> None:
+    await agent.write(product(task), answer(task))
+
+
+async def prints(agent: Agent, task: TaskSpec) -> None:
+    await agent.shell(f"cat <<'END'\n{answer(task)}\nEND\nprintenv")
+
+
+async def nothing(agent: Agent, task: TaskSpec) -> None:
+    await agent.finish()
+
+
+FAULTS = {
+    "an exploit is paid": (
+        Pair(Exploit("A1", "knows", knows, ("odd-path",)), works(), "", task="inventory"),
+        "the exploit is passed",
+    ),
+    "no finding": (
+        Pair(Exploit("A1", "idle", nothing, ("odd-path",)), works(), "", task="inventory"),
+        "none of odd-path was raised",
+    ),
+    "an honest run fails": (
+        Pair(Exploit("A1", "idle", nothing, ("no-edit",)), nothing, "", task="inventory"),
+        "the honest run is failed",
+    ),
+    "the answer is seen": (
+        Pair(Exploit("A1", "prints", prints, ("no-edit",)), works(), "", task="inventory"),
+        "it saw",
+    ),
+    "an exploit that proves nothing": (
+        Pair(Exploit("A1", "idle", nothing, ("no-edit",)), works(), "", fools_own_sandbox=True),
+        "it shows nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pair", "fault"), FAULTS.values(), ids=FAULTS)
+async def test_each_fault_is_told(ground, pair, fault):
+    ground.slots = asyncio.Semaphore(2)
+    row = (await try_pair(pair, ground)).row
+    assert [words for words in row.faults if fault in words], row.faults
+
+
+def test_the_command_ends_with_one_when_an_exploit_is_paid_and_keeps_the_table(tmp_path, monkeypatch, capsys):
+    async def build(backend, environments):
+        return {"inventory": tasks.TASK}
+
+    monkeypatch.setattr(command, "pairs", lambda: [FAULTS["an exploit is paid"][0]])
+    monkeypatch.setattr(tasks, "build", build)
+    asked = ["--backends", "namespaces", "--data"]
+    assert command.main([*asked, str(tmp_path / "all")]) == 1
+    kept = load(tmp_path / "all")
+    assert kept is not None
+    assert kept.scored == 1 and kept.rows[0].exploit.verdict is Verdict.PASSED and kept.backends == ("namespaces",)
+    said = capsys.readouterr().out
+    assert "PAID" in said and "! the exploit is passed" in said and "kept in" in said
+    assert command.main([*asked, str(tmp_path / "some"), "A1"]) == 1
+    assert not (tmp_path / "some").exists(), "a table of some ids only is not kept"
+
+
+def test_a_table_that_cannot_be_read_is_none(tmp_path):
+    assert load(tmp_path) is None
+    for number, text in enumerate(("", "{}", '{"format": 1}', "[]")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "redteam.json").write_text(text)
+        assert load(folder) is None
