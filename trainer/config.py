@@ -49,9 +49,21 @@ class SamplingConfig(Part):
     )
 
 
+class SummaryConfig(Part):
+    """What happens when an episode outgrows a context window."""
+
+    trigger_tokens: int = setting(0, "Tokens of a window at which the next one is opened; 0 never", ge=0)
+    mode: Literal["summary", "truncate"] = setting(
+        "summary", "The policy summarizes its work for the next window, or old turns are forgotten", advanced=True
+    )
+    max_tokens: int = setting(256, "Most tokens of one summary, thoughts included", gt=0, advanced=True)
+    max_windows: int = setting(8, "Most windows of one episode", ge=1, advanced=True)
+
+
 class HarnessConfig(Part):
     profile: str = setting("toy", "Harness profile: which tools the policy sees and how strict they are")
     end_on_malformed_call: bool = setting(True, "A tool call that does not parse ends the episode")
+    summary: SummaryConfig = Field(default_factory=SummaryConfig)
     snapshot_every: int = setting(
         0,
         "Turns between snapshots of the sandbox, to go on from later; 0 takes none, and a fork runs the calls again",
@@ -224,6 +236,16 @@ class RLConfig(Part):
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
     eval_tasks: int = setting(48, "Tasks of one evaluation", gt=0)
     eval_samples: int = setting(8, "Rollouts of each task before and after (K of best-of-K)", ge=1)
+
+    @model_validator(mode="after")
+    def _summary_fits(self) -> RLConfig:
+        summary = self.harness.summary
+        if summary.trigger_tokens and summary.trigger_tokens + summary.max_tokens > self.sampling.max_context_tokens:
+            raise ValueError(
+                f"trigger_tokens={summary.trigger_tokens} and a summary of {summary.max_tokens} tokens do not fit into "
+                f"max_context_tokens={self.sampling.max_context_tokens}; lower the trigger"
+            )
+        return self
 
     @model_validator(mode="after")
     def _window(self) -> RLConfig:

@@ -44,6 +44,7 @@ class CallView:
 class TurnView:
     index: int
     segment: int
+    summary: bool
     text: str
     calls: tuple[CallView, ...]
     problem: str
@@ -163,6 +164,7 @@ def _turn(turn: Turn) -> TurnView:
     return TurnView(
         index=turn.index,
         segment=turn.segment,
+        summary=turn.summary,
         text=clip(turn.text, MAX_TEXT)[0],
         calls=tuple(_call(call, results.get(call.id)) for call in turn.calls),
         problem=clip("\n".join(r.output for r in turn.results if r.call_id not in called), MAX_OUTPUT)[0],

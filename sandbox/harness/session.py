@@ -37,9 +37,14 @@ def schema_hash_of(profile: Profile) -> str:
 
 
 @lru_cache
+def prompt(name: str) -> str:
+    """The text of `prompts/<name>.md`."""
+    return (Path(__file__).parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
 def system_prompt() -> str:
     """The system message for chat models (policies whose template has no system part do not see it)."""
-    return (Path(__file__).parent / "prompts" / "system.md").read_text(encoding="utf-8").strip()
+    return prompt("system")
 
 
 class Session:

@@ -54,6 +54,7 @@ METRICS: dict[str, Metric] = {
     "tokens/total": Metric("Context tokens", "tokens/rollout", "all tokens of the rollout, observations included"),
     "tokens/trained": Metric("Trained tokens", "tokens", "tokens run through the trainer in this step"),
     "turns/mean": Metric("Turns", "turns/rollout", "policy turns of a rollout"),
+    "segments/mean": Metric("Context windows", "windows/rollout", "context windows of a rollout, linked by summaries"),
     "calls/mean": Metric("Tool calls", "calls/rollout", "tool calls of a rollout"),
     "stop/": Metric("Stop reason", "share", "rollouts that ended for this reason"),
     "tool_error/": Metric("Tool errors", "count/rollout", "tool calls that failed in this way"),

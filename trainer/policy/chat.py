@@ -138,10 +138,12 @@ class ChatRenderer:
         """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt."""
         return self._encode(self._render(messages, tools))
 
-    def observe(self, results: Sequence[ToolResult]) -> list[int]:
-        """What follows the policy's turn-end token: the tool outputs and the next generation prompt."""
+    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]:
+        """What follows the policy's turn-end token: the tool outputs, a message of the user if one is to `ask` for
+        something, and the next generation prompt."""
         tool_messages = [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in results]
-        shown = self._render([*self._probe(), *tool_messages])
+        asked = [{"role": "user", "content": ask}] if ask else []
+        shown = self._render([*self._probe(), *tool_messages, *asked])
         _, found, rest = shown.partition(PROBE_ANSWER)
         _, ended, bridge = rest.partition(self._turn_end)
         if not found or not ended:

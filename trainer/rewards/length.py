@@ -40,18 +40,21 @@ class Effort:
 
 def effort(trajectory: Trajectory) -> Effort:
     """Count each token once: a turn's thinking apart, the rest calling (it made calls) or final (it made none).
+    A summary for the next context window is thinking and no turn.
 
     Output tokens are what the policy read after its first turn: tool outputs with their template tokens.
     """
-    thinking = sum(turn.thinking_tokens for turn in trajectory.turns)
-    calling = sum(t.token_end - t.token_start - t.thinking_tokens for t in trajectory.turns if t.calls)
-    final = sum(t.token_end - t.token_start - t.thinking_tokens for t in trajectory.turns if not t.calls)
+    acting = [turn for turn in trajectory.turns if not turn.summary]
+    summaries = sum(turn.token_end - turn.token_start for turn in trajectory.turns if turn.summary)
+    thinking = sum(turn.thinking_tokens for turn in acting) + summaries
+    calling = sum(t.token_end - t.token_start - t.thinking_tokens for t in acting if t.calls)
+    final = sum(t.token_end - t.token_start - t.thinking_tokens for t in acting if not t.calls)
     output = 0
     for segment in trajectory.segments:
         if 1 in segment.loss_mask:
             after = segment.loss_mask[segment.loss_mask.index(1) :]
             output += len(after) - sum(after)
-    return Effort(thinking, calling, output, final, sum(len(t.calls) for t in trajectory.turns), len(trajectory.turns))
+    return Effort(thinking, calling, output, final, sum(len(turn.calls) for turn in acting), len(acting))
 
 
 def weighted(parts: Effort, weights: LengthWeights) -> float:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sandbox.backends.base import Backend, Patch, SandboxError
+from sandbox.backends.base import Backend, SandboxError
 from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.grader import cause_of, grade
 from sandbox.grading.outcomes import Cause
@@ -22,7 +22,7 @@ from sandbox.grading.patch import render
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import get_profile
-from sandbox.harness.session import Session, system_prompt
+from sandbox.harness.session import Session
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
@@ -31,8 +31,13 @@ from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
 from trainer.rewards import RewardError, score
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.record import Record
+from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
-from trainer.rollouts.types import Forked, Segment, Trajectory, Turn
+from trainer.rollouts.types import Trajectory, Turn
+
+SUMMARY_SEED = 500
+"""Seeds of summaries, away from those of turns."""
 
 
 class ParsedTurn(Protocol):
@@ -58,7 +63,7 @@ class Renderer(Protocol):
 
     def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
 
-    def observe(self, results: Sequence[ToolResult]) -> list[int]: ...
+    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
 
     def parse(self, token_ids: Sequence[int]) -> ParsedTurn: ...
 
@@ -92,56 +97,6 @@ class EpisodeLost(Exception):
         self.outcome = outcome
 
 
-@dataclass(slots=True)
-class _Record:
-    """What an episode has produced so far; becomes the trajectory whatever ends it."""
-
-    messages: tuple[dict[str, Any], ...]
-    schema_hash: str = ""
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    loss_mask: list[int] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    patch: Patch = field(default_factory=Patch)
-    seconds: dict[str, float] = field(default_factory=dict)
-    forked: Forked | None = None
-
-    @classmethod
-    def begin(cls, task: TaskSpec, origin: Origin | None) -> _Record:
-        """Of a fresh episode, or of one that goes on from `origin`: it has read all that came before, sampled none."""
-        if origin is None:
-            return cls(messages=opening_messages(task))
-        record = cls(messages=origin.messages, turns=list(origin.turns), forked=origin.forked)
-        record.read(origin.tokens)
-        return record
-
-    def read(self, tokens: Sequence[int]) -> None:
-        """Append tokens that the policy was shown."""
-        self.tokens += tokens
-        self.logprobs += [0.0] * len(tokens)
-        self.loss_mask += [0] * len(tokens)
-        self.versions += [-1] * len(tokens)
-
-    def wrote(self, response: GenerateResponse) -> None:
-        """Append tokens that the policy sampled, with the version that sampled each of them."""
-        versions = [-1] * len(response.token_ids)
-        for span in response.spans:
-            versions[span.start : span.end] = [span.version] * (span.end - span.start)
-        if len(response.logprobs) != len(response.token_ids) or min(versions, default=0) < 0:
-            raise InferenceError(
-                f"the engine returned {len(response.token_ids)} tokens with {len(response.logprobs)} log-probabilities "
-                f"and version spans {[(s.start, s.end, s.version) for s in response.spans]}"
-            )
-        self.tokens += response.token_ids
-        self.logprobs += response.logprobs
-        self.loss_mask += [1] * len(response.token_ids)
-        self.versions += versions
-
-    def spend(self, phase: str, seconds: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-
-
 async def run_episode(
     *,
     task: TaskSpec,
@@ -156,7 +111,7 @@ async def run_episode(
 
     With an `origin` it goes on from there: same sandbox, same tokens, and its turns count towards the limits.
     """
-    record = _Record.begin(task, origin)
+    record = Record.begin(task, origin)
     limits = EpisodeLimits.of(settings.sampling)
     limits.turns.used = len(record.turns)
     limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
@@ -189,13 +144,8 @@ async def run_episode(
         return trajectory.model_copy(update={"report": report, "stop_reason": StopReason.INFRA_ERROR})
 
 
-def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
-    """System message of the harness and the task's instruction as the user's message."""
-    return ({"role": "system", "content": system_prompt()}, {"role": "user", "content": task.instruction})
-
-
 async def _act(
-    record: _Record,
+    record: Record,
     limits: EpisodeLimits,
     task: TaskSpec,
     session_id: str,
@@ -223,7 +173,7 @@ async def _act(
 
 
 async def _turns(
-    record: _Record,
+    record: Record,
     limits: EpisodeLimits,
     session: Session,
     session_id: str,
@@ -232,29 +182,14 @@ async def _turns(
     services: RolloutServices,
     kept: TurnSnapshots,
 ) -> StopReason:
+    windows = Windows(settings.harness.summary, settings.sampling.max_context_tokens)
     while True:
         limits.tokens.used = len(record.tokens)
         if (reached := limits.reached()) is not None:
             return reached
         turn_start = len(record.tokens)
-        began = time.monotonic()
-        response = await services.client.generate(
-            GenerateRequest(
-                deployment=services.deployment,
-                prompt_ids=record.tokens,
-                max_tokens=limits.tokens.room(),
-                temperature=settings.sampling.temperature,
-                stop_ids=services.renderer.stop_ids,
-                seed=(seed * 1009 + limits.turns.used) % (1 << 31),
-                session=session_id,
-                timeout_seconds=max(1.0, limits.wall_left()),
-            )
-        )
-        generate_seconds = time.monotonic() - began
-        record.spend("generate", generate_seconds)
-        if response.finish_reason == "abort":
-            raise EpisodeLost(Cause.ENGINE_FAILED, "the engine aborted a request")
-        record.wrote(response)
+        sample = _Sampler(record, limits, session_id, settings, services)
+        response, generate_seconds = await sample(limits.tokens.room(), seed * 1009 + limits.turns.used)
         limits.turns.used += 1
         parsed = services.renderer.parse(response.token_ids)
         cut = response.finish_reason == "length"
@@ -265,7 +200,9 @@ async def _turns(
         record.spend("tools", tool_seconds)
         limits.tools.used += tool_seconds
         began = time.monotonic()
-        snapshot = "" if cut or not results or session.finished else await kept.after(len(record.turns), session.sandbox)
+        snapshot = (
+            "" if cut or not results or session.finished else await kept.after(len(record.turns), session.sandbox)
+        )
         record.spend("snapshots", time.monotonic() - began)
         if parsed.error and not cut:
             error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=parsed.error)
@@ -273,6 +210,7 @@ async def _turns(
         record.turns.append(
             Turn(
                 index=len(record.turns),
+                segment=len(record.segments),
                 text=parsed.text,
                 token_start=turn_start,
                 token_end=len(record.tokens),
@@ -295,7 +233,80 @@ async def _turns(
             return StopReason.NO_TOOL_CALL
         if session.finished:
             return StopReason.FINISHED
-        record.read(services.renderer.observe(results))
+        observation = services.renderer.observe(results)
+        if not windows.full(len(record.tokens) + len(observation)):
+            record.read(observation)
+        elif windows.asks:
+            question = windows.question(len(record.tokens), results, services.renderer)
+            if question is None:
+                return StopReason.TOKEN_LIMIT
+            record.read(question)
+            await _summarize(record, windows, session, sample, seed, services)
+        else:
+            record.read(observation)
+            room = int(windows.settings.trigger_tokens * KEPT_SHARE)
+            kept_tokens = last_turns(record.tokens, record.turns, len(record.segments), room)
+            record.close_segment()
+            windows.made += 1
+            record.read([*services.renderer.start(record.messages, session.schemas()), *kept_tokens])
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampler:
+    """Asks the engine to go on from what the record holds, and records what it says."""
+
+    record: Record
+    limits: EpisodeLimits
+    session_id: str
+    settings: EpisodeSettings
+    services: RolloutServices
+
+    async def __call__(self, max_tokens: int, seed: int) -> tuple[GenerateResponse, float]:
+        """The response and the seconds waited for it. Raises InferenceError, EpisodeLost."""
+        began = time.monotonic()
+        response = await self.services.client.generate(
+            GenerateRequest(
+                deployment=self.services.deployment,
+                prompt_ids=self.record.tokens,
+                max_tokens=max_tokens,
+                temperature=self.settings.sampling.temperature,
+                stop_ids=self.services.renderer.stop_ids,
+                seed=seed % (1 << 31),
+                session=self.session_id,
+                timeout_seconds=max(1.0, self.limits.wall_left()),
+            )
+        )
+        seconds = time.monotonic() - began
+        self.record.spend("generate", seconds)
+        if response.finish_reason == "abort":
+            raise EpisodeLost(Cause.ENGINE_FAILED, "the engine aborted a request")
+        self.record.wrote(response)
+        return response, seconds
+
+
+async def _summarize(
+    record: Record, windows: Windows, session: Session, sample: _Sampler, seed: int, services: RolloutServices
+) -> None:
+    """The question was read: take the policy's summary and open the next window with it."""
+    start = len(record.tokens)
+    windows.made += 1
+    response, seconds = await sample(windows.settings.max_tokens, seed * 1009 + SUMMARY_SEED + windows.made)
+    parsed = services.renderer.parse(response.token_ids)
+    record.turns.append(
+        Turn(
+            index=len(record.turns),
+            segment=len(record.segments),
+            text=parsed.text,
+            summary=True,
+            token_start=start,
+            token_end=len(record.tokens),
+            thinking_tokens=parsed.thinking_tokens,
+            generate_seconds=seconds,
+        )
+    )
+    record.close_segment()
+    messages = windows.next_messages(record.messages, read_summary(parsed.text), session.todos)
+    record.read(services.renderer.start(messages, session.schemas()))
 
 
 def outcome_of(error: Exception) -> Cause:
@@ -312,11 +323,9 @@ def _lost(task: TaskSpec, outcome: Cause, cause: str) -> Report:
 
 
 def _trajectory(
-    record: _Record, task: TaskSpec, sample: int, stop: StopReason, report: Report, limits: EpisodeLimits
+    record: Record, task: TaskSpec, sample: int, stop: StopReason, report: Report, limits: EpisodeLimits
 ) -> Trajectory:
-    segment = Segment(
-        tokens=record.tokens, logprobs=record.logprobs, loss_mask=record.loss_mask, versions=record.versions
-    )
+    record.close_segment()
     return Trajectory(
         task_id=task.id,
         bundle_hash=task.bundle_hash,
@@ -324,7 +333,7 @@ def _trajectory(
         messages=record.messages,
         tool_schema_hash=record.schema_hash,
         turns=tuple(record.turns),
-        segments=(segment,) if record.tokens else (),
+        segments=tuple(record.segments),
         stop_reason=stop,
         patch=render(record.patch),
         patch_skipped=tuple(f"{path}: {why}" for path, why in record.patch.skipped),

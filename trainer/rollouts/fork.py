@@ -53,6 +53,8 @@ def check(trajectory: Trajectory, turns: int) -> None:
         raise ForkImpossible(f"it has {total} turn{'' if total == 1 else 's'}: nothing to go on from before its end")
     if not 1 <= turns < total:
         raise ForkImpossible(f"turn {turns}: choose one from 1 to {total - 1}; the last turn ended the episode")
+    if trajectory.turns[turns].summary:
+        raise ForkImpossible(f"turn {turns + 1} is a summary; choose an earlier one")
     if trajectory.turns[turns].segment:
         raise ForkImpossible(f"turn {turns + 1} is in its second context window; only the first can be continued")
 

@@ -157,7 +157,8 @@ def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0) -
         "verdict/passed": float(sum(passed)),
         "tokens/policy": float(sum(t.policy_tokens for t in trajectories)),
         "tokens/total": float(sum(len(s.tokens) for t in trajectories for s in t.segments)),
-        "turns/mean": float(sum(len(t.turns) for t in trajectories)),
+        "turns/mean": float(sum(not turn.summary for t in trajectories for turn in t.turns)),
+        "segments/mean": float(sum(len(t.segments) for t in trajectories)),
         "calls/mean": float(sum(len(turn.calls) for t in trajectories for turn in t.turns)),
         "truncated": float(sum(t.stop_reason in LIMIT_STOPS for t in trajectories)),
     }

@@ -40,6 +40,8 @@ class Turn(Frozen):
     token_start: int
     token_end: int
     """Half-open span of this turn's policy tokens in its segment."""
+    summary: bool = False
+    """It ends its segment: the policy summarized its work for the next one."""
     thinking_tokens: int = 0
     """Of these, tokens of the thinking block (0 for policies that have none)."""
     calls: tuple[ToolCall, ...] = ()

@@ -21,7 +21,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators import procedural_expert
 from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.generators.procedural_expert import Habits, run_expert
-from trainer.rollouts.episode import opening_messages
+from trainer.rollouts.record import opening_messages
 from trainer.stages.data import EpisodeTurn, ExpertEpisode, read_episodes, write_episodes
 
 FIRST_TASK = 100_000

@@ -8,7 +8,8 @@ from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
 from trainer.rewards import base, reward_part
-from trainer.rollouts.episode import EpisodeSettings, opening_messages, run_episode
+from trainer.rollouts.episode import EpisodeSettings, run_episode
+from trainer.rollouts.record import opening_messages
 
 
 def settings(*, sampling=None, harness=None, reward=None) -> EpisodeSettings:

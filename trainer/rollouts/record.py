@@ -1,0 +1,79 @@
+"""What an episode has produced so far: the open context window, those before it, and the turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.backends.base import Patch
+from sandbox.harness.session import system_prompt
+from sandbox.tasks.spec import TaskSpec
+from trainer.inference.contract import GenerateResponse, InferenceError
+from trainer.rollouts.snapshots import Origin
+from trainer.rollouts.types import Forked, Segment, Turn
+
+
+def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
+    """System message of the harness and the task's instruction as the user's message."""
+    return ({"role": "system", "content": system_prompt()}, {"role": "user", "content": task.instruction})
+
+
+@dataclass(slots=True)
+class Record:
+    """Becomes the trajectory whatever ends the episode."""
+
+    messages: tuple[dict[str, Any], ...]
+    schema_hash: str = ""
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    """Context windows that were left; the lists above are the one that is open."""
+    turns: list[Turn] = field(default_factory=list)
+    patch: Patch = field(default_factory=Patch)
+    seconds: dict[str, float] = field(default_factory=dict)
+    forked: Forked | None = None
+
+    @classmethod
+    def begin(cls, task: TaskSpec, origin: Origin | None) -> Record:
+        """Of a fresh episode, or of one that goes on from `origin`: it has read all that came before, sampled none."""
+        if origin is None:
+            return cls(messages=opening_messages(task))
+        record = cls(messages=origin.messages, turns=list(origin.turns), forked=origin.forked)
+        record.read(origin.tokens)
+        return record
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Append tokens that the policy was shown."""
+        self.tokens += tokens
+        self.logprobs += [0.0] * len(tokens)
+        self.loss_mask += [0] * len(tokens)
+        self.versions += [-1] * len(tokens)
+
+    def wrote(self, response: GenerateResponse) -> None:
+        """Append tokens that the policy sampled, with the version that sampled each of them."""
+        versions = [-1] * len(response.token_ids)
+        for span in response.spans:
+            versions[span.start : span.end] = [span.version] * (span.end - span.start)
+        if len(response.logprobs) != len(response.token_ids) or min(versions, default=0) < 0:
+            raise InferenceError(
+                f"the engine returned {len(response.token_ids)} tokens with {len(response.logprobs)} log-probabilities "
+                f"and version spans {[(s.start, s.end, s.version) for s in response.spans]}"
+            )
+        self.tokens += response.token_ids
+        self.logprobs += response.logprobs
+        self.loss_mask += [1] * len(response.token_ids)
+        self.versions += versions
+
+    def close_segment(self) -> None:
+        """Leave the open context window; the next one is empty."""
+        if self.tokens:
+            self.segments.append(
+                Segment(tokens=self.tokens, logprobs=self.logprobs, loss_mask=self.loss_mask, versions=self.versions)
+            )
+        self.tokens, self.logprobs, self.loss_mask, self.versions = [], [], [], []
+
+    def spend(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds

@@ -1,0 +1,108 @@
+"""Context windows of a long episode: what happens when one is full.
+
+Self-summarization: once a window holds `trigger_tokens`, the policy is asked for a summary in the same context, so
+that the engine has all but the question in its cache. It may think first; the summary is what stands between the
+marks. The next window is opened with the task, the summary and the state that the harness keeps: plan, remaining
+steps, number of summaries. All windows of an episode are one rollout: one reward, one advantage for every token that
+the policy wrote, thoughts and summaries included.
+
+The other way, `truncate`, opens the next window with the last turns as they were and forgets the rest: the baseline
+that summaries are measured against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sandbox.harness.session import prompt
+from sandbox.harness.types import ToolResult
+from trainer.config import SummaryConfig
+from trainer.rollouts.types import Turn
+
+OPEN, CLOSE, THINK_END = "<summary>", "</summary>", "</think>"
+LEFT_OUT = "(this output did not fit into the context and was left out)"
+KEPT_SHARE = 0.5
+"""Share of the trigger that the turns kept by `truncate` may take."""
+
+
+class Renderer(Protocol):
+    """The part of the policy's chat template that windows need."""
+
+    def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
+
+    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+
+
+class PlanItem(Protocol):
+    @property
+    def content(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+
+@dataclass(slots=True)
+class Windows:
+    """The windows of one episode. `made` counts those that were left."""
+
+    settings: SummaryConfig
+    most: int
+    """Tokens that a window can hold (`max_context_tokens`)."""
+    made: int = 0
+
+    def full(self, tokens: int) -> bool:
+        """Whether the window is to be left before the next turn, were `tokens` in it."""
+        trigger = self.settings.trigger_tokens
+        return 0 < trigger <= tokens and self.made < self.settings.max_windows - 1
+
+    @property
+    def asks(self) -> bool:
+        return self.settings.mode == "summary"
+
+    def question(self, used: int, results: Sequence[ToolResult], renderer: Renderer) -> list[int] | None:
+        """What the policy reads last in a window of `used` tokens: the results, and the question for a summary.
+
+        Results that leave no room for the summary are left out. None when there is no room even then.
+        """
+        short = [result.model_copy(update={"output": LEFT_OUT}) for result in results]
+        for shown in (results, short):
+            tokens = renderer.observe(shown, ask=prompt("summarize"))
+            if used + len(tokens) + self.settings.max_tokens <= self.most:
+                return tokens
+        return None
+
+    def next_messages(
+        self, messages: Sequence[Mapping[str, Any]], summary: str, plan: Sequence[PlanItem]
+    ) -> list[dict[str, Any]]:
+        """The opening messages of the next window: the last of `messages` (the task) with summary and state below it."""
+        *before, task = [dict(message) for message in messages]
+        told = prompt("continue").format(summary=summary or "(empty)", state=state(plan, self.made))
+        return [*before, {**task, "content": f"{task['content']}\n\n{told}"}]
+
+
+def read_summary(text: str) -> str:
+    """The summary of a turn that may begin with thoughts: what its last mark opens, or all that follows the thinking."""
+    said = text.rpartition(THINK_END)[2]
+    _, opened, inside = said.rpartition(OPEN)
+    return (inside.partition(CLOSE)[0] if opened else said).strip()
+
+
+def state(plan: Sequence[PlanItem], summaries: int) -> str:
+    """What the harness knows by itself: the plan with each step's status, what remains, and the count of summaries."""
+    steps = "; ".join(f"[{item.status}] {item.content}" for item in plan)
+    remaining = sum(item.status != "done" for item in plan)
+    known = f"plan: {steps}. {remaining} of {len(plan)} steps remain. " if plan else "no plan. "
+    return f"{known}Summaries so far: {summaries}."
+
+
+def last_turns(tokens: Sequence[int], turns: Sequence[Turn], segment: int, room: int) -> list[int]:
+    """The tokens from the first turn of `segment` on with which the rest takes at most `room`; none if no turn does.
+
+    They begin with a turn of the policy: the opening of a window ends where such a turn begins.
+    """
+    for turn in turns:
+        if turn.segment == segment and len(tokens) - turn.token_start <= room:
+            return list(tokens[turn.token_start :])
+    return []
