@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from celery import shared_task
 
 from composer_web.ops import outbox, presence
+
+log = logging.getLogger(__name__)
 
 
 @shared_task(name="ops.flush_outbox")
@@ -29,3 +32,19 @@ def reconcile(**_: Any) -> None:
 def prune(**_: Any) -> None:
     outbox.prune()
     presence.forget_dead()
+
+
+@shared_task(name="ops.measure_fidelity")
+def measure_fidelity(**_: Any) -> None:
+    """Measure this worker's backend; one at a time. What goes wrong is kept and shown on the page."""
+    from composer_web.ops import fidelity, leases
+
+    held = leases.take(fidelity.LEASE, owner=leases.identity("fidelity"), seconds=fidelity.MEASURE_SECONDS)
+    if held is None:
+        return
+    try:
+        fidelity.measure()
+    except fidelity.NotMeasured as error:
+        log.warning("fidelity was not measured: %s", error)
+    finally:
+        leases.release(held)

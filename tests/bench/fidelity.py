@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -34,8 +35,10 @@ GOALS: dict[str, report.Goal] = {"tells_cheap": ("==", 0.0), "classifier_auc": (
 IMAGE = "opencomposer-fidelity:bench"
 
 
-async def measure(backend: Backend, folder: Path, name: str, count: int) -> fidelity.Result:
+async def measure(backend: Backend, folder: Path, name: str, count: int, language: str = "") -> fidelity.Result:
     machine = get_profile("full").machine
+    if language:
+        machine = dataclasses.replace(machine, variables=(*machine.variables, ("LANG", language)))
     try:
         return await fidelity.measure(
             backend,
@@ -82,6 +85,7 @@ def main() -> None:
     parser.add_argument(
         "--archive", type=Path, help="tar archive of a root with Python: the image of one more measurement"
     )
+    parser.add_argument("--language", default="", help="LANG in that image, such as en_US.UTF-8, if it has it")
     options = parser.parse_args()
     results = []
     with ExitStack() as stack:
@@ -97,7 +101,8 @@ def main() -> None:
                 images["docker_image"] = IMAGE
             for name, image in images.items():
                 backend = DockerBackend(DockerSettings(url=url, image=image, leases=folder / "leases"))
-                results.append(asyncio.run(measure(backend, folder / name, name, options.count)))
+                language = options.language if image else ""
+                results.append(asyncio.run(measure(backend, folder / name, name, options.count, language)))
         except (NoEngine, SandboxError) as missing:
             sys.stdout.write(f"without docker: {missing}\n")
     for result in results:

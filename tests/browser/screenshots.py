@@ -91,6 +91,7 @@ def places(page: Page, url: str) -> dict[str, str]:
         "policies": "/policies/",
         "evals": "/evals/",
         "system": "/system/",
+        "fidelity": "/system/fidelity/",
         "tokens": "/tokens/",
         "api": "/api/v1/docs",
         "run": first_link(page, url, "/runs/?kind=rl", "td.strong a"),

@@ -73,6 +73,7 @@ def paths(world: seed.World) -> dict[str, str]:
         "evaluation": f"/evals/{evaluation.pk}/",
         "system": "/system/",
         "reconcile": "/system/reconcile/",
+        "fidelity": "/system/fidelity/",
         "tokens": "/tokens/",
         "API documentation": "/api/v1/docs",
     }

@@ -9,10 +9,11 @@ machine.sh   how the shipped reference machine was made and recorded
 """
 
 from sandbox.harness.fidelity.judge import Profile, Tell, Verdict, judge, reference
-from sandbox.harness.fidelity.measure import Apart, Result, Turns, checkouts, measure, recorded_turns
+from sandbox.harness.fidelity.measure import CHECKOUTS, Apart, Result, Turns, checkouts, measure, recorded_turns
 from sandbox.harness.fidelity.observe import facets, script
 
 __all__ = [
+    "CHECKOUTS",
     "Apart",
     "Profile",
     "Result",
