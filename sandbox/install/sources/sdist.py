@@ -43,11 +43,13 @@ def _year(archive: Path) -> int | None:
     """When the newest member was written; None where the archive was made without times."""
     if archive.suffix == ".zip":
         return None
-    newest = 0.0
+    oldest, newest = float("inf"), 0.0
     with tarfile.open(archive, "r:gz") as tar:
         for count, member in enumerate(tar):
-            newest = max(newest, member.mtime)
+            oldest, newest = min(oldest, member.mtime), max(newest, member.mtime)
             if count > MAX_HEADERS:
                 break
+    if oldest == newest:
+        return None  # one time for all: made up by the build backend
     year = datetime.datetime.fromtimestamp(newest, datetime.UTC).year
     return year if FIRST_YEAR <= year <= datetime.datetime.now(datetime.UTC).year else None

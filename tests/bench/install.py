@@ -1,0 +1,208 @@
+"""`make bench NAME=install LIST=dev`: unattended auto-install of a list of PyPI source distributions.
+
+`LIST` is a name (`tests/bench/lists/install-NAME.txt`) or a file of packages, one a line, `name`, `name==version` or with
+`--hash=sha256:…`; without a version the newest is taken. Deterministic tier only. Shares are of the whole list:
+`importable`: the package's top modules import in a fresh sandbox without network; `collected`: its tests are collected,
+at most a fifth of their files failing to load; `mostly_passing`: at least 80 % of the tests that are not skipped pass;
+`repeatable`: the environment was accepted and three fresh offline runs gave every test the same outcome; `yields_task`:
+at least one mutation task of it has all its controls green. What a package came to is kept in `FOLDER` (or --folder), so
+a bench that was cut off goes on; --fresh begins anew. One line a package, with the reason of what was discarded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import statistics
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.backends import default_backend
+from sandbox.backends.base import Backend, SandboxError
+from sandbox.install.goals import SHARE
+from sandbox.install.installer import FORMAT, install
+from sandbox.install.sources import index
+from sandbox.install.sources.sdist import from_archive
+from sandbox.network import Upstreams, discover
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.errors import TaskError
+from sandbox.tasks.generators.mutation import generate_tasks
+from sandbox.tasks.packages import BuiltPackage
+from sandbox.tasks.sdist import Pin
+from tests.bench import report
+
+LISTS = Path(__file__).parent / "lists"
+FOLDER = Path(__file__).parents[2] / ".data" / "bench-install"
+GOALS: dict[str, report.Goal] = {
+    "importable": (">=", 0.95), "collected": (">=", 0.90), "mostly_passing": (">=", 0.80), "repeatable": (">=", 0.75),
+    "yields_task": (">=", 0.65),
+}  # fmt: skip
+AT_ONCE = 2
+PACKAGE_SECONDS = 1500.0
+TASK_SECONDS = 600.0
+NOT_LOADED = 0.2
+
+
+class Outcome(BaseModel):
+    """What became of one line of the list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    line: str
+    importable: bool = False
+    collected: bool = False
+    mostly_passing: bool = False
+    repeatable: bool = False
+    yields_task: bool = False
+    minutes: float = 0.0
+    """Until the environment was accepted or discarded; making a task is not in it."""
+    reason: str = ""
+    problem: str = ""
+    tests: int = 0
+    share: float = 0.0
+    attempts: int = 0
+
+
+def read_list(name: str) -> list[str]:
+    """Lines of a list: name, name==version, or with hashes. Raises SystemExit."""
+    path = LISTS / f"install-{name}.txt"
+    path = path if path.is_file() else Path(name)
+    if not path.is_file():
+        raise SystemExit(f"LIST={name}: neither a list in {LISTS.name}/ nor a file")
+    lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return list(dict.fromkeys(filter(None, lines)))
+
+
+async def pin_of(line: str, upstreams: Upstreams) -> Pin:
+    """Raises PackageError."""
+    head, *rest = line.split()
+    name, _, version = head.partition("==")
+    hashes = tuple(word.removeprefix("--hash=sha256:") for word in rest if word.startswith("--hash=sha256:"))
+    if version and hashes:
+        return Pin(canonicalize_name(name), version, hashes)
+    return await index.newest(name, upstreams, version=version)
+
+
+async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend, upstreams: Upstreams) -> Outcome:
+    """Install one package and make one task of it; whatever goes wrong is an outcome."""
+    began = time.monotonic()
+    head = re.sub(r"[^\w.=+-]", "_", line.split()[0])
+    with (folder / "logs" / f"{head}.log").open("w", encoding="utf-8") as file:
+
+        def log(text: str) -> None:
+            file.write(text + "\n")
+            file.flush()
+
+        try:
+            async with asyncio.timeout(PACKAGE_SECONDS):
+                pin = await pin_of(line, upstreams)
+                archive = await index.fetch(pin, folder / "downloads", upstreams)
+                checkout = await asyncio.to_thread(from_archive, archive, name=pin.name, version=pin.version)
+                record = await install(store, checkout, backend=backend, upstreams=upstreams, log=log)
+        except TimeoutError:
+            return Outcome(line=line, reason="timeout", problem=f"not done in {PACKAGE_SECONDS:g} s", minutes=PACKAGE_SECONDS / 60)
+        except (TaskError, SandboxError, OSError) as error:
+            log(traceback.format_exc())
+            return Outcome(
+                line=line, reason=str(getattr(error, "reason", type(error).__name__)), problem=str(error)[:500],
+                minutes=round((time.monotonic() - began) / 60, 2),
+            )  # fmt: skip
+        minutes = (time.monotonic() - began) / 60
+        found = record.evidence
+        files = found.not_loaded + 1  # a suite of one file that does not load is no suite
+        yields = record.built is not None and await makes_task(store, record.built, backend, log)
+        return Outcome(
+            line=line,
+            importable=found.importable,
+            collected=found.collected > 0 and found.not_loaded <= NOT_LOADED * (found.collected + files),
+            mostly_passing=found.share >= SHARE,
+            repeatable=record.built is not None and found.repeatable,
+            yields_task=yields,
+            minutes=round(minutes, 2),
+            reason=str(record.reason or ""),
+            problem=record.problem[:500],
+            tests=found.collected,
+            share=round(found.share, 3),
+            attempts=len(record.attempts),
+        )
+
+
+async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log) -> bool:
+    """Whether a mutation task of the package keeps all its controls."""
+    try:
+        async with asyncio.timeout(TASK_SECONDS):
+            async for task in generate_tasks(store, built, backend=backend, count=1):
+                log(f"task {task.id}")
+                return True
+    except TimeoutError:
+        log(f"no task within {TASK_SECONDS:g} s")
+    except (TaskError, SandboxError, SyntaxError, ValueError, OSError):
+        log(traceback.format_exc())
+    return False
+
+
+async def measure(lines: list[str], folder: Path, at_once: int) -> list[Outcome]:
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    (folder / FORMAT).mkdir(exist_ok=True)
+    store, backend = EnvironmentStore(folder / "environments"), default_backend()
+    upstreams = await asyncio.to_thread(discover)
+    slots = asyncio.Semaphore(at_once)
+
+    async def kept(line: str) -> Outcome:
+        path = folder / FORMAT / (re.sub(r"[^\w.=+-]", "_", line) + ".json")
+        if path.is_file():
+            return Outcome.model_validate_json(path.read_bytes())
+        async with slots:
+            outcome = await one(line, store, folder, backend, upstreams)
+        path.write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
+        show(outcome)
+        return outcome
+
+    try:
+        return list(await asyncio.gather(*map(kept, lines)))
+    finally:
+        await backend.close()
+
+
+def show(outcome: Outcome) -> None:
+    words = [name for name in GOALS if getattr(outcome, name)]
+    name = outcome.line.split()[0]
+    why = f"  [{outcome.reason}] {outcome.problem[:160]}" if outcome.reason else ""
+    sys.stdout.write(f"{name:32} {outcome.minutes:5.1f} min {outcome.tests:6} tests {outcome.share:6.1%}  {' '.join(words)}{why}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench NAME=install", description=__doc__)
+    parser.add_argument("--list", default=os.environ.get("LIST", "dev"), help="a name or a file of package names")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--fresh", action="store_true", help="forget what is kept")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
+    parser.add_argument("--kept", action="store_true", help="only what is kept already: a part of the list")
+    options = parser.parse_args()
+    lines = read_list(options.list)
+    if options.fresh:
+        shutil.rmtree(options.folder, ignore_errors=True)
+    if options.kept:
+        names = {path.name for path in (options.folder / FORMAT).glob("*.json")}
+        lines = [line for line in lines if re.sub(r"[^\w.=+-]", "_", line) + ".json" in names]
+    outcomes = asyncio.run(measure(lines, options.folder, options.at_once))
+    if not outcomes:
+        raise SystemExit("nothing was measured")
+    reasons = Counter(outcome.reason for outcome in outcomes if outcome.reason)
+    metrics = {name: round(sum(getattr(o, name) for o in outcomes) / len(outcomes), 3) for name in GOALS}
+    metrics["minutes_p50"] = round(statistics.median(outcome.minutes for outcome in outcomes), 2)
+    conditions = {"list": options.list, "packages": len(outcomes), "at_once": options.at_once, "discarded": dict(reasons)}
+    report.emit("install", metrics, goals=GOALS, conditions=conditions)
+
+
+if __name__ == "__main__":
+    main()
