@@ -1,9 +1,9 @@
 """`make bench NAME=taskgen`: valid tasks a minute of each generator, for a package whose suite takes two seconds.
 
-The package is written here: modules of small functions with tests, some of which wait, so that the whole suite takes
-about two seconds of run time. Every task that counts has its controls green, three times each, in fresh sandboxes.
-`valid_per_minute` is that of the mutation generator. After the clock has stopped, all controls (exploits and mutants as
-well) run over SAMPLE of the kept tasks; `all_controls_green` is the share that holds.
+The package is written here: modules of small functions with tests that wait a little, so that the whole suite takes about
+two seconds of run time; no two modules have a telling line in common. Every task that counts has its controls green,
+three times each, in fresh sandboxes. `valid_per_minute` is that of the mutation generator. After the clock has stopped,
+all controls (exploits and mutants as well) run over SAMPLE of the kept tasks; `all_controls_green` is the share that holds.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ PRODUCT = '''"""Part {n} of a warehouse."""
 
 def total_{n}(sizes, limit=100):
     """Sum of the sizes below `limit`."""
-    total = 0
-    for size in sizes:
-        if size < limit:
-            total += size
-    return total
+    sum_{n} = 0
+    for size_{n} in sizes:
+        if size_{n} < limit:
+            sum_{n} += size_{n}
+    return sum_{n}
 
 
 def pick_{n}(names, start, width=2):
     """`width` of the names from `start` on, in order and upper case."""
     if start < 0 or width < 1:
-        raise ValueError("nothing to pick")
-    chosen = sorted(names)[start : start + width]
-    return [name.upper() for name in chosen]
+        raise ValueError("nothing to pick in part {n}")
+    chosen_{n} = sorted(names)[start : start + width]
+    return [name_{n}.upper() for name_{n} in chosen_{n}]
 
 
 class Shelf{n}:
     def __init__(self, room):
-        self.room = room
-        self.items = {{}}
+        self.room_{n} = room
+        self.items_{n} = {{}}
 
     def put(self, name, width):
-        if name in self.items or width > self.left():
+        if name in self.items_{n} or width > self.left():
             return False
-        self.items[name] = width
+        self.items_{n}[name] = width
         return True
 
     def left(self):
-        return self.room - total_{n}(self.items.values(), self.room + 1)
+        return self.room_{n} - total_{n}(self.items_{n}.values(), self.room_{n} + 1)
 '''
 
 TESTS = """import time

@@ -53,5 +53,9 @@ class Draft:
     """Qualified names of what was changed."""
     visible_tests: dict[str, str] = field(default_factory=dict)
     """Test files as the agent gets them, where the generator writes them itself."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Tests that show each of several bugs; the instruction tells of one of each group."""
+    distant_from: tuple[str, ...] = ()
+    """Words that the test which the instruction shows may not hold: the failure is far from its cause."""
     summary: str = ""
     """What is wanted, for a task that is not about a failure."""

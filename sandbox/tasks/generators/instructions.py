@@ -68,6 +68,8 @@ def evidence_of(package: str, draft: Draft, failures: Mapping[str, str], read: C
         error = error_lines(failures[test_id])
         if text is None or not error or len(text.splitlines()) > MAX_TEST_LINES:
             continue
+        if any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in draft.distant_from):
+            continue
         if best is None or len(text) < len(best.test):
             account = "\n".join(failures[test_id].strip().splitlines()[:MAX_ACCOUNT_LINES])
             best = Evidence(package, test_id, text.rstrip(), error, account)

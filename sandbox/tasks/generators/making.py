@@ -82,7 +82,7 @@ async def make_task(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpe
 async def drafted(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
     """The task without its controls."""
     run = await run_broken(shop, draft.broken, draft.expected)
-    judged = judge(run, draft.expected)
+    judged = judge(run, draft.expected, feature=bool(draft.summary))
     if isinstance(judged, Rejected):
         return judged
     failing, passing = judged
@@ -103,6 +103,8 @@ async def run_broken(
             files=everything or files_of(tuple(expected)), ids=None if everything else tuple(expected),
             python=shop.store.manifest(digest).python, conftest=any(repo.rglob("conftest.py")),
             seconds=seconds_for(shop.built, expected), message_chars=4000,
+            # A file whose imports fail must not hide what the other files say.
+            arguments=("--continue-on-collection-errors", *shop.built.pytest_args),
         )  # fmt: skip
         return await _collect(sandbox, order)
 
@@ -116,11 +118,14 @@ def seconds_for(built: BuiltPackage, expected: Sequence[str]) -> float:
     return 3.0 + 5.0 * sum(built.tests[t] for t in expected)
 
 
-def judge(run: TestRun, expected: Sequence[str]) -> tuple[list[str], list[str]] | Rejected:
-    """(failing, passing) tests of a broken checkout, if they make a puzzle."""
+def judge(run: TestRun, expected: Sequence[str], *, feature: bool = False) -> tuple[list[str], list[str]] | Rejected:
+    """(failing, passing) tests of a broken checkout, if they make a puzzle. Without a `feature`, files of its tests
+    may not load at all."""
     if not run.finished:
         return Rejected(Reason.HANGS, run.ending)
-    failing = [t for t in expected if run.status(t) in ("failed", "error")]
+    failing = [
+        t for t in expected if run.status(t) in (("failed", "error", "missing") if feature else ("failed", "error"))
+    ]
     passing = [t for t in expected if run.status(t) == "passed"]
     if len(failing) + len(passing) != len(expected):
         return Rejected(Reason.UNCLEAR)
@@ -128,7 +133,7 @@ def judge(run: TestRun, expected: Sequence[str]) -> tuple[list[str], list[str]] 
         return Rejected(Reason.UNNOTICED)
     if not passing:
         return Rejected(Reason.NOTHING_LEFT)
-    if len(failing) > MAX_FAILING_SHARE * len(expected):
+    if not feature and len(failing) > MAX_FAILING_SHARE * len(expected):
         return Rejected(Reason.BREAKS_TOO_MUCH, f"{len(failing)} of {len(expected)}")
     return failing, passing
 
@@ -146,34 +151,47 @@ async def spec_of(
     pruned = draft.visible_tests or {
         path: remove_functions(pristine[path], functions) for path, functions in functions_of(failing).items()
     }
-    evidence = evidence_of(built.name, draft, messages, shop.read)
-    if evidence is None:
-        return Rejected(Reason.NOTHING_TO_SHOW)
-    instruction = write(evidence, rng.choice(shop.styles), rng)
-    if shop.rewrite is not None:
-        text, tokens = await shop.rewrite(instruction, evidence)
-        shop.found.model_tokens += tokens
-        # A rewriting that tells too much is thrown away, not the task.
-        instruction = instruction if leaks_answer(text, draft, evidence) else text
-    if leak := leaks_answer(instruction, draft, evidence):
-        return Rejected(Reason.LEAKS, leak)
+    told = await _instruction(shop, draft, messages, rng)
+    if isinstance(told, Rejected):
+        return told
     digest = hashlib.sha256("".join(f"{p}\0{t}" for p, t in sorted(draft.broken.items())).encode()).hexdigest()[:10]
     return TaskSpec(
         id=f"{draft.source}-{built.name}-{digest}".lower(),
         source=draft.source,
         category=draft.category,
-        instruction=instruction,
+        instruction=told,
         environment=BuiltEnvironment(digest=built.environment.digest, overrides={**pruned, **draft.broken}),
         verifier=PytestVerifier(
             test_files={**pristine, **{path: shop.read(path) for path in conftests}},
             fail_to_pass=tuple(failing),
             pass_to_pass=tuple(passing),
             timeout_seconds=seconds_for(built, expected),
+            pytest_args=built.pytest_args,
         ),
         gold=draft.gold,
         protected=tuple(sorted({*pristine, *conftests})),
         family=draft.family[:200],
     )
+
+
+async def _instruction(shop: Workshop, draft: Draft, messages: dict[str, str], rng: random.Random) -> str | Rejected:
+    """What the agent is told; of several bugs, one failure of each."""
+    style = rng.choice(shop.styles)
+    parts: list[str] = []
+    for group in draft.groups or (tuple(messages),):
+        evidence = evidence_of(shop.built.name, draft, {t: messages[t] for t in group if t in messages}, shop.read)
+        if evidence is None:
+            return Rejected(Reason.NEAR if draft.distant_from else Reason.NOTHING_TO_SHOW)
+        text = write(evidence, style, rng)
+        if leak := leaks_answer(text, draft, evidence):
+            return Rejected(Reason.LEAKS, leak)
+        if shop.rewrite is not None:
+            said, tokens = await shop.rewrite(text, evidence)
+            shop.found.model_tokens += tokens
+            # A rewriting that tells too much is thrown away, not the task.
+            text = text if leaks_answer(said, draft, evidence) else said
+        parts.append(text)
+    return "\n".join(parts)
 
 
 async def controlled(shop: Workshop, task: TaskSpec) -> TaskSpec | Rejected:

@@ -7,8 +7,8 @@ from sandbox.grading.grader import grade
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks.errors import TaskInvalid
-from sandbox.tasks.generators import mutation
-from sandbox.tasks.generators.mutation import find_targets, generate_tasks, revalidate, split_of
+from sandbox.tasks.generators import producing
+from sandbox.tasks.generators.mutation import Target, find_targets, generate_tasks, revalidate, split_of
 from sandbox.tasks.store import TaskStore
 from tests.sandbox.shelf import FILES
 
@@ -70,7 +70,7 @@ def test_failing_tests_are_hidden_and_the_report_shows_no_fix(tasks):
 def test_a_function_belongs_to_one_split_for_good(built, environments, tasks):
     targets = find_targets(environments, built)
     assert {f"{built.name}:{t.path}:{t.name}" for t in targets} >= {task.family for task in tasks}
-    assert {split_of("toolz", mutation.Target("a.py", f"f{n}", 1, ())) for n in range(40)} == {"train", "held-out"}
+    assert {split_of("toolz", Target("a.py", f"f{n}", 1, ())) for n in range(40)} == {"train", "held-out"}
 
 
 async def test_the_second_time_nothing_is_run(built, environments, tasks):
@@ -141,7 +141,7 @@ async def test_revalidation_refuses_a_task_whose_oracle_fails(environments, back
 
 
 async def test_generation_is_repeatable(built, environments, backend, tasks, tmp_path, monkeypatch):
-    monkeypatch.setattr(mutation, "TaskStore", lambda root: TaskStore(tmp_path))
+    monkeypatch.setattr(producing, "TaskStore", lambda root: TaskStore(tmp_path))
     split = split_of(
         built.name, next(t for t in find_targets(environments, built) if tasks[0].family.endswith(f":{t.name}"))
     )

@@ -1,0 +1,78 @@
+"""Several bugs at once: each must show a failure of its own, so that mending one is not enough."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+
+from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.making import Workshop, judge, run_broken
+from sandbox.tasks.generators.operators import is_valid
+from sandbox.tasks.generators.targets import Target, mutants_of
+
+
+async def combined(shop: Workshop, targets: Sequence[Target], rng: random.Random) -> AsyncIterator[Draft | Rejected]:
+    """A draft of the first mutants of `targets` that some tests notice."""
+    parts: list[tuple[Draft, frozenset[str]]] = []
+    for target in targets:
+        found: tuple[Draft, frozenset[str]] | None = None
+        async for draft in mutants_of(shop, target, rng):
+            if isinstance(draft, Rejected):
+                continue
+            judged = judge(await run_broken(shop, draft.broken, draft.expected), draft.expected)
+            if not isinstance(judged, Rejected):
+                found = draft, frozenset(judged[0])
+                break
+        if found is None:
+            yield Rejected(Reason.UNNOTICED, target.name)
+            return
+        parts.append(found)
+    yield join(parts)
+
+
+def join(parts: Sequence[tuple[Draft, frozenset[str]]]) -> Draft | Rejected:
+    """Several drafts, each with the tests that it fails alone, as one."""
+    own = []
+    for at, (_, failing) in enumerate(parts):
+        others = frozenset().union(*(tests for other, (_, tests) in enumerate(parts) if other != at))
+        if not failing - others:
+            return Rejected(Reason.NOT_ALL_NEEDED)
+        own.append(tuple(sorted(failing - others)))
+    broken: dict[str, str] = {}
+    gold: dict[str, str] = {}
+    for draft, _ in parts:
+        for path, right in draft.gold.items():
+            wrong = _merge(right, broken.get(path, right), draft.broken[path])
+            if wrong is None:
+                return Rejected(Reason.INVALID, f"the bugs of {path} touch each other")
+            broken[path], gold[path] = wrong, right
+    return Draft(
+        source="combination", category="debug", operator="+".join(draft.operator for draft, _ in parts),
+        broken=broken, gold=gold, expected=tuple(sorted({t for draft, _ in parts for t in draft.expected})),
+        family="+".join(draft.family for draft, _ in parts), groups=tuple(own),
+        functions=tuple(name for draft, _ in parts for name in draft.functions),
+    )  # fmt: skip
+
+
+def _merge(right: str, one: str, other: str) -> str | None:
+    """Both changes of `right`; None where they overlap or come to nothing."""
+    if one == right:
+        return other
+    head, tail = _common(right, other)
+    start, end = _common(right, one)
+    if len(right) - tail <= start:
+        new = other[: len(other) - tail] + right[len(right) - tail : start] + one[start:]
+    elif len(right) - end <= head:
+        new = one[: len(one) - end] + right[len(right) - end : head] + other[head:]
+    else:
+        return None
+    return new if is_valid(right.encode(), new.encode()) else None
+
+
+def _common(left: str, right: str) -> tuple[int, int]:
+    """Lengths of the longest common head and, of what remains, tail."""
+    least = min(len(left), len(right))
+    head = next((at for at in range(least) if left[at] != right[at]), least)
+    rest = least - head
+    tail = next((at for at in range(rest) if left[-1 - at] != right[-1 - at]), rest)
+    return head, tail

@@ -1,0 +1,111 @@
+"""Functions of a package worth changing, and small wrong changes of each.
+
+Of each function the first mutant becomes a task that some tests notice, at most half of them, and whose controls hold in
+fresh sandboxes. A mutant that no test notices is equivalent as far as anybody can tell, and dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.operators import Mutation, Source, is_valid, mutations_of
+from sandbox.tasks.packages import BuiltPackage
+
+Split = Literal["train", "held-out"]
+HELD_OUT_SHARE = 0.25
+MAX_TRIES = 6
+"""Mutants tried for one function before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A function worth mutating."""
+
+    path: str
+    name: str
+    line: int
+    tests: tuple[str, ...]
+    """Stable tests that enter it."""
+
+
+async def mutants_of(
+    shop: Workshop, target: Target, rng: random.Random, *, distant: bool = False
+) -> AsyncIterator[Draft | Rejected]:
+    """Drafts of one function, each another mutation; `distant`: to be shown by a test that does not name its place."""
+    original = shop.read(target.path)
+    expected = tests_near(shop.built, (target.path,), target.tests)
+    for mutation in candidates(original.encode(), target, rng)[:MAX_TRIES]:
+        mutated = mutation.apply(original.encode())
+        if not is_valid(original.encode(), mutated):
+            yield Rejected(Reason.INVALID)
+            continue
+        yield Draft(
+            source="distance" if distant else "mutation", category="debug", operator=mutation.operator,
+            broken={target.path: mutated.decode()}, gold={target.path: original}, expected=expected, functions=(target.name,),
+            family=f"{shop.built.name}:{target.path}:{target.name}", distant_from=near(original, target) if distant else (),
+        )  # fmt: skip
+
+
+def near(source: str, target: Target) -> tuple[str, ...]:
+    """Names by which code speaks of a function's file: those that the file defines, and that of the module."""
+    module = [part for part in target.path.removesuffix(".py").split("/") if part not in ("src", "__init__")]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    defined = [node.name for node in ast.parse(source).body if isinstance(node, kinds)]
+    return (target.name.rpartition(".")[2], *defined, *module[-1:])
+
+
+def split_of(package: str, target: Target) -> Split:
+    """Which suite a top-level function or class belongs to, for good."""
+    digest = hashlib.sha256(f"{package}:{target.path}:{target.name.partition('.')[0]}".encode()).digest()
+    return "held-out" if digest[0] < 256 * HELD_OUT_SHARE else "train"
+
+
+def find_targets(store: EnvironmentStore, built: BuiltPackage) -> list[Target]:
+    """Functions of the package (not of its tests) that stable tests enter, in path and line order."""
+    repo = store.repository(built.environment.digest)
+    test_files = {test_id.split("::", 1)[0] for test_id in built.tests}
+    targets: list[Target] = []
+    for path in sorted({place.rpartition(":")[0] for place in built.covered}):
+        parts = path.split("/")
+        if path in test_files or "tests" in parts or parts[-1] == "conftest.py" or not (repo / path).is_file():
+            continue
+        for qualified, node in _functions(ast.parse((repo / path).read_bytes())):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            tests = built.covered.get(f"{path}:{first}", ())
+            if tests:
+                targets.append(Target(path, qualified, node.lineno, tests))
+    return targets
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """(qualified name, node) of the module's functions and methods; nested functions belong to the outer one."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def candidates(source: bytes, target: Target, rng: random.Random) -> list[Mutation]:
+    """Mutations of the target's function, shuffled, with operators taking turns. They may not all mean something."""
+    parsed = Source(source)
+    node = next(n for name, n in _functions(parsed.tree) if name == target.name and n.lineno == target.line)
+    by_operator: dict[str, list[Mutation]] = {}
+    for mutation in mutations_of(parsed, node):
+        by_operator.setdefault(mutation.operator, []).append(mutation)
+    queues = list(by_operator.values())
+    rng.shuffle(queues)
+    for queue in queues:
+        rng.shuffle(queue)
+    turns = max(map(len, queues), default=0)
+    return [queue[turn] for turn in range(turns) for queue in queues if turn < len(queue)]
