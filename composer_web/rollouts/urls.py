@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.rollouts import finding_views, group_views, views
+from composer_web.rollouts import finding_views, group_views, redteam_views, views
 
 app_name = "rollouts"
 urlpatterns = [
@@ -12,6 +12,7 @@ urlpatterns = [
     path("rollouts/<int:pk>/tokens/", views.rollout_tokens, name="tokens"),
     path("rollouts/<int:pk>/download/", views.rollout_download, name="download"),
     path("findings/", finding_views.finding_list, name="findings"),
+    path("findings/redteam/", redteam_views.red_team, name="redteam"),
     path("findings/<int:pk>/", finding_views.finding_detail, name="finding"),
     path("findings/<int:pk>/decide/", finding_views.finding_decide, name="decide"),
     path("findings/audit/<int:run_id>/", finding_views.audit_run, name="audit"),
