@@ -53,7 +53,9 @@ class Recipe(Protocol):
         ...
 
 
-async def step(box: Sandbox, command: str, log: Log, *, seconds: float, env: dict[str, str] | None = None) -> ExecResult:
+async def step(
+    box: Sandbox, command: str, log: Log, *, seconds: float, env: dict[str, str] | None = None
+) -> ExecResult:
     """Run one command of an installation and write it, and the end of what it said, to the log."""
     log(f"$ {command}" if len(command) < 1000 else f"$ {command[:1000]} …")
     result = await box.exec(command, timeout=seconds, keep_state=False, env=env)

@@ -108,7 +108,9 @@ async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend
                 checkout = await asyncio.to_thread(from_archive, archive, name=pin.name, version=pin.version)
                 record = await install(store, checkout, backend=backend, upstreams=upstreams, log=log)
         except TimeoutError:
-            return Outcome(line=line, reason="timeout", problem=f"not done in {PACKAGE_SECONDS:g} s", minutes=PACKAGE_SECONDS / 60)
+            return Outcome(
+                line=line, reason="timeout", problem=f"not done in {PACKAGE_SECONDS:g} s", minutes=PACKAGE_SECONDS / 60
+            )
         except (TaskError, SandboxError, OSError) as error:
             log(traceback.format_exc())
             return Outcome(
@@ -176,7 +178,9 @@ def show(outcome: Outcome) -> None:
     words = [name for name in GOALS if getattr(outcome, name)]
     name = outcome.line.split()[0]
     why = f"  [{outcome.reason}] {outcome.problem[:160]}" if outcome.reason else ""
-    sys.stdout.write(f"{name:32} {outcome.minutes:5.1f} min {outcome.tests:6} tests {outcome.share:6.1%}  {' '.join(words)}{why}\n")
+    sys.stdout.write(
+        f"{name:32} {outcome.minutes:5.1f} min {outcome.tests:6} tests {outcome.share:6.1%}  {' '.join(words)}{why}\n"
+    )
     sys.stdout.flush()
 
 
@@ -200,7 +204,12 @@ def main() -> None:
     reasons = Counter(outcome.reason for outcome in outcomes if outcome.reason)
     metrics = {name: round(sum(getattr(o, name) for o in outcomes) / len(outcomes), 3) for name in GOALS}
     metrics["minutes_p50"] = round(statistics.median(outcome.minutes for outcome in outcomes), 2)
-    conditions = {"list": options.list, "packages": len(outcomes), "at_once": options.at_once, "discarded": dict(reasons)}
+    conditions = {
+        "list": options.list,
+        "packages": len(outcomes),
+        "at_once": options.at_once,
+        "discarded": dict(reasons),
+    }
     report.emit("install", metrics, goals=GOALS, conditions=conditions)
 
 
