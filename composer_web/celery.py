@@ -59,6 +59,11 @@ app.conf.update(
         "outbox": {"task": "ops.flush_outbox", "schedule": 2.0, "options": {"queue": "control", "expires": 10}},
         "reconcile": {"task": "ops.reconcile", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
         "pump": {"task": "runs.pump_all", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
+        "snapshots": {
+            "task": "rollouts.collect_snapshots",
+            "schedule": 3600.0,
+            "options": {"queue": "eval", "expires": 600},
+        },
         "prune": {"task": "ops.prune", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
     },
     beat_scheduler="celery.beat:Scheduler",  # the schedule is fixed in code: nothing to keep on disk

@@ -67,6 +67,9 @@ class Env(BaseSettings):
     disk_reserve_mb: int = Field(
         default=256, ge=0, description="MiB that stay free: with less, runs pause and rollouts wait"
     )
+    snapshot_days: int = Field(
+        default=14, ge=0, description="Days that snapshots of an ended run's rollouts are kept; 0 keeps them for ever"
+    )
     trainer_lease_seconds: float = Field(
         default=10.0, gt=1, description="A silent trainer loses its run after this long"
     )

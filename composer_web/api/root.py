@@ -13,6 +13,7 @@ from composer_web.policies.api import router as policies
 from composer_web.repositories.api import router as environments
 from composer_web.rollouts.api import groups, rollouts
 from composer_web.rollouts.finding_api import router as findings
+from composer_web.rollouts.fork_api import router as forks
 from composer_web.runs.api import router as runs
 from composer_web.tasks.api import suites, tasks
 
@@ -27,6 +28,7 @@ api = NinjaAPI(
 errors.install(api)
 api.add_router("/runs", runs, tags=["runs"])
 api.add_router("/rollouts", rollouts, tags=["rollouts"])
+api.add_router("/forks", forks, tags=["rollouts"])
 api.add_router("/groups", groups, tags=["rollouts"])
 api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/tasks", tasks, tags=["tasks"])

@@ -12,7 +12,7 @@ from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue, enqueue_many
-from composer_web.rollouts.models import GROUP_LEGAL, GROUP_OPEN, Group, Quarantine, Rollout, RolloutState
+from composer_web.rollouts.models import GROUP_LEGAL, GROUP_OPEN, Fork, Group, Quarantine, Rollout, RolloutState
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed
 from composer_web.tasks.selectors import prompt_order
@@ -97,6 +97,22 @@ def dispatch_evaluation(*, evaluation: Evaluation, version_ids: Sequence[int]) -
     return len(groups)
 
 
+@transaction.atomic
+def dispatch_fork(*, fork: Fork, size: int, version: int) -> Group:
+    """The one group of a fork: continuations of its parent."""
+    parent = fork.parent.group
+    group = Group(
+        fork=fork,
+        task_version_id=parent.task_version_id,
+        prompt_index=parent.prompt_index,
+        size=size,
+        dispatched_version=version,
+    )
+    _dispatch([group], queue="eval", reason=f"continues rollout {fork.parent_id} after turn {fork.turn}")
+    hint(*owner_topics(group), "rollouts")
+    return group
+
+
 def _dispatch(groups: list[Group], *, queue: str, reason: str) -> None:
     now = timezone.now()
     say_why(actor="system", reason=reason)
@@ -165,9 +181,13 @@ def after_end(group: Group) -> None:
             queue="control",
             key=f"advance:{group.evaluation_id}",
         )
+    elif group.fork_id:
+        enqueue("rollouts.end_fork", {"fork_id": group.fork_id}, queue="control")
     elif group.run_id and group.run.state == RunState.RUNNING:  # type: ignore[union-attr]
         pump(run_id=group.run_id)
 
 
 def owner_topics(group: Group) -> tuple[str, ...]:
+    if group.fork is not None:
+        return (f"group:{group.fork.parent.group_id}",)
     return (f"run:{group.run_id}",) if group.run_id else (f"eval:{group.evaluation_id}",)

@@ -19,9 +19,9 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
-from composer_web.rollouts import services
-from composer_web.rollouts.loop import episode_loop, renderer
-from composer_web.rollouts.models import Group
+from composer_web.rollouts import forks, selectors, services
+from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
+from composer_web.rollouts.models import Fork, Group
 from composer_web.runs.layout import served_weights, weights_folder
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
@@ -30,8 +30,10 @@ from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
+from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_group
-from trainer.rollouts.types import TrainGroup
+from trainer.rollouts.snapshots import Origin
+from trainer.rollouts.types import TrainGroup, Trajectory
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,6 +67,8 @@ class Plan:
     config: RLConfig
     seed: int
     deployment: DeploymentSpec
+    fork: tuple[Fork, Trajectory] | None = None
+    """What is continued, and its recorded parent."""
 
 
 def execute(group_id: int) -> str:
@@ -79,7 +83,7 @@ def execute(group_id: int) -> str:
         return _run_claimed(group, held)
     except leases.LeaseLost as error:
         return f"abandoned: {error}"
-    except GroupEnded as error:
+    except (GroupEnded, ForkImpossible) as error:
         if stopping.is_set():
             survives_restart(services.give_back)(group=group, held=held)
             return "given back: the worker stops"
@@ -126,6 +130,8 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         _prove_task(group, plan, held)
     ensure_deployment(plan.deployment)
     result = _wait(_episodes(group, plan), group=group, held=held, seconds=_deadline(plan.config))
+    if group.fork and (forked := result.trajectories[0].forked):
+        survives_restart(forks.note_start)(fork=group.fork, replayed=forked.replayed)
     prefix = f"groups/{group.pk}/{held.token}"
     graded = []
     for trajectory in result.trajectories:
@@ -183,9 +189,13 @@ def in_words(error: BaseException) -> str:
 
 
 def make_plan(group: Group) -> Plan:
-    """What to run for a group of a run or of an evaluation."""
+    """What to run for a group of a run, of an evaluation or of a fork."""
     run, evaluation = group.run, group.evaluation
     task = group.task_version.bundle
+    if group.fork is not None:
+        config = forks.config(group.fork, size=group.size)
+        parent = selectors.trajectory(group.fork.parent)
+        return Plan(task, config, group.fork.seed, forks.weights(group.fork), (group.fork, parent))
     if run is not None:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
@@ -236,6 +246,14 @@ def ensure_deployment(spec: DeploymentSpec) -> None:
 
 async def _episodes(group: Group, plan: Plan) -> GroupResult:
     loop = episode_loop()
+    if plan.fork is None:
+        return await _run_group(group, plan, loop, None)
+    prepared = await forks.start(*plan.fork, task=plan.task, config=plan.config, loop=loop)
+    with prepared.lease:
+        return await _run_group(group, plan, loop, prepared.origin)
+
+
+async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin | None) -> GroupResult:
     return await run_group(
         task=plan.task,
         group_id=f"{group.pk}-{group.attempts}",
@@ -249,6 +267,8 @@ async def _episodes(group: Group, plan: Plan) -> GroupResult:
         seed=plan.seed,
         dispatched_version=group.dispatched_version,
         slots=loop.slots,
+        snapshots=loop.snapshots,
+        origin=origin,
     )
 
 
@@ -304,4 +324,6 @@ def _unwanted(group: Group) -> bool:
         return False
     if row["state"] != "running":
         return True
+    if group.fork_id:
+        return False
     return row["run__state"] in RUN_FINAL if group.run_id else row["evaluation__state"] != "running"

@@ -26,15 +26,22 @@ T = TypeVar("T")
 SANDBOXES_AT_ONCE = 32
 
 
+def snapshots_folder() -> Path:
+    """Where snapshots of turns are kept; all workers share it."""
+    return env().data / "snapshots"
+
+
 class EpisodeLoop:
     """A running loop in a daemon thread, and what lives on it. Make it through `episode_loop`."""
 
     def __init__(self) -> None:
         from sandbox.backends import default_backend
+        from sandbox.backends.snapshots import SnapshotStore
         from sandbox.tasks.environments import EnvironmentStore
 
         self.backend: Backend = default_backend()
         self.environments = EnvironmentStore(env().data / "environments")
+        self.snapshots = SnapshotStore(snapshots_folder())
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="episodes", daemon=True).start()
         self.slots = asyncio.Semaphore(SANDBOXES_AT_ONCE)

@@ -7,6 +7,7 @@ from django.db import models
 
 from composer_web.evals.models import Evaluation
 from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
 
@@ -33,13 +34,14 @@ GROUP_OPEN = ("pending", "dispatched", "running")
 
 
 class Group(models.Model):
-    """All rollouts of one prompt, for one run or one evaluation.
+    """All rollouts of one prompt, for one run, one evaluation or one fork.
 
     Single epoch: in a run each prompt index and each task version occurs once (constraints below).
     """
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, null=True, blank=True, related_name="groups")
     evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, null=True, blank=True, related_name="groups")
+    fork = models.OneToOneField("Fork", on_delete=models.PROTECT, null=True, blank=True, related_name="group")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="groups")
     prompt_index = models.PositiveIntegerField(help_text="Place in the seeded order of the suite")
     size = models.PositiveIntegerField(help_text="Rollouts of the group (G, or samples of an evaluation)")
@@ -66,7 +68,10 @@ class Group(models.Model):
         ]
         constraints = [
             models.CheckConstraint(
-                condition=models.Q(run__isnull=True) ^ models.Q(evaluation__isnull=True), name="group_has_one_owner"
+                condition=models.Q(run__isnull=False, evaluation__isnull=True, fork__isnull=True)
+                | models.Q(run__isnull=True, evaluation__isnull=False, fork__isnull=True)
+                | models.Q(run__isnull=True, evaluation__isnull=True, fork__isnull=False),
+                name="group_has_one_owner",
             ),
             models.UniqueConstraint(fields=["run", "prompt_index"], name="group_prompt_once_per_run"),
             models.UniqueConstraint(fields=["run", "task_version"], name="group_task_once_per_run"),
@@ -124,6 +129,7 @@ class Rollout(models.Model):
     artifact_key = models.CharField(
         max_length=200, blank=True, help_text="Trajectory (zstd JSON) in the artifact store"
     )
+    snapshots = models.JSONField(default=list, help_text="Digests of the snapshots that its turns name")
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -148,6 +154,36 @@ class Rollout(models.Model):
 
     def __str__(self) -> str:
         return f"rollout {self.pk}"
+
+
+class Fork(models.Model):
+    """Continuations of a recorded rollout from one of its turns, as a group of their own that is never trained on."""
+
+    parent = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="forks")
+    turn = models.PositiveIntegerField(help_text="Turns of the parent that are kept")
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, null=True, blank=True, related_name="forks", help_text="Run of the first parent"
+    )
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="forks", help_text="Gives the tokenizer")
+    reference = models.CharField(
+        max_length=120, blank=True, help_text="name@version that continues; empty: the newest version of the run"
+    )
+    conditions = models.JSONField(default=dict, help_text="Sampling, harness and reward, as the parent had them")
+    seed = models.PositiveBigIntegerField(default=0)
+    replayed = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Turns whose calls were run again for want of a snapshot"
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [models.CheckConstraint(condition=models.Q(turn__gte=1), name="fork_keeps_a_turn")]
+
+    def __str__(self) -> str:
+        return f"fork {self.pk} of rollout {self.parent_id}"
 
 
 class RolloutTransition(Transition):

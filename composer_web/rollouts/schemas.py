@@ -16,6 +16,7 @@ class RolloutOut(Schema):
     group_id: int
     run_id: int | None
     evaluation_id: int | None
+    fork_id: int | None
     task: str
     sample: int
     state: str
@@ -42,6 +43,10 @@ class RolloutOut(Schema):
     @staticmethod
     def resolve_evaluation_id(rollout: Any) -> int | None:
         return rollout.group.evaluation_id
+
+    @staticmethod
+    def resolve_fork_id(rollout: Any) -> int | None:
+        return rollout.group.fork_id
 
     @staticmethod
     def resolve_task(rollout: Any) -> str:
@@ -72,6 +77,7 @@ class GroupOut(Schema):
     id: int
     run_id: int | None
     evaluation_id: int | None
+    fork_id: int | None
     task: str
     prompt_index: int
     size: int
@@ -99,6 +105,46 @@ class GroupDetail(GroupOut):
     @staticmethod
     def resolve_rollouts(group: Any) -> list[Any]:
         return list(of_group(group))
+
+
+class ForkIn(Schema):
+    turn: int = Field(ge=1, description="Turns of the rollout that are kept; the next one is sampled anew")
+    count: int = Field(default=4, ge=1, le=64, description="Continuations")
+    policy: str = Field(
+        default="", max_length=120, description="name or name@version; empty: the newest version of the rollout's run"
+    )
+
+
+class ForkOut(Schema):
+    id: int
+    parent_id: int = Field(description="The rollout that is continued")
+    turn: int
+    reference: str = Field(description="The policy that continues; empty: the newest version of the run")
+    replayed: int | None = Field(
+        description="0: a snapshot of the turn was there; else turns whose calls were run again; null before it starts"
+    )
+    group_id: int = Field(description="Its rollouts: /groups/{group_id}")
+    state: str
+    cause: str
+    size: int
+    passed: int
+    created_at: datetime
+
+    @staticmethod
+    def resolve_group_id(fork: Any) -> int:
+        return fork.group.pk
+
+    @staticmethod
+    def resolve_state(fork: Any) -> str:
+        return fork.group.state
+
+    @staticmethod
+    def resolve_cause(fork: Any) -> str:
+        return fork.group.cause
+
+    @staticmethod
+    def resolve_size(fork: Any) -> int:
+        return fork.group.size
 
 
 class FindingOut(Schema):

@@ -8,23 +8,26 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
-from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
+from composer_web.policies.models import Policy
+from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
 from trainer.rollouts.types import Trajectory
 
 
 def rollouts() -> QuerySet[Rollout]:
     """For lists: group, run, evaluation and task come along; never a bundle or a trajectory."""
-    return Rollout.objects.select_related("group__run", "group__evaluation", "group__task_version__task").defer(
-        "group__task_version__spec", "group__run__config", "group__run__latest"
+    return Rollout.objects.select_related(
+        "group__run", "group__evaluation", "group__fork", "group__task_version__task"
+    ).defer(
+        "snapshots", "group__task_version__spec", "group__run__config", "group__run__latest", "group__fork__conditions"
     )
 
 
 def groups() -> QuerySet[Group]:
     """For lists: owner and task come along, with counts of passed rollouts."""
     return (
-        Group.objects.select_related("run", "evaluation", "task_version__task")
-        .defer("task_version__spec", "run__config", "run__latest")
+        Group.objects.select_related("run", "evaluation", "fork", "task_version__task")
+        .defer("task_version__spec", "run__config", "run__latest", "fork__conditions")
         .annotate(passed=Count("rollouts", filter=Q(rollouts__verdict="passed")))
     )
 
@@ -55,6 +58,34 @@ def trajectory(rollout: Rollout) -> Trajectory:
 def of_group(group: Group) -> QuerySet[Rollout]:
     """All rollouts of a group, in sample order."""
     return rollouts().filter(group=group).order_by("sample")
+
+
+def forks_of(rollout: Rollout) -> QuerySet[Fork]:
+    """Its continuations, newest first, with their groups, sizes and passed rollouts."""
+    return (
+        Fork.objects.filter(parent=rollout)
+        .select_related("group", "created_by")
+        .defer("conditions")
+        .annotate(passed=Count("group__rollouts", filter=Q(group__rollouts__verdict="passed")))
+    )
+
+
+def get_fork(pk: int) -> Fork:
+    """With its parent's group and its own. Raises NotFound."""
+    found = Fork.objects.select_related("parent__group", "group", "run", "policy").filter(pk=pk).first()
+    if found is None:
+        raise NotFound("fork", pk)
+    return found
+
+
+def policy_of(group: Group) -> Policy:
+    """Whose tokenizer the group's rollouts were written in."""
+    if group.run is not None:
+        return group.run.policy_in
+    if group.evaluation is not None:
+        return group.evaluation.policy
+    assert group.fork is not None, "a group has one owner"
+    return group.fork.policy
 
 
 def with_trajectories(run: Run) -> QuerySet[Group]:

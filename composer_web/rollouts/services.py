@@ -66,7 +66,7 @@ def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
     """Take a dispatched group. None when it is finished, someone else runs it, or its run has ended (then it is dropped)."""
     group = (
         Group.objects.select_for_update(of=("self",))
-        .select_related("run", "evaluation", "task_version__task")
+        .select_related("run", "evaluation", "fork__parent", "task_version__task")
         .get(pk=group_id)
     )
     if group.state != "dispatched":
@@ -129,7 +129,7 @@ def accept(
     out = audit.out if audit else frozenset()
     if audit is not None:
         _write_findings(row, audit)
-        if len(graded) - len(out) < LEAST_REMAINING:
+        if out and len(graded) - len(out) < LEAST_REMAINING:
             leases.release(held)
             cause = f"dropped: {len(out)} of {len(graded)} rollouts are in quarantine"
             drop(group=row, cause=cause, actor=held.owner)
@@ -267,6 +267,7 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
         row.policy_tokens, row.total_tokens = t.policy_tokens, sum(len(s.tokens) for s in t.segments)
         row.oldest_version, row.newest_version = t.oldest_version, t.newest_version
         row.seconds, row.artifact_key, row.finished_at = t.seconds, item.artifact_key, now
+        row.snapshots = sorted({turn.snapshot for turn in t.turns if turn.snapshot})
         changed.append(row)
     Rollout.objects.bulk_update(
         changed,
@@ -286,6 +287,7 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
             "newest_version",
             "seconds",
             "artifact_key",
+            "snapshots",
             "finished_at",
         ],
     )

@@ -15,7 +15,7 @@ from composer_web.rollouts.models import Finding, Rollout
 class RolloutTable(Table):
     id = tables.Column(verbose_name="Rollout", linkify=("rollouts:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
-    owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run or evaluation")
+    owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run, evaluation or fork")
     verdict = StateColumn(empty_values=())
     reward = NumberColumn()
     stop_reason = tables.Column(verbose_name="Stop reason", default="–")
@@ -54,6 +54,9 @@ class RolloutTable(Table):
         group = record.group
         if group.run is not None:
             return format_html('<a href="{}">{}</a>', reverse("runs:detail", args=[group.run_id]), group.run.name)
+        if group.fork is not None:
+            parent = group.fork.parent_id
+            return format_html('<a href="{}">fork of #{}</a>', reverse("rollouts:detail", args=[parent]), parent)
         return format_html(
             '<a href="{}">evaluation {}</a>', reverse("evals:detail", args=[group.evaluation_id]), group.evaluation_id
         )

@@ -9,7 +9,7 @@ from celery import shared_task
 
 from composer_web.ops import inference
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts import auditing, judging, selectors, services
+from composer_web.rollouts import auditing, forks, judging, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.layout import deployment_name
@@ -49,6 +49,18 @@ def remove_deployment(name: str) -> None:
                 admin.remove(name)
     except InferenceError as error:
         log.info("deployment %s was not removed: %s", name, error)
+
+
+@shared_task(name="rollouts.end_fork")
+def end_fork(*, fork_id: int, **_: Any) -> None:
+    """Clean up after an ended fork: the deployment that was made for it alone."""
+    remove_deployment(forks.deployment_name(fork_id))
+
+
+@shared_task(name="rollouts.collect_snapshots")
+def collect_snapshots(**_: Any) -> None:
+    """Remove the snapshots that no rollout of a kept run names."""
+    log.info("snapshots: %s", forks.collect())
 
 
 @shared_task(name="rollouts.audit_run")

@@ -13,6 +13,7 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
+from composer_web.policies.selectors import references
 from composer_web.policies.services import real_path
 from composer_web.rollouts import searching, selectors, tokens, transcript
 from composer_web.rollouts.auditing import RULE_TITLES
@@ -51,6 +52,8 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         "trajectory": None,
         "problem": "",
     }
+    if request.user.may("operator"):
+        context |= {"fork_turn": _number(request, "fork"), "fork_policies": references()}
     try:
         trajectory = selectors.trajectory(rollout)
         context |= _trajectory(rollout, trajectory, may_review=request.user.may("reviewer"))
@@ -73,6 +76,7 @@ def _trajectory(rollout: Rollout, trajectory: Trajectory, *, may_review: bool) -
         "rule_titles": RULE_TITLES,
         "quarantined": held,
         "marks": transcript.marks(found),
+        "forks": selectors.forks_of(rollout),
         "may_review": may_review,
         "trajectory": trajectory,
         "figures": _figures(rollout, trajectory),
@@ -164,8 +168,7 @@ def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
     segment = trajectory.segments[index]
     pages = Paginator(span or range(len(segment.tokens)), tokens.PER_PAGE)
     current = pages.get_page(request.GET.get("page"))
-    group = rollout.group
-    policy = group.run.policy_in if group.run else group.evaluation.policy  # type: ignore[union-attr]
+    policy = selectors.policy_of(rollout.group)
     positions = list(current.object_list)
     query = request.GET.copy()
     query.pop("page", None)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,27 +46,26 @@ def test_an_engine_that_ended(tmp_path: Path) -> None:
 
 
 def test_something_else_answers(tmp_path: Path) -> None:
+    over = threading.Event()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "s"))
         other.listen()
-        other.settimeout(30)
 
-        async def both() -> str:
-            def hang_up() -> None:
-                while True:
-                    try:
-                        other.accept()[0].close()
-                    except OSError:
-                        return
+        def hang_up() -> None:
+            while not over.is_set():
+                other.accept()[0].close()
 
-            serving = asyncio.create_task(asyncio.to_thread(hang_up))
+        serving = threading.Thread(target=hang_up)
+        serving.start()
+        try:
             settings = DockerSettings(url=f"unix://{tmp_path}/s", leases=tmp_path / "leases")
-            said = (await asyncio.to_thread(DockerBackend(settings).probe)).reasons[0]
-            other.shutdown(socket.SHUT_RDWR)
-            await serving
-            return said
-
-        assert "cannot connect" in asyncio.run(both())
+            said = DockerBackend(settings).probe().reasons[0]
+        finally:
+            over.set()
+            with socket.socket(socket.AF_UNIX) as last:  # nothing else wakes one who accepts
+                last.connect(str(tmp_path / "s"))
+            serving.join(timeout=30)
+    assert "cannot connect" in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
