@@ -3,8 +3,9 @@
 Prints one JSON object as its last line. `start_ms` is from the request to the end of the first command; `file_call_ms`
 is the slowest of the medians of read, write and list; `clone_ms` is what giving a sandbox its own writable copy of a
 200 MB environment costs; `checkpoint_ms` is a snapshot of 2 MB in 120 changed files, `save_ms` the same into a snapshot
-store; `fork64_ms` is from that snapshot to 64 sandboxes that answer; `mb_each` is the larger of what the control group
-and what the processes of idle sandboxes hold. Peers on the same machine at the same moment: a plain bash, `unshare`
+store; `fork64_ms` is from that snapshot to 64 sandboxes that answer; `grading_added_ms` is
+what grading in a clean sandbox costs beyond the tests themselves; `mb_each` is the larger of what the control group and
+what the processes of idle sandboxes hold. Peers on the same machine at the same moment: a plain bash, `unshare`
 with the same namespaces around one, and `docker run` and `docker exec` where an engine answers (or, with `--docker`,
 where one can be started). On a busy machine `--realtime` gives what idle cores would give; the answer says so.
 """
@@ -29,6 +30,7 @@ from sandbox.backends.namespaces.layers import remove_tree
 from sandbox.backends.snapshots import SnapshotStore
 from tests.bench import report, sandbox_peers, sandbox_remains
 from tests.bench.sandbox_clone import clone_ms
+from tests.bench.sandbox_grading import added_ms
 from tests.sandbox.backends.host_state import mounts
 
 GOALS: dict[str, report.Goal] = {
@@ -39,6 +41,7 @@ GOALS: dict[str, report.Goal] = {
     "checkpoint_ms_p50": ("<=", 60.0),
     "fork64_ms": ("<=", 1000.0),
     "create_per_s": (">=", 80.0),
+    "grading_added_ms_p50": ("<=", 60.0),
     "mb_each": ("<=", 4.0),
     "alive_at_once": (">=", 500.0),
     "leftovers": ("==", 0.0),
@@ -200,6 +203,7 @@ async def measure(count: int, churn: int, alive: int) -> dict[str, float]:
         metrics["ready_200mb_ms_p50"] = (await starts(backend, large, count))["ready_ms_p50"]
         metrics["create_per_s"] = await creates(backend, env, count * 2)
         metrics |= await snapshots(backend, large, folder / "snapshots", max(10, count // 4))
+        metrics |= await added_ms(backend, folder / "grading", max(10, count // 4))
         metrics |= await crowd(backend, env, alive)
         if churn:
             metrics["churn"], metrics["churn_per_s"] = churn, await creates(backend, env, churn)
