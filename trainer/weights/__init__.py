@@ -1,30 +1,37 @@
-"""Published policy weights: deltas and anchors in a folder, proven by digests."""
+"""Published policy weights: deltas and anchors in a folder or a bucket, proven by digests."""
 
 from trainer.weights.errors import (
     CorruptManifest,
     CorruptPayload,
+    ShardMissing,
+    StoreUnavailable,
     VersionMissing,
     WeightError,
     WeightRefused,
     WrongBase,
 )
-from trainer.weights.folder import Folder
 from trainer.weights.manifest import Manifest
 from trainer.weights.store import LoadedWeights, WeightStore
 from trainer.weights.subscriber import Fetched, Mirror, Subscriber
+from trainer.weights.tensors import Slice
+from trainer.weights.versions import Versions, open_versions
 
 __all__ = [
     "CorruptManifest",
     "CorruptPayload",
     "Fetched",
-    "Folder",
     "LoadedWeights",
     "Manifest",
     "Mirror",
+    "ShardMissing",
+    "Slice",
+    "StoreUnavailable",
     "Subscriber",
     "VersionMissing",
+    "Versions",
     "WeightError",
     "WeightRefused",
     "WeightStore",
     "WrongBase",
+    "open_versions",
 ]

@@ -25,3 +25,15 @@ class CorruptPayload(WeightRefused):
 
 class WrongBase(WeightRefused):
     """A delta against other weights than the ones at hand."""
+
+
+class StoreUnavailable(WeightError):
+    """The store is full, too slow, out of reach or not allowed. What was published before is as it was."""
+
+
+class BlobMissing(WeightError):
+    """No such object in the store."""
+
+
+class ShardMissing(WeightError):
+    """A rank did not publish its part in time, so the version was not published."""

@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trainer.weights.errors import CorruptManifest
-from trainer.weights.tensors import DTYPES, version_digest
+from trainer.weights.tensors import DTYPES, count, version_digest
 
 FILE_NAME = "manifest.json"
 _HEX = r"^[0-9a-f]{64}$"
 
 
-class Entry(BaseModel):
-    """One tensor of a version. `digest` is of the decoded tensor, whatever the coding."""
-
+class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Piece(Model):
+    """Consecutive words of one tensor, as one rank published them. `digest` is of the decoded words."""
+
+    shard: int = Field(ge=0)
+    start: int = Field(ge=0)
+    stop: int = Field(ge=0)
+    encoding: Literal["raw", "same", "delta"]
+    """`same`: unchanged since the base version, so it has no bytes in the payload."""
+    digest: str = Field(pattern=_HEX)
+
+
+class Entry(Model):
+    """One tensor of a version: its pieces, in order and without a hole."""
 
     dtype: str
     shape: tuple[int, ...]
-    digest: str = Field(pattern=_HEX)
-    encoding: Literal["raw", "same", "xor-planes-zstd"]
-    """`same`: unchanged since the base version, so it has no bytes in the payload."""
+    pieces: tuple[Piece, ...] = Field(min_length=1)
 
     @property
-    def nbytes(self) -> int:
-        size = DTYPES[self.dtype].itemsize
-        for side in self.shape:
-            size *= side
-        return size
+    def digest(self) -> str:
+        """Of the whole tensor. Depends on how ranks cut it: another cut is taken for other weights, which is safe."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].digest
+        return hashlib.sha256(":".join(piece.digest for piece in self.pieces).encode()).hexdigest()
 
     @model_validator(mode="after")
     def _known(self) -> Entry:
         if self.dtype not in DTYPES or any(side < 0 for side in self.shape):
             raise ValueError(f"unknown dtype or shape: {self.dtype} {self.shape}")
+        at = 0
+        for piece in self.pieces:
+            if piece.start != at or piece.stop < at:
+                raise ValueError(f"pieces of a tensor leave a hole or overlap at word {at}")
+            at = piece.stop
+        if at != count(self.shape):
+            raise ValueError(f"pieces of a tensor end at word {at} of {count(self.shape)}")
         return self
 
 
-class Manifest(BaseModel):
+class Shard(Model):
+    """One payload file: what one rank wrote."""
+
+    name: str = Field(pattern=r"^(weights|delta)(-\d{5}-of-\d{5})?\.safetensors$")
+    bytes: int = Field(ge=0)
+    digest: str = Field(pattern=_HEX)
+
+
+class Manifest(Model):
     """What a version holds and what it stands on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     version: int = Field(ge=0)
     kind: Literal["anchor", "delta"]
     incarnation: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -52,8 +77,7 @@ class Manifest(BaseModel):
     digest: str = Field(pattern=_HEX)
     base_version: int | None = None
     base_digest: str | None = Field(default=None, pattern=_HEX)
-    payload_digest: str = Field(pattern=_HEX)
-    payload_bytes: int = Field(ge=0)
+    shards: tuple[Shard, ...] = Field(min_length=1)
     changed_words: int = Field(default=0, ge=0)
     total_words: int = Field(default=0, ge=0)
     tensors: dict[str, Entry]
@@ -63,7 +87,12 @@ class Manifest(BaseModel):
 
     @property
     def payload_name(self) -> str:
-        return "weights.safetensors" if self.kind == "anchor" else "delta.safetensors"
+        """The first payload file; the only one where one process publishes."""
+        return self.shards[0].name
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(shard.bytes for shard in self.shards)
 
     @property
     def density(self) -> float:
@@ -76,8 +105,13 @@ class Manifest(BaseModel):
             raise ValueError("a delta, and only a delta, names its base version and digest")
         if self.base_version is not None and self.base_version >= self.version:
             raise ValueError(f"version {self.version} cannot stand on version {self.base_version}")
-        if self.kind == "anchor" and any(entry.encoding != "raw" for entry in self.tensors.values()):
+        pieces = [piece for entry in self.tensors.values() for piece in entry.pieces]
+        if self.kind == "anchor" and any(piece.encoding != "raw" for piece in pieces):
             raise ValueError("an anchor holds raw tensors only")
+        if any(piece.shard >= len(self.shards) for piece in pieces):
+            raise ValueError("a tensor lies in a shard that is not listed")
+        if len({shard.name for shard in self.shards}) != len(self.shards):
+            raise ValueError("two shards have one name")
         if any(name in self.tensors or target not in self.tensors for name, target in self.aliases.items()):
             raise ValueError("an alias names a tensor that is not there")
         if self.digest != version_digest({n: e.digest for n, e in self.tensors.items()}, self.aliases):
@@ -95,6 +129,11 @@ def parse(text: bytes, folder: str) -> Manifest:
     if folder_name(manifest.version) != folder:
         raise CorruptManifest(f"manifest in {folder} says version {manifest.version}; an anchor must replace it")
     return manifest
+
+
+def shard_name(kind: Literal["anchor", "delta"], rank: int, world: int) -> str:
+    part = f"-{rank + 1:05d}-of-{world:05d}" if world > 1 else ""
+    return f"{'weights' if kind == 'anchor' else 'delta'}{part}.safetensors"
 
 
 def folder_name(version: int) -> str:

@@ -7,36 +7,40 @@ and what stood on the old one is retracted.
 
 from __future__ import annotations
 
-import hashlib
-import time
 import uuid
 from collections.abc import Mapping
 
 import torch
 
 from trainer.weights import payload
+from trainer.weights.blocks import in_threads
+from trainer.weights.codec import Mode
 from trainer.weights.errors import VersionMissing, WeightRefused
-from trainer.weights.folder import Folder
-from trainer.weights.manifest import Entry, Manifest
-from trainer.weights.tensors import RawState, freeze, version_digest
+from trainer.weights.manifest import Manifest
+from trainer.weights.parts import compose
+from trainer.weights.tensors import RawState, RawTensor, freeze, version_digest
+from trainer.weights.versions import Versions
 
 
 class Publisher:
     """Holds the bytes of the last published version, which the next delta is coded against."""
 
-    def __init__(self, folder: Folder, *, dtype: str = "bfloat16", anchor_every: int = 20) -> None:
+    def __init__(
+        self, store: Versions, *, dtype: str = "bfloat16", anchor_every: int = 20, mode: Mode = "small"
+    ) -> None:
         assert anchor_every > 0
-        self.folder = folder
+        self.store = store
         self.dtype = dtype
         self.anchor_every = anchor_every
+        self.mode: Mode = mode
         self._last: tuple[Manifest, RawState] | None = None
 
     def publish(self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False) -> Manifest:
-        """Publishes `state` as `version`. Raises WeightError when another process writes to the store."""
+        """Publishes `state` as `version`. Raises WeightError: another process writes, or the store cannot."""
         raw, aliases = freeze(state, self.dtype)
-        with self.folder.writing():
-            self.folder.sweep()
+        with self.store.writing():
             try:
+                self.store.sweep()
                 manifest = self._publish(version, raw, aliases, anchor=anchor)
             except BaseException:
                 self._last = None  # after any failure the next version is an anchor
@@ -45,32 +49,25 @@ class Publisher:
         return manifest
 
     def _publish(self, version: int, raw: RawState, aliases: dict[str, str], *, anchor: bool) -> Manifest:
-        digests = {name: tensor.digest() for name, tensor in raw.items()}
-        digest = version_digest(digests, aliases)
+        digests = dict(zip(raw, in_threads(RawTensor.digest, raw.values()), strict=True))
         there, intact = self._published(version)
+        digest = version_digest(digests, aliases)
         if there is not None and there.digest == digest and intact:
             return there
         incarnation = self._incarnation(version, there, digest)
-        wanted = self.folder.anchor_requested()
-        base = None if anchor or wanted else self._base(version, raw)
-        if base is None:
-            data, entries = payload.write_anchor(raw)
-            manifest = _manifest(version, digest, entries, aliases, data, incarnation)
-        else:
-            base_manifest, base_raw = base
-            data, entries, changed = payload.write_delta(base_raw, raw)
-            words = sum(tensor.data.size // tensor.word for tensor in raw.values())
-            manifest = _manifest(version, digest, entries, aliases, data, incarnation, base_manifest, changed, words)
-        self.folder.install(manifest, data)
+        base = None if anchor or self.store.anchor_requested() else self._base(version, raw)
+        written = payload.write(raw, digests, base[1] if base else None, mode=self.mode)
+        manifest = compose(version, incarnation, base[0] if base else None, [written.part], aliases)
+        self.store.install(manifest, [written.data])
         if manifest.kind == "anchor":
-            self.folder.clear_anchor_request()
+            self.store.clear_anchor_request()
         return manifest
 
     def _published(self, version: int) -> tuple[Manifest | None, bool]:
         """What already has this number, and whether its bytes are as published."""
         try:
-            manifest = self.folder.manifest(version)
-            payload.check(manifest, self.folder.payload(manifest))
+            manifest = self.store.manifest(version)
+            payload.check(manifest, self.store.payloads(manifest))
         except VersionMissing:
             return None, False
         except WeightRefused:
@@ -80,10 +77,10 @@ class Publisher:
 
     def _incarnation(self, version: int, there: Manifest | None, digest: str) -> str:
         """The incarnation to publish under; retracts what belongs to an abandoned history."""
-        later = [v for v in self.folder.versions() if v >= version]
+        later = [v for v in self.store.all() if v >= version]
         if later and not (there is not None and there.digest == digest):
             for old in reversed(later):
-                self.folder.remove(old)
+                self.store.remove(old)
             self._last = None
             return uuid.uuid4().hex
         return self._last[0].incarnation if self._last else uuid.uuid4().hex
@@ -93,42 +90,16 @@ class Publisher:
         if self._last is None:
             return None
         manifest, base = self._last
-        due = version - self._anchor_of(manifest) >= self.anchor_every
+        due = version - anchor_of(self.store, manifest) >= self.anchor_every
         if due or manifest.version != version - 1 or base.keys() != raw.keys():
             return None
         if any(base[n].dtype != t.dtype or base[n].shape != t.shape for n, t in raw.items()):
             return None
         return manifest, base
 
-    def _anchor_of(self, manifest: Manifest) -> int:
-        while manifest.base_version is not None:
-            manifest = self.folder.manifest(manifest.base_version)
-        return manifest.version
 
-
-def _manifest(
-    version: int,
-    digest: str,
-    entries: dict[str, Entry],
-    aliases: dict[str, str],
-    data: bytes,
-    incarnation: str,
-    base: Manifest | None = None,
-    changed: int = 0,
-    words: int = 0,
-) -> Manifest:
-    return Manifest(
-        version=version,
-        kind="delta" if base else "anchor",
-        incarnation=incarnation,
-        digest=digest,
-        base_version=base.version if base else None,
-        base_digest=base.digest if base else None,
-        payload_digest=hashlib.sha256(data).hexdigest(),
-        payload_bytes=len(data),
-        changed_words=changed,
-        total_words=words,
-        tensors=entries,
-        aliases=aliases,
-        created_at=time.time(),
-    )
+def anchor_of(store: Versions, manifest: Manifest) -> int:
+    """The version at which the chain of this one begins."""
+    while manifest.base_version is not None:
+        manifest = store.manifest(manifest.base_version)
+    return manifest.version

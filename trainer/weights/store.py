@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from trainer.weights import collection, subscriber
-from trainer.weights.folder import Folder
+from trainer.weights.codec import Mode
 from trainer.weights.manifest import Manifest
 from trainer.weights.publisher import Publisher
+from trainer.weights.versions import open_versions
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,21 @@ class LoadedWeights:
 
 
 class WeightStore:
-    """A folder of published versions. One process publishes; any number read.
+    """Published versions in a folder or at `s3://bucket/prefix`. One process publishes; any number read.
 
-    `dtype` is what floating tensors are published as; the trainer keeps its own fp32 master.
+    `dtype` is what floating tensors are published as; the trainer keeps its own fp32 master. `mode` is the codec's.
     """
 
-    def __init__(self, root: Path, *, dtype: str = "bfloat16", anchor_every: int = 20) -> None:
-        self.folder = Folder(Path(root))
-        self._publisher = Publisher(self.folder, dtype=dtype, anchor_every=anchor_every)
+    def __init__(
+        self, where: str | Path, *, dtype: str = "bfloat16", anchor_every: int = 20, mode: Mode = "small"
+    ) -> None:
+        self.versions = open_versions(where)
+        self._publisher = Publisher(self.versions, dtype=dtype, anchor_every=anchor_every, mode=mode)
 
     @property
-    def root(self) -> Path:
-        return self.folder.root
+    def root(self) -> str:
+        """The folder, or the address of the bucket."""
+        return self.versions.where
 
     def publish(self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False) -> Manifest:
         """Publishes `state` as `version`; see `publisher` for what happens when it is there already."""
@@ -43,24 +47,24 @@ class WeightStore:
 
     def latest(self) -> int | None:
         """Newest published version."""
-        versions = self.folder.versions()
+        versions = self.versions.all()
         return versions[-1] if versions else None
 
     def manifest(self, version: int) -> Manifest:
-        return self.folder.manifest(version)
+        return self.versions.manifest(version)
 
     def load(self, version: int | None = None) -> LoadedWeights:
         """Proven weights of `version` (None: newest). Raises VersionMissing or WeightRefused."""
-        mirror = subscriber.load(self.folder, version)
+        mirror = subscriber.load(self.versions, version)
         return LoadedWeights(mirror.state(), mirror.version, mirror.digest)
 
     def pin(self, name: str, version: int) -> None:
         """Keeps `version` and its chain from garbage collection until `unpin(name)`."""
-        self.folder.pin(name, version)
+        self.versions.pin(name, version)
 
     def unpin(self, name: str) -> None:
-        self.folder.unpin(name)
+        self.versions.unpin(name)
 
     def collect(self, *, keep: int) -> list[int]:
         """Removes versions that neither the newest `keep`, nor a pin, nor their chains need."""
-        return collection.collect(self.folder, keep=keep)
+        return collection.collect(self.versions, keep=keep)

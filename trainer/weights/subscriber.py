@@ -14,9 +14,9 @@ import torch
 
 from trainer.weights import payload
 from trainer.weights.errors import VersionMissing, WeightRefused
-from trainer.weights.folder import Folder
 from trainer.weights.manifest import Manifest
 from trainer.weights.tensors import RawState, thaw
+from trainer.weights.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Fetched:
 class Subscriber:
     """Follows one weight store. Not thread-safe: one owner calls fetch, then commit."""
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
+    def __init__(self, store: Versions) -> None:
+        self.store = store
         self.current: Mirror | None = None
 
     def newest(self) -> Manifest | None:
         """Manifest of the newest version, None while the store is empty. Raises CorruptManifest."""
-        versions = self.folder.versions()
+        versions = self.store.all()
         try:
-            return self.folder.manifest(versions[-1]) if versions else None
+            return self.store.manifest(versions[-1]) if versions else None
         except VersionMissing:  # replaced at this very moment; the next poll sees what took its place
             return None
 
@@ -80,7 +80,7 @@ class Subscriber:
         Raises VersionMissing, or the refusal of the last way tried; the mirror is as before in both cases.
         """
         if version is None:
-            versions = self.folder.versions()
+            versions = self.store.all()
             if not versions:
                 return None
             version = versions[-1]
@@ -98,7 +98,7 @@ class Subscriber:
             except VersionMissing:
                 if not use_mirror:
                     raise
-        self.folder.request_anchor(f"version {version} refused: {refusals[-1]}")
+        self.store.request_anchor(f"version {version} refused: {refusals[-1]}")
         raise refusals[-1]
 
     def commit(self, fetched: Fetched) -> None:
@@ -107,14 +107,14 @@ class Subscriber:
     def _chain(self, version: int, start: Mirror | None) -> list[Manifest]:
         """Manifests to apply in order; the first is an anchor, or a delta on `start`."""
         chain: list[Manifest] = []
-        manifest = self.folder.manifest(version)
+        manifest = self.store.manifest(version)
         while True:
             if start is not None and (manifest.version, manifest.digest) == (start.version, start.digest):
                 break
             chain.append(manifest)
             if manifest.base_version is None:
                 break
-            manifest = self.folder.manifest(manifest.base_version)
+            manifest = self.store.manifest(manifest.base_version)
         return chain[::-1]
 
     def _walk(self, chain: list[Manifest], refusals: list[WeightRefused]) -> Fetched:
@@ -123,20 +123,20 @@ class Subscriber:
         size = 0
         for manifest in chain:
             began = time.perf_counter()
-            data = self.folder.payload(manifest)
+            data = self.store.payloads(manifest)
             read = time.perf_counter()
             base, base_digest = (mirror.raw, mirror.digest) if mirror else (None, None)
             mirror = Mirror(manifest, payload.read(manifest, data, base, base_digest))
             fetched += read - began
             decoded += time.perf_counter() - read
-            size += len(data)
+            size += manifest.payload_bytes
         assert mirror is not None
         return Fetched(mirror, chain[0].kind, size, fetched, decoded, refusals)
 
 
-def load(folder: Folder, version: int | None = None) -> Mirror:
+def load(store: Versions, version: int | None = None) -> Mirror:
     """A late joiner: nearest anchor and chain. Raises VersionMissing on an empty store."""
-    fetched = Subscriber(folder).fetch(version)
+    fetched = Subscriber(store).fetch(version)
     if fetched is None:
-        raise VersionMissing(f"weight store {folder.root} is empty; publish a version first")
+        raise VersionMissing(f"weight store {store.where} is empty; publish a version first")
     return fetched.mirror

@@ -7,51 +7,78 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from trainer.weights.codec import Bytes
+from trainer.weights.codec import FORMATS, Bytes, WordFormat
 
-DTYPES: dict[str, torch.dtype] = {
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "int64": torch.int64,
-    "int32": torch.int32,
-    "int16": torch.int16,
-    "int8": torch.int8,
-    "uint8": torch.uint8,
-    "bool": torch.bool,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in FORMATS}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_CAST = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+"""Floating types that are published in the store's dtype. Quantised ones are what they are."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A rank's part of a tensor: consecutive elements of it in row-major order, as dim-0 sharding leaves them."""
+
+    local: torch.Tensor
+    shape: tuple[int, ...]
+    """Of the whole tensor."""
+    start: int
+    """Index of the first element in the flattened whole."""
 
 
 @dataclass(frozen=True)
 class RawTensor:
-    """One tensor as published. `data` is never written after construction; versions share unchanged ones."""
+    """A tensor as published, or a rank's part of it. `data` is never written after construction."""
 
     dtype: str
     shape: tuple[int, ...]
     data: Bytes
+    start: int = 0
+    """Word of the whole tensor at which `data` begins."""
 
     @property
-    def word(self) -> int:
-        return DTYPES[self.dtype].itemsize
+    def form(self) -> WordFormat:
+        return FORMATS[self.dtype]
+
+    @property
+    def words(self) -> int:
+        """In `data`."""
+        return self.data.size // self.form.size
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.words
+
+    @property
+    def place(self) -> tuple[str, tuple[int, ...], int, int]:
+        """What must be equal for one to be coded against the other."""
+        return self.dtype, self.shape, self.start, self.stop
 
     def digest(self) -> str:
-        """sha256 of dtype, shape and memory, in hex."""
-        head = f"{self.dtype}:{','.join(map(str, self.shape))}:".encode()
-        return hashlib.sha256(head + self.data.tobytes()).hexdigest()
+        """sha256 of dtype, shape, place and memory, in hex."""
+        return piece_digest(self.dtype, self.shape, self.start, self.data)
 
     def tensor(self) -> torch.Tensor:
         """A fresh tensor that owns its memory."""
-        return torch.from_numpy(self.data.copy()).view(DTYPES[self.dtype]).reshape(self.shape)
+        flat = torch.from_numpy(self.data.copy()).view(DTYPES[self.dtype])
+        return flat if self.words != count(self.shape) else flat.reshape(self.shape)
 
 
 RawState = dict[str, RawTensor]
 
 
-def freeze(state: Mapping[str, torch.Tensor], dtype: str) -> tuple[RawState, dict[str, str]]:
+def count(shape: tuple[int, ...]) -> int:
+    """Words of a whole tensor."""
+    words = 1
+    for side in shape:
+        words *= side
+    return words
+
+
+def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> tuple[RawState, dict[str, str]]:
     """Copies `state` to publishable bytes; floating tensors are cast to `dtype`, others stay as they are.
 
     Returns the tensors and the aliases (tied weights): name → name of the tensor whose memory it shares.
@@ -61,18 +88,23 @@ def freeze(state: Mapping[str, torch.Tensor], dtype: str) -> tuple[RawState, dic
     seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
     # The embedding is the canonical owner of a tied matrix, as in Hugging Face checkpoints.
     for name in sorted(state, key=lambda n: (n.startswith("lm_head."), n)):
-        tensor = state[name].detach()
+        given = state[name]
+        part = given if isinstance(given, Slice) else Slice(given, tuple(given.shape), 0)
+        tensor = part.local.detach()
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
         if tensor.numel() and key in seen:
             aliases[name] = seen[key]
             continue
         seen[key] = name
-        if tensor.is_floating_point():
+        if tensor.dtype in _CAST:
             tensor = tensor.to(DTYPES[dtype])
         if tensor.dtype not in NAMES:
             raise ValueError(f"tensor {name} has dtype {tensor.dtype}; publish one of {', '.join(DTYPES)}")
-        flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
-        raw[name] = RawTensor(NAMES[tensor.dtype], tuple(tensor.shape), flat)
+        # One copy: `cpu` and `contiguous` make none when there is nothing to do.
+        flat: Bytes = np.array(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        raw[name] = RawTensor(NAMES[tensor.dtype], part.shape, flat, part.start)
+        if not 0 <= part.start <= raw[name].stop <= count(part.shape):
+            raise ValueError(f"the slice of {name} from {part.start} does not fit into a tensor of {part.shape}")
     return raw, aliases
 
 
@@ -82,6 +114,12 @@ def thaw(raw: RawState, aliases: Mapping[str, str]) -> dict[str, torch.Tensor]:
     for alias, name in aliases.items():
         state[alias] = state[name]
     return state
+
+
+def piece_digest(dtype: str, shape: tuple[int, ...], start: int, data: Bytes) -> str:
+    digest = hashlib.sha256(f"{dtype}:{','.join(map(str, shape))}:{start}:".encode())
+    digest.update(np.ascontiguousarray(data).data)
+    return digest.hexdigest()
 
 
 def version_digest(digests: Mapping[str, str], aliases: Mapping[str, str]) -> str:

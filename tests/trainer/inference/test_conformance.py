@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -210,20 +211,20 @@ def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
     store = site.store("damaged", versions=1)
     site.deploy("damaged", store, follow=True)
     site.admin.pause("damaged")
-    broken = store.folder.path(1)
+    broken = Path(store.root) / "v000001"
     store.publish(1, site.model(1).state_dict())
     wait_for(lambda: site.status("damaged").version == 1, "version 1")
-    store.folder.request_anchor("the test")
+    store.versions.request_anchor("the test")
     manifest = store.publish(2, site.model(2).state_dict())
     assert manifest.kind == "anchor" and broken.exists()
     wait_for(lambda: site.status("damaged").version == 2, "version 2")
     staged = store.publish(3, site.model(3).state_dict())
     wait_for(lambda: site.status("damaged").version == 3, "version 3")
-    payload = store.folder.path(3) / staged.payload_name
+    payload = Path(store.root) / "v000003" / staged.payload_name
     payload.write_bytes(payload.read_bytes()[:-9])
     site.admin.update("damaged", 2)
     wait_for(lambda: "version 3" in site.status("damaged").error, "the refusal is shown")
-    assert site.status("damaged").version == 2 and store.folder.anchor_requested()
+    assert site.status("damaged").version == 2 and store.versions.anchor_requested()
     assert store.publish(4, site.model(4).state_dict()).kind == "anchor"
     wait_for(lambda: site.status("damaged").version == 4, "the anchor")
     assert site.status("damaged").error == ""

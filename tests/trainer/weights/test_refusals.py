@@ -21,6 +21,11 @@ from trainer.weights import (
     payload,
 )
 
+
+def folder(store: WeightStore, version: int) -> Path:
+    return Path(store.root) / f"v{version:06d}"
+
+
 Make = Callable[..., dict[str, torch.Tensor]]
 
 
@@ -33,7 +38,7 @@ def store(tmp_path: Path, state: Make) -> WeightStore:
 
 
 def at(store: WeightStore, version: int) -> Subscriber:
-    subscriber = Subscriber(store.folder)
+    subscriber = Subscriber(store.versions)
     fetched = subscriber.fetch(version)
     assert fetched is not None
     subscriber.commit(fetched)
@@ -58,13 +63,13 @@ def test_damaged_payloads_are_refused_and_an_anchor_is_asked_for(
 ) -> None:
     follower = at(store, 2)
     manifest = store.manifest(version)
-    damage(store.folder.path(version) / manifest.payload_name, how)
+    damage(folder(store, version) / manifest.payload_name, how)
     with pytest.raises(CorruptPayload, match=f"version {version}"):
         follower.fetch(version)
     assert follower.current is not None and follower.current.version == 2  # what is served stays whole
-    assert store.folder.anchor_requested()
+    assert store.versions.anchor_requested()
     assert store.publish(6, state(6)).kind == "anchor"
-    assert not store.folder.anchor_requested()
+    assert not store.versions.anchor_requested()
     fetched = follower.fetch()
     assert fetched is not None and torch.equal(fetched.mirror.state()["a"], state(6)["a"])
 
@@ -72,14 +77,14 @@ def test_damaged_payloads_are_refused_and_an_anchor_is_asked_for(
 def test_reordered_tensors_are_refused(store: WeightStore) -> None:
     """Same names, same sizes, contents exchanged, and the payload digest forged to match."""
     manifest = store.manifest(3)
-    path = store.folder.path(3)
+    path = folder(store, 3)
     tensors = safetensors.torch.load_file(path / manifest.payload_name)
     tensors["a"] = tensors["a"].flip(0).contiguous()
     forged = safetensors.torch.save(tensors)
     import hashlib
 
     changed = json.loads((path / "manifest.json").read_text())
-    changed |= {"payload_digest": hashlib.sha256(forged).hexdigest(), "payload_bytes": len(forged)}
+    changed["shards"][0] |= {"digest": hashlib.sha256(forged).hexdigest(), "bytes": len(forged)}
     (path / "manifest.json").write_text(json.dumps(changed))
     (path / manifest.payload_name).write_bytes(forged)
     with pytest.raises(CorruptPayload, match="tensor a of version 3"):
@@ -98,15 +103,15 @@ def test_a_delta_on_other_weights_is_refused(store: WeightStore) -> None:
     wrong = at(store, 3).current
     assert wrong is not None
     with pytest.raises(WrongBase):
-        payload.read(manifest, store.folder.payload(manifest), wrong.raw, wrong.digest)
+        payload.read(manifest, store.versions.payloads(manifest), wrong.raw, wrong.digest)
     with pytest.raises(WrongBase):
-        payload.read(manifest, store.folder.payload(manifest), None, None)
+        payload.read(manifest, store.versions.payloads(manifest), None, None)
 
 
 def test_a_broken_link_is_answered_by_the_nearest_anchor_and_chain(store: WeightStore, state: Make) -> None:
     """The follower's own next delta is unreadable, but an anchor past it leads to the newest version."""
     follower = at(store, 1)
-    damage(store.folder.path(2) / "delta.safetensors", "flip")
+    damage(folder(store, 2) / "delta.safetensors", "flip")
     fetched = follower.fetch()
     assert fetched is not None and fetched.kind == "anchor"
     assert torch.equal(fetched.mirror.state()["a"], state(5)["a"])
@@ -131,14 +136,14 @@ def test_a_mirror_that_no_longer_matches_is_answered_by_anchor_and_chain(store: 
     [
         ("digest", "0" * 64),
         ("base_version", 9),
-        ("format", 2),
+        ("format", 1),
         ("kind", "anchor"),
         ("unknown", 1),
         ("version", -1),
     ],
 )
 def test_manifests_that_contradict_themselves_are_refused(store: WeightStore, field: str, value: object) -> None:
-    path = store.folder.path(5) / "manifest.json"
+    path = folder(store, 5) / "manifest.json"
     changed = json.loads(path.read_text())
     changed[field] = value
     path.write_text(json.dumps(changed))
@@ -147,7 +152,7 @@ def test_manifests_that_contradict_themselves_are_refused(store: WeightStore, fi
 
 
 def test_every_flipped_byte_of_a_manifest_is_refused_or_changes_nothing(store: WeightStore, state: Make) -> None:
-    path = store.folder.path(5) / "manifest.json"
+    path = folder(store, 5) / "manifest.json"
     good = path.read_bytes()
     for index in range(0, len(good), 7):
         path.write_bytes(good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :])
@@ -161,7 +166,7 @@ def test_every_flipped_byte_of_a_manifest_is_refused_or_changes_nothing(store: W
 
 
 def test_a_damaged_version_is_not_taken_for_published(store: WeightStore, state: Make) -> None:
-    damage(store.folder.path(5) / "delta.safetensors", "flip")
+    damage(folder(store, 5) / "delta.safetensors", "flip")
     again = WeightStore(store.root, dtype="float32")
     assert again.publish(5, state(5)).kind == "anchor"
     assert torch.equal(store.load(5).state["a"], state(5)["a"])

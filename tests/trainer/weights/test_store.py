@@ -16,6 +16,11 @@ import torch
 
 from trainer.weights import Subscriber, VersionMissing, WeightError, WeightStore
 
+
+def folder(store: WeightStore, version: int) -> Path:
+    return Path(store.root) / f"v{version:06d}"
+
+
 Make = Callable[..., dict[str, torch.Tensor]]
 
 
@@ -32,7 +37,7 @@ def test_anchor_first_then_deltas_then_anchor_again(tmp_path: Path, state: Make)
         assert loaded.version == version and same(loaded.state, state(version))
     delta = store.manifest(3)
     assert (delta.base_version, delta.base_digest) == (2, store.manifest(2).digest)
-    assert delta.tensors["frozen"].encoding == "same" and 0 < delta.density < 0.01
+    assert delta.tensors["frozen"].pieces[0].encoding == "same" and 0 < delta.density < 0.01
     assert delta.payload_bytes < store.manifest(0).payload_bytes
 
 
@@ -53,7 +58,7 @@ def test_the_mirror_is_a_copy_of_what_was_published(tmp_path: Path, state: Make)
 
 def test_an_empty_store_says_so(tmp_path: Path) -> None:
     store = WeightStore(tmp_path / "none")
-    assert store.latest() is None and Subscriber(store.folder).fetch() is None
+    assert store.latest() is None and Subscriber(store.versions).fetch() is None
     with pytest.raises(VersionMissing, match="empty"):
         store.load()
     with pytest.raises(VersionMissing, match="version 3"):
@@ -73,10 +78,10 @@ def test_publishing_the_same_bytes_again_changes_nothing(tmp_path: Path, state: 
     store = WeightStore(tmp_path)
     before = [store.publish(v, state(v)) for v in range(4)]
     resumed = WeightStore(tmp_path)
-    times = {v: os.stat(store.folder.path(v)).st_mtime_ns for v in range(4)}
+    times = {v: os.stat(folder(store, v)).st_mtime_ns for v in range(4)}
     assert resumed.publish(2, state(2)) == before[2]
     assert resumed.publish(3, state(3)) == before[3]
-    assert {v: os.stat(store.folder.path(v)).st_mtime_ns for v in range(4)} == times
+    assert {v: os.stat(folder(store, v)).st_mtime_ns for v in range(4)} == times
     assert resumed.publish(4, state(4)).kind == "delta"  # history was confirmed, so the chain goes on
     assert same(store.load(4).state, {n: t.bfloat16() for n, t in state(4).items()})
 
@@ -85,7 +90,7 @@ def test_other_bytes_replace_history_and_subscribers_notice(tmp_path: Path, stat
     store = WeightStore(tmp_path, dtype="float32")
     for version in range(6):
         store.publish(version, state(version))
-    follower = Subscriber(store.folder)
+    follower = Subscriber(store.versions)
     first = follower.fetch()
     assert first is not None
     follower.commit(first)
@@ -110,7 +115,7 @@ def test_other_bytes_replace_history_and_subscribers_notice(tmp_path: Path, stat
 def test_a_follower_moves_by_deltas_and_a_late_joiner_by_anchor_and_chain(tmp_path: Path, state: Make) -> None:
     store = WeightStore(tmp_path, dtype="float32", anchor_every=100)
     store.publish(0, state(0))
-    follower = Subscriber(store.folder)
+    follower = Subscriber(store.versions)
     for version in range(1, 5):
         fetched = follower.fetch()
         assert fetched is not None
@@ -119,7 +124,7 @@ def test_a_follower_moves_by_deltas_and_a_late_joiner_by_anchor_and_chain(tmp_pa
     fetched = follower.fetch()
     assert fetched is not None and fetched.kind == "delta"
     assert fetched.bytes == store.manifest(4).payload_bytes
-    late = Subscriber(store.folder).fetch()
+    late = Subscriber(store.versions).fetch()
     assert late is not None and late.kind == "anchor"
     assert late.bytes == sum(store.manifest(v).payload_bytes for v in range(5))
     assert same(late.mirror.state(), fetched.mirror.state())
@@ -134,7 +139,7 @@ def test_tensors_that_change_shape_make_an_anchor(tmp_path: Path, state: Make) -
 
 def test_only_one_process_publishes(tmp_path: Path, state: Make) -> None:
     store = WeightStore(tmp_path)
-    with store.folder.writing(), pytest.raises(WeightError, match="another process"):
+    with store.versions.writing(), pytest.raises(WeightError, match="another process"):
         WeightStore(tmp_path).publish(0, state(0))
 
 
@@ -144,7 +149,7 @@ def test_collection_keeps_every_chain_that_is_needed(tmp_path: Path, state: Make
         store.publish(version, state(version))
     store.pin("eval", 7)
     assert store.collect(keep=2) == [0, 1, 2, 3, 4, 8, 9]
-    assert store.folder.versions() == [5, 6, 7, 10, 11, 12, 13]
+    assert store.versions.all() == [5, 6, 7, 10, 11, 12, 13]
     for version in (7, 12, 13):
         assert same(store.load(version).state, state(version))
     store.unpin("eval")
@@ -155,7 +160,7 @@ def test_collection_keeps_every_chain_that_is_needed(tmp_path: Path, state: Make
 def test_collection_under_a_follower_falls_back_to_what_is_left(tmp_path: Path, state: Make) -> None:
     store = WeightStore(tmp_path, dtype="float32", anchor_every=3)
     store.publish(0, state(0))
-    follower = Subscriber(store.folder)
+    follower = Subscriber(store.versions)
     fetched = follower.fetch()
     assert fetched is not None
     follower.commit(fetched)
@@ -188,7 +193,7 @@ def test_a_publisher_killed_at_any_moment_leaves_only_whole_versions(tmp_path: P
         os.kill(process.pid, signal.SIGKILL)
         process.join(10)
         store = WeightStore(root, dtype="float32")
-        for version in store.folder.versions():
+        for version in store.versions.all():
             assert store.load(version).state["w"].unique().tolist() == [float(version)]
     latest = store.latest()
     assert latest is not None

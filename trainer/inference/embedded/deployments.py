@@ -17,7 +17,7 @@ from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.memory import remember, remembered
-from trainer.weights import Fetched, Folder, Subscriber, WeightError
+from trainer.weights import Fetched, Subscriber, WeightError, open_versions
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
@@ -103,7 +103,7 @@ class Deployments:
 
     def _register(self, spec: DeploymentSpec) -> Deployment:
         runner = Runner(self.limits)
-        subscriber = Subscriber(Folder(Path(spec.store))) if spec.store else None
+        subscriber = Subscriber(open_versions(spec.store)) if spec.store else None
         deployment = Deployment(spec, runner, subscriber)
         self.all[spec.name] = deployment
         self.engine.call(lambda: self.engine.runners.__setitem__(spec.name, runner))
@@ -119,7 +119,7 @@ class Deployments:
 
         await asyncio.wrap_future(self.engine.call(forget))
         if deployment.subscriber is not None:
-            deployment.subscriber.folder.unpin(_pin(name))
+            deployment.subscriber.store.unpin(_pin(name))
         self._remember()
 
     async def pause(self, name: str) -> Deployment:
@@ -255,7 +255,7 @@ class Deployments:
         for refusal in fetched.refusals:
             log.warning("deployment %s refused: %s", deployment.spec.name, refusal)
         if not deployment.spec.follow:
-            subscriber.folder.pin(_pin(deployment.spec.name), fetched.mirror.version)
+            subscriber.store.pin(_pin(deployment.spec.name), fetched.mirror.version)
 
 
 def _pin(name: str) -> str:

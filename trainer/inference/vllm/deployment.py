@@ -16,7 +16,7 @@ import torch
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
 from trainer.inference.errors import SyncFailed, UnsupportedModel
 from trainer.inference.vllm.api import label
-from trainer.weights import Fetched, Folder, Subscriber, WeightError
+from trainer.weights import Fetched, Subscriber, WeightError, open_versions
 
 SHAPE = (
     "model_type",
@@ -74,7 +74,7 @@ class Deployment:
     """One fetch at a time."""
 
     def __post_init__(self) -> None:
-        self.subscriber = Subscriber(Folder(Path(self.spec.store))) if self.spec.store else None
+        self.subscriber = Subscriber(open_versions(self.spec.store)) if self.spec.store else None
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class Deployment:
         self.subscriber.commit(fetched)
         self.version, self.digest = fetched.mirror.version, fetched.mirror.digest
         if not self.spec.follow:
-            self.subscriber.folder.pin(self._pin, self.version)
+            self.subscriber.store.pin(self._pin, self.version)
 
     def behind(self) -> bool:
         """Whether its store holds newer weights that it should move to. Raises WeightError."""
@@ -178,7 +178,7 @@ class Deployment:
     def forget(self) -> None:
         """Lets the weight store collect what was kept for it."""
         if self.subscriber is not None:
-            self.subscriber.folder.unpin(self._pin)
+            self.subscriber.store.unpin(self._pin)
 
 
 def _tied_output(source: Path) -> dict[str, torch.Tensor]:

@@ -1,0 +1,107 @@
+"""One coded block: a header, then zstd frames. Every length is checked before anything is allocated or read.
+
+header   kind (0 dense, 1 plain order, 2 ordered by context), word size, words, and for each frame its length
+dense    one frame: XOR of the raw words, split into byte planes
+sparse   five frames: table, gaps, bitmaps, steps, wide (`streams`, `bitmaps`)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import zstandard
+
+from trainer.weights.codec import bitmaps
+from trainer.weights.codec.streams import Streams
+from trainer.weights.codec.words import Bytes, WordFormat, Words
+from trainer.weights.errors import CorruptPayload
+
+DENSE, PLAIN, ORDERED = range(3)
+_HEADER = struct.Struct("<BBI")
+_LENGTH = struct.Struct("<I")
+# Level 1: 3 and 9 gain nothing on real deltas and cost 3-10 times the time. Matches only where seven bytes repeat: the
+# streams are nearly random, and shorter matches cost more than the entropy coder needs for the same bytes.
+_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(1, min_match=7)
+MAX_WORDS = 1 << 26
+_EMPTY = b""
+
+
+def pack_sparse(kind: int, words: int, form: WordFormat, streams: Streams) -> bytes:
+    table, gaps, crowded = bitmaps.take(streams)
+    parts = (table, gaps, crowded, streams.steps, streams.wide)
+    return _pack(kind, words, form, [part.data.cast("B") if part.size else _EMPTY for part in parts])
+
+
+def pack_dense(base: Words, new: Words, form: WordFormat) -> bytes:
+    difference = np.bitwise_xor(base, new).view(np.uint8)
+    planes = np.ascontiguousarray(difference.reshape(-1, form.size).T)
+    return _pack(DENSE, base.size, form, [planes.data.cast("B") if planes.size else _EMPTY])
+
+
+def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams]:
+    """Kind of the block, and the XOR of the words (dense) or checked streams. Raises CorruptPayload."""
+    if len(payload) < _HEADER.size:
+        raise CorruptPayload(f"a block of {len(payload)} bytes has no header")
+    kind, size, count = _HEADER.unpack_from(payload)
+    if kind > ORDERED or size != form.size or count != words:
+        raise CorruptPayload(f"a block of {count} words of {size} bytes stands where {words} of {form.size} belong")
+    if kind == ORDERED and form.mask == 0:
+        raise CorruptPayload("a block is ordered by context, and its words have none")
+    if kind == DENSE:
+        (frame,) = _frames(payload, 1)
+        return kind, _decompress(frame, words * size, exact=True).reshape(size, -1).T.reshape(-1)
+    frames = _frames(payload, 5)
+    buckets = form.mask + 1 if kind == ORDERED else 1
+    table, gaps = bitmaps.put_back(
+        _decompress(frames[0], 16 * buckets, unit=16).view("<u4").reshape(-1, 4),
+        _decompress(frames[1], words + words // 255 + buckets),
+        _decompress(frames[2], words // 8 + buckets),
+    )
+    steps, wide = _decompress(frames[3], words), _decompress(frames[4], words * size, unit=size).view(form.words)
+    streams = Streams(table, gaps, steps, wide)
+    streams.check(words, form if kind == ORDERED else plain(form))
+    return kind, streams
+
+
+def plain(form: WordFormat) -> WordFormat:
+    """The same words without their contexts."""
+    return WordFormat(form.size)
+
+
+def _pack(kind: int, words: int, form: WordFormat, parts: Sequence[memoryview | bytes]) -> bytes:
+    compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
+    frames = [compressor.compress(part) if len(part) else _EMPTY for part in parts]
+    lengths = b"".join(_LENGTH.pack(len(frame)) for frame in frames)
+    return b"".join([_HEADER.pack(kind, form.size, words), lengths, *frames])
+
+
+def _frames(payload: memoryview, count: int) -> list[memoryview]:
+    at = _HEADER.size + count * _LENGTH.size
+    if len(payload) < at:
+        raise CorruptPayload("a block ends inside its header")
+    frames = []
+    for index in range(count):
+        (length,) = _LENGTH.unpack_from(payload, _HEADER.size + index * _LENGTH.size)
+        frames.append(payload[at : at + length])
+        at += length
+    if at != len(payload):
+        raise CorruptPayload(f"a block has {len(payload)} bytes and its header speaks of {at}")
+    return frames
+
+
+def _decompress(frame: memoryview, limit: int, *, unit: int = 1, exact: bool = False) -> Bytes:
+    if not len(frame):
+        size, data = 0, _EMPTY
+    else:
+        try:
+            size = zstandard.frame_content_size(frame)
+            if not 0 <= size <= limit:  # looked at first, so that a forged frame cannot make us allocate
+                raise CorruptPayload(f"a frame promises {size} bytes where {limit} are the most there can be")
+            data = zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise CorruptPayload(f"a frame does not decompress: {error}") from error
+    if len(data) != size or size % unit or (exact and size != limit):
+        raise CorruptPayload(f"a frame holds {len(data)} bytes where {limit} belong")
+    return np.frombuffer(data, np.uint8)

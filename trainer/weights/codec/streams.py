@@ -1,0 +1,78 @@
+"""What a sparse delta consists of, before compression: the same streams whichever loops made them.
+
+Changed words come bucket by bucket (a bucket: the words of one context, in memory order), ascending by context.
+
+table   uint32 × 4 a bucket with changes: context, changed words, gap bytes, wide words
+gaps    uint8: unchanged words of the bucket since its last changed one; 255 stands for "255 more, go on"
+steps   uint8: difference of the raw word to the old one, as zigzag; 255 refers to `wide`
+wide    the new word itself, where the difference does not fit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.weights.codec.words import Bytes, WordFormat, Words
+from trainer.weights.errors import CorruptPayload
+
+ESCAPE = 255
+
+Table = npt.NDArray[np.uint32]
+CONTEXT, CHANGED, GAPS, WIDE = range(4)
+"""Columns of the table."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    table: Table
+    """[buckets, 4]"""
+    gaps: Bytes
+    steps: Bytes
+    wide: Words
+
+    @property
+    def changed(self) -> int:
+        return self.steps.size
+
+    def check(self, words: int, form: WordFormat) -> None:
+        """Raises CorruptPayload unless the sizes agree with one another; positions are checked by the loops."""
+        sums = self.table.sum(axis=0, dtype=np.int64)
+        sizes = (self.steps.size, self.gaps.size, self.wide.size)
+        if tuple(sums[CHANGED:].tolist()) != sizes or self.steps.size > words or (self.table[:, CHANGED] == 0).any():
+            raise CorruptPayload(f"table of a delta promises {sums[CHANGED:].tolist()}, its streams hold {sizes}")
+        contexts = self.table[:, CONTEXT].astype(np.int64)
+        if contexts.size and ((np.diff(contexts) <= 0).any() or contexts[-1] > form.mask):
+            raise CorruptPayload("table of a delta names contexts that are out of order or unknown")
+        gap_ends, step_ends = starts(self.table[:, GAPS]), starts(self.table[:, CHANGED])
+        for bucket, (_, changed, gaps, wide) in enumerate(self.table.tolist()):
+            mine = self.gaps[gap_ends[bucket] : gap_ends[bucket + 1]]
+            steps = self.steps[step_ends[bucket] : step_ends[bucket + 1]]
+            whole = gaps > 0 and mine[-1] != ESCAPE and np.count_nonzero(mine != ESCAPE) == changed
+            if not whole or np.count_nonzero(steps == ESCAPE) != wide:
+                raise CorruptPayload("streams of a delta do not hold what their table promises")
+
+
+class Loops(Protocol):
+    """One implementation of the work on words; all of them make and read the same streams."""
+
+    def split(self, base: Words, new: Words, form: WordFormat) -> Streams: ...
+
+    def join(self, base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
+        """Writes the new words to `out`, which shares no memory with `base`. `streams` have been checked.
+
+        Raises CorruptPayload when a position lies outside its bucket; `out` is of no use then.
+        """
+        ...
+
+
+def outside() -> CorruptPayload:
+    return CorruptPayload("a delta changes words past the end of its tensors")
+
+
+def starts(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Where each of consecutive runs begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])

@@ -1,0 +1,127 @@
+"""Published versions in a store: what exists, what is kept, what was asked for. Knows nothing of tensors.
+
+v000012/weights.safetensors | delta.safetensors    payload, written first; one a rank where several publish
+v000012/manifest.json                              written last: it is what makes the version exist
+pins/<name>                                        a version that garbage collection keeps
+anchor-request                                     a subscriber could not follow: next publish is full
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from trainer.weights.base import Blobs
+from trainer.weights.blocks import in_threads
+from trainer.weights.bucket import BucketBlobs
+from trainer.weights.errors import BlobMissing, StoreUnavailable, VersionMissing
+from trainer.weights.folder import FolderBlobs
+from trainer.weights.manifest import FILE_NAME, Manifest, Shard, folder_name, folder_version, parse
+
+_REQUEST = "anchor-request"
+
+
+def open_versions(where: str | Path) -> Versions:
+    """The store at a folder, or at `s3://bucket/prefix`."""
+    bucket = re.fullmatch(r"s3://([^/]+)/?(.*)", str(where))
+    return Versions(BucketBlobs(bucket[1], bucket[2]) if bucket else FolderBlobs(Path(where)))
+
+
+class Versions:
+    def __init__(self, blobs: Blobs) -> None:
+        self.blobs = blobs
+
+    @property
+    def where(self) -> str:
+        return self.blobs.where
+
+    def all(self) -> list[int]:
+        """Published versions, ascending. A folder without a manifest does not count."""
+        found = (folder_version(key.partition("/")[0]) for key in self.blobs.keys("v") if key.endswith("/" + FILE_NAME))
+        return sorted(version for version in found if version is not None)
+
+    def manifest(self, version: int) -> Manifest:
+        """Raises VersionMissing or CorruptManifest."""
+        try:
+            text = self.blobs.read(_key(version, FILE_NAME))
+        except BlobMissing as error:
+            raise VersionMissing(f"version {version} is not in the weight store {self.where}") from error
+        return parse(text, folder_name(version))
+
+    def payloads(self, manifest: Manifest) -> list[bytes]:
+        """What each rank wrote, read side by side. Raises VersionMissing."""
+
+        def read(shard: Shard) -> bytes:
+            try:
+                return self.blobs.read(_key(manifest.version, shard.name))
+            except BlobMissing as error:
+                raise VersionMissing(f"payload of version {manifest.version} is gone from {self.where}") from error
+
+        return in_threads(read, manifest.shards, threads=8)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Exclusive right to publish or collect. A second trainer on the same store is refused at once."""
+        return self.blobs.writing()
+
+    def install(self, manifest: Manifest, payloads: Sequence[bytes]) -> None:
+        """Makes the version visible in one step, in place of what had its number."""
+        self.remove(manifest.version)
+        for shard, data in zip(manifest.shards, payloads, strict=True):
+            self.put(manifest.version, shard.name, data)
+        self.complete(manifest)
+
+    def put(self, version: int, name: str, data: bytes) -> None:
+        """A part of a version that does not exist yet."""
+        self.blobs.write(_key(version, name), data)
+
+    def complete(self, manifest: Manifest) -> None:
+        self.blobs.write(_key(manifest.version, FILE_NAME), manifest.model_dump_json(indent=1).encode())
+
+    def remove(self, version: int) -> None:
+        """Takes a version away: with its manifest it stops to exist, then its bytes are freed."""
+        self.blobs.delete(_key(version, FILE_NAME))
+        for key in list(self.blobs.keys(_key(version, ""))):
+            self.blobs.delete(key)
+
+    def sweep(self) -> None:
+        """Frees what a killed publisher left behind. Only under `writing()`."""
+        keys = [key for key in self.blobs.keys("v") if folder_version(key.partition("/")[0]) is not None]
+        whole = {key.partition("/")[0] for key in keys if key.endswith("/" + FILE_NAME)}
+        for key in keys:
+            if key.partition("/")[0] not in whole:
+                self.blobs.delete(key)
+
+    def pin(self, name: str, version: int) -> None:
+        self.blobs.write(f"pins/{name}", str(version).encode())
+
+    def unpin(self, name: str) -> None:
+        self.blobs.delete(f"pins/{name}")
+
+    def pinned(self) -> set[int]:
+        versions = set()
+        for key in list(self.blobs.keys("pins/")):
+            try:
+                versions.add(int(self.blobs.read(key)))
+            except BlobMissing:  # unpinned at this moment
+                continue
+            except ValueError as error:
+                raise StoreUnavailable(
+                    f"pin {key} in {self.where} names no version; remove it, so that nothing needed is collected"
+                ) from error
+        return versions
+
+    def request_anchor(self, reason: str) -> None:
+        self.blobs.write(_REQUEST, f"{time.time():.0f} {reason}".encode())
+
+    def anchor_requested(self) -> bool:
+        return _REQUEST in self.blobs.keys(_REQUEST)
+
+    def clear_anchor_request(self) -> None:
+        self.blobs.delete(_REQUEST)
+
+
+def _key(version: int, name: str) -> str:
+    return f"{folder_name(version)}/{name}"
