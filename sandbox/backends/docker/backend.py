@@ -183,7 +183,7 @@ class DockerBackend:
             channels.append(control)
             store = (await engine.do(engine.volume_paths, keeper))[STORE]
             request = {"role": "keep", "layers": len(layers), "snapshots": 1 if snapshot else 0}
-            request |= {"links": dict(kind.image.links), "life": limits.life_seconds}
+            request |= {"programs": dict(kind.image.programs), "life": limits.life_seconds}
             await self._boot(engine, keeper, control, request)
             config = containers.box(kind, layers, store, limits, str(way.folder) if way else None)
             box = await self._create(engine, config, made)

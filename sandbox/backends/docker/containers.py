@@ -87,7 +87,7 @@ def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | No
         *(_bind(path, path, read_only=True) for path in kind.image.folders),
         *(_masked(place) for place in kind.image.volumes if place.rstrip("/") not in (HOME, "/tmp", "/dev/shm")),
     ]
-    if kind.image.links:
+    if kind.image.programs:
         mounts.append(_bind(f"{store}/bin", LOCAL_BIN, read_only=True))
     if way:
         mounts.append(_bind(way, "/mnt", read_only=True))

@@ -32,8 +32,8 @@ class Image:
     python: str
     folders: tuple[str, ...] = ()
     """Folders of this machine that are mounted into it at the same path, read-only."""
-    links: tuple[tuple[str, str], ...] = ()
-    """Programs on the PATH of sandboxes that are links to others."""
+    programs: tuple[tuple[str, str], ...] = ()
+    """Name and text of programs that are put on the PATH of sandboxes."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables that the image sets."""
     volumes: tuple[str, ...] = ()
@@ -61,16 +61,16 @@ def _of_this_machine(engine: Engine) -> Image:
     interpreter = os.path.realpath(sys.executable)
     prefix = sys.base_prefix
     folders = [f"/{name}" for name in SYSTEM if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
-    links: tuple[tuple[str, str], ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
     if prefix != "/usr" and not prefix.startswith("/usr/"):
         folders.append(prefix)
     if prefix != "/usr/local" and os.path.isdir(LOCAL_BIN):
-        links = (("python", interpreter), ("python3", interpreter))
+        programs = tuple(mounts.python_programs(interpreter).items())
     archive = _archive()
     name = f"{REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:16]}"
     if not engine.has_image(name):
         engine.import_image(name, archive)
-    return Image(name=name, python=interpreter, folders=tuple(folders), links=links)
+    return Image(name=name, python=interpreter, folders=tuple(folders), programs=programs)
 
 
 def _archive() -> bytes:

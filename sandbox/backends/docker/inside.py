@@ -105,8 +105,10 @@ def _keep(request: dict, pipes: Pipes) -> None:
     ):
         os.mkdir(f"{STORE}/{folder}")
         os.chmod(f"{STORE}/{folder}", mode)
-    for name, target in request["links"].items():
-        os.symlink(target, f"{STORE}/bin/{name}")
+    for name, text in request["programs"].items():
+        with open(f"{STORE}/bin/{name}", "w") as file:
+            file.write(text)
+        os.chmod(file.name, 0o755)
     upper = f"{STORE}/upper"
     os.chown(upper, identity.INNER_UID, identity.INNER_GID)
     lower = [_open(f"{LAYERS}/{number}") for number in range(request["layers"])]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import signal
 import stat
 from collections import OrderedDict
@@ -130,16 +131,28 @@ def _bind(source: str, target: str) -> None:
 
 
 def _provide_python(stage: str, draft: str, interpreter: str, prefix: str) -> None:
-    """The host's interpreter at its own path, and `python`, `python3` on the usual PATH that lead to it."""
+    """The host's interpreter at its own path, and programs on the usual PATH that start it."""
     if prefix != "/usr" and not prefix.startswith("/usr/"):
         _bind(prefix, draft + prefix)
     local = f"{draft}/usr/local/bin"
     if prefix == "/usr/local" or not os.path.isdir(local):
         return
     os.mkdir(f"{stage}/bin")
-    for name in ("python", "python3"):
-        os.symlink(interpreter, f"{stage}/bin/{name}")
+    for name, text in python_programs(interpreter).items():
+        with open(f"{stage}/bin/{name}", "w") as file:
+            file.write(text)
+        os.chmod(file.name, 0o755)
     _bind(f"{stage}/bin", local)
+
+
+def python_programs(interpreter: str) -> dict[str, str]:
+    """Name → text of the programs on the PATH that start `interpreter`.
+
+    Not links: started through a link outside its installation, `venv` would make environments that look for the
+    standard library beside the link.
+    """
+    text = f'#!/bin/sh\nexec {shlex.quote(interpreter)} "$@"\n'
+    return {"python": text, "python3": text}
 
 
 class Layers:

@@ -62,6 +62,15 @@ class TestEnvironments:
         async with await backend.start(env, limits=Limits(required=found.enforced)) as sandbox:
             assert sandbox.limits.required == found.enforced and sandbox.name
 
+    async def test_virtual_environments_work_wherever_the_interpreter_lives(self, sandbox: Sandbox) -> None:
+        made = await sandbox.exec("python3 -m venv --without-pip ~/.venv", timeout=120)
+        assert made.exit_code == 0, made.output.decode()
+        code = "import ssl, sys, sysconfig; print(sys.prefix, sys.base_prefix == sysconfig.get_config_var('installed_base'))"
+        assert await output(sandbox, f'~/.venv/bin/python -c "{code}"') == "/home/dev/.venv True"
+        assert (
+            await output(sandbox, "python -c 'import sys; print(*sys.argv[1:], sep=chr(10))' 'a b' '$c'") == "a b\n$c"
+        )
+
     async def test_a_sweep_touches_nothing_alive(self, sandbox: Sandbox, backend: Backend) -> None:
         await backend.sweep()
         assert await output(sandbox, "echo alive") == "alive"
