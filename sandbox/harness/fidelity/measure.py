@@ -105,19 +105,26 @@ async def look(backend: Backend, environment: EnvSpec, kinds: Sequence[str]) -> 
 
 
 def classify(real: Mapping[str, Answers], sandboxed: Mapping[str, Answers], kind: str) -> Apart:
-    """How the checkouts that both have are told apart. Raises ValueError when these are fewer than two."""
-    both = sorted(real.keys() & sandboxed.keys())
-    asked = [c for c in real[both[0]][kind] if c in sandboxed[both[0]][kind]] if both else []
+    """How the checkouts that both have are told apart, by the commands that both answered.
 
-    def samples(commands: Sequence[str]) -> dict[str, list[tuple[early.Features, bool]]]:
+    Raises ValueError when fewer than two checkouts are known to both.
+    """
+    both = {
+        name: [command for command in real[name][kind] if command in sandboxed[name][kind]]
+        for name in sorted(real.keys() & sandboxed.keys())
+    }
+
+    def samples(wanted: Sequence[str]) -> dict[str, list[tuple[early.Features, bool]]]:
         return {
             name: [
-                (early.features({c: side[name][kind].get(c, "") for c in commands}), label)
+                (early.features({c: side[name][kind][c] for c in answered if c in wanted}), label)
                 for side, label in ((real, False), (sandboxed, True))
             ]
-            for name in both
+            for name, answered in both.items()
+            if not set(wanted).isdisjoint(answered)
         }
 
+    asked = list(dict.fromkeys(command for answered in both.values() for command in answered))
     everything = samples(asked)
     return Apart(
         auc=round(early.cross_validated(everything), 3),

@@ -42,7 +42,9 @@ def record(folder: Path, *, how: str, user: str, host: str, home: str, person: s
         paths = {f"{home}/src/{name}": "CHECKOUT", home: "HOME", f"/var/mail/{user}": "MAIL"}
         names = {**paths, "CLASS=user": "CLASS=user", user: "USER", host: "HOST", person: "PERSON"}
         texts = {kind: probe.with_suffix(f".{kind}") for kind in KINDS}
-        checkouts[name] = {kind: cleaned(file.read_text(errors="replace"), names) for kind, file in texts.items()}
+        said = {kind: cleaned(file.read_text(errors="replace"), names) for kind, file in texts.items()}
+        # No answer is a command that took too long on the recorded machine.
+        checkouts[name] = {kind: {c: text for c, text in answers.items() if text} for kind, answers in said.items()}
     return profile, Turns(how=how, checkouts=checkouts)
 
 
