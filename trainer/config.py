@@ -17,6 +17,9 @@ def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
 
 
+MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,6 +134,16 @@ class LengthWeights(Part):
     turns: float = setting(5.0, "Weight of a turn: parallel calls in one turn are cheaper", ge=0)
 
 
+class BehaviourConfig(Part):
+    """Auxiliary rewards for how the work is done; a weight of 0 turns one off."""
+
+    unfinished_todos: float = setting(0.0, "Weight of the share of to-do items left unfinished", ge=0)
+    poor_calls: float = setting(0.0, "Weight of the share of calls that fail or repeat the last", ge=0)
+    style: float = setting(0.0, "Weight of the share of added lines with a fault of style", ge=0)
+    communication: float = setting(0.0, "Weight of a closing message that is missing, too long or a question", ge=0)
+    rubric: float = setting(0.0, "Weight of a language model's grades, where one is configured", ge=0)
+
+
 class RewardConfig(Part):
     tests_weight: float = setting(1.0, "Reward when every hidden test passes")
     require_finish: bool = setting(
@@ -140,6 +153,32 @@ class RewardConfig(Part):
     length_k: float = setting(0.01, "Curvature k of C(x)", gt=0, advanced=True)
     length_q: float = setting(0.5, "Curvature q of C(x)", ge=0, advanced=True)
     length_weights: LengthWeights = Field(default_factory=LengthWeights)
+    behaviour: BehaviourConfig = Field(default_factory=BehaviourConfig)
+    visible_weight: float = setting(
+        0.0, "Reward when the command below succeeds in the policy's own checkout; it can be gamed", ge=0, advanced=True
+    )
+    visible_command: str = setting("python run_tests.py", "Command of that reward", advanced=True)
+    extra: str = setting(
+        "",
+        "Parts of your own with their weights: name=0.1, other=0.05",
+        advanced=True,
+        pattern=r"^\s*([\w-]+\s*=\s*-?[\d.]+\s*(,\s*[\w-]+\s*=\s*-?[\d.]+\s*)*)?$",
+    )
+
+    @property
+    def extra_weights(self) -> dict[str, float]:
+        pairs = (part.partition("=") for part in self.extra.split(",") if part.strip())
+        return {name.strip(): float(weight) for name, _, weight in pairs}
+
+    @model_validator(mode="after")
+    def _weights(self) -> RewardConfig:
+        try:
+            named = self.extra_weights
+        except ValueError as error:
+            raise ValueError(f"extra={self.extra!r}: write name=weight, separated by commas") from error
+        if len(named) < self.extra.count("="):
+            raise ValueError(f"extra={self.extra!r} names a part twice")
+        return self
 
 
 class MonitorsConfig(Part):
@@ -207,6 +246,34 @@ class SFTConfig(Part):
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
 
 
+class SamplerConfig(Part):
+    """Which tasks of the suite a run uses, and in which order. Pass rates are those of a pre-pass (an evaluation)."""
+
+    policy: str = setting("", "Policy whose pre-pass is used (a name); empty for the newest measurement of any")
+    hardest: float = setting(0.0, "Least pass rate of a task that is used", ge=0, le=1)
+    easiest: float = setting(1.0, "Greatest pass rate of a task that is used", ge=0, le=1)
+    drop_solved_none: bool = setting(False, "Leave out tasks that the pre-pass never solved")
+    drop_solved_all: bool = setting(False, "Leave out tasks that the pre-pass always solved")
+    unmeasured: Literal["use", "skip"] = setting("use", "Tasks without a pre-pass", advanced=True)
+    harder_later: float = setting(
+        0.0, "Draw easier tasks at the beginning and harder ones at the end; 0 keeps the seeded order", ge=0, le=1
+    )
+    categories: str = setting(
+        "", "Mix of categories as `debug=3, feature=1`; empty for the suite's own", pattern=MIX, advanced=True
+    )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        pairs = (part.split("=") for part in self.categories.replace(" ", "").split(",") if part)
+        return {name: float(weight) for name, weight in pairs}
+
+    @model_validator(mode="after")
+    def _window(self) -> SamplerConfig:
+        if self.hardest > self.easiest:
+            raise ValueError(f"hardest={self.hardest} is above easiest={self.easiest}: no task lies between them")
+        return self
+
+
 class RLConfig(Part):
     """Asynchronous reinforcement learning over whole episodes."""
 
@@ -232,6 +299,7 @@ class RLConfig(Part):
     lora: LoraConfig = Field(default_factory=LoraConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
+    sampler: SamplerConfig = Field(default_factory=SamplerConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
     eval_tasks: int = setting(48, "Tasks of one evaluation", gt=0)

@@ -22,6 +22,7 @@ from composer_web.policies.services import real_path
 from composer_web.rollouts import forks, selectors, services
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
 from composer_web.rollouts.models import Fork, Group
+from composer_web.runs import rewards
 from composer_web.runs.layout import served_weights, weights_folder
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
@@ -199,6 +200,7 @@ def make_plan(group: Group) -> Plan:
     if run is not None:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
+        stage = stage.model_copy(update={"reward": rewards.in_force(run)})
         return Plan(task, stage, run.seed, served_weights(run))
     assert evaluation is not None
     conditions = evaluation.conditions

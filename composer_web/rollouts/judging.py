@@ -9,7 +9,7 @@ from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.rollouts import auditing, selectors
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.audit.judge import Endpoint, Judge
-from trainer.rollouts.audit import attempt_of
+from trainer.rollouts.attempt import attempt_of
 
 
 class ArtifactCache:
@@ -34,6 +34,18 @@ def configured() -> Judge | None:
     if not env().judge_url or not env().judge_model:
         return None
     return Judge(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
+
+
+def provide_grades() -> None:
+    """Reward parts that want a language model's grades get them from the same endpoint."""
+    from trainer.rewards import rubric
+
+    def judge() -> rubric.RewardJudge | None:
+        if not env().judge_url or not env().judge_model:
+            return None
+        return rubric.RewardJudge(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
+
+    rubric.use(judge)
 
 
 def chosen(rollout_id: int, share: float) -> bool:

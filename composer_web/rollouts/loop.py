@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from composer_web.env import env
 from composer_web.ops import inference
+from composer_web.rollouts.judging import provide_grades
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend
@@ -39,6 +40,7 @@ class EpisodeLoop:
         from sandbox.backends.snapshots import SnapshotStore
         from sandbox.tasks.environments import EnvironmentStore
 
+        provide_grades()
         self.backend: Backend = default_backend()
         self.environments = EnvironmentStore(env().data / "environments")
         self.snapshots = SnapshotStore(snapshots_folder())

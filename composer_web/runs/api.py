@@ -12,12 +12,12 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import UserError
-from composer_web.runs import axes, metrics, selectors, services
+from composer_web.runs import axes, metrics, rewards, selectors, services
 from composer_web.runs.axes import Axis
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.presets import PRESETS
 from composer_web.runs.schemas import BucketOut, Checked, EventOut, MetricsOut, PresetOut, RunDetail, RunOut
-from trainer.config import RunConfig
+from trainer.config import RewardConfig, RunConfig
 
 router = Router()
 MAX_SERIES = 40
@@ -106,6 +106,24 @@ def get_metrics(
 @router.get("/{run_id}/events", response={200: list[EventOut], 404: ErrorOut}, summary="The run's log, newest first")
 def get_events(request: HttpRequest, run_id: int, after: int = 0, limit: int = Query(100, ge=1, le=MAX_PAGE)) -> Any:
     return list(selectors.events(selectors.get_run(run_id), after=after)[:limit])
+
+
+@router.get(
+    "/{run_id}/reward", response={200: RewardConfig, 404: ErrorOut, 422: ErrorOut}, summary="The reward in force"
+)
+def get_reward(request: HttpRequest, run_id: int) -> Any:
+    return rewards.in_force(selectors.get_run(run_id))
+
+
+@router.put(
+    "/{run_id}/reward",
+    response={200: EventOut, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Change the reward of a live run",
+)
+def change_reward(request: HttpRequest, run_id: int, reward: RewardConfig) -> Any:
+    """Groups that start from now on are scored by it; settings that are left out take their defaults."""
+    return rewards.change(run=selectors.get_run(run_id), reward=reward, actor=caller(request))
 
 
 # After the other paths below a run: its second part would match theirs.

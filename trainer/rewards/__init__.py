@@ -1,9 +1,12 @@
-"""Rewards: named parts, each one file, registered on import."""
+"""Rewards: named, versioned parts, each one file, registered on import."""
 
+from trainer.rewards import behaviours as _behaviours
 from trainer.rewards import length as _length
+from trainer.rewards import rubric as _rubric
 from trainer.rewards import tests as _tests
-from trainer.rewards.base import RewardError, part_names, reward_part, score
+from trainer.rewards import visible as _visible
+from trainer.rewards.base import RewardError, part_names, part_versions, reward_part, score
 
-__all__ = ["RewardError", "part_names", "reward_part", "score"]
+__all__ = ["RewardError", "part_names", "part_versions", "reward_part", "score"]
 
-del _length, _tests
+del _behaviours, _length, _rubric, _tests, _visible

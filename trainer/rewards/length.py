@@ -61,7 +61,7 @@ def weighted(parts: Effort, weights: LengthWeights) -> float:
     return sum(value * getattr(weights, name) for name, value in asdict(parts).items())
 
 
-@reward_part("length")
+@reward_part("length", version=1)
 def length(trajectory: Trajectory, config: RewardConfig) -> RewardPart | None:
     """-C(x) with weight λ; off (no part) when λ is 0."""
     if config.length_coefficient == 0.0:

@@ -10,29 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sandbox.grading.audit import Attempt, Finding, Severity, Step, audit, kept
+from sandbox.grading.audit import Finding, Severity, audit, kept
 from sandbox.grading.audit.behaviour import measure
 from sandbox.grading.audit.group import Member, compare
 from sandbox.grading.audit.run import worst_first
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import MonitorsConfig, RLConfig
+from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.group import build_train_group
 from trainer.rollouts.types import TrainGroup, Trajectory
 
 LEAST_REMAINING = 2
 """A group of one has no baseline: with fewer left there is nothing to learn and the group is dropped."""
-
-
-def attempt_of(trajectory: Trajectory, task: TaskSpec | None) -> Attempt:
-    """A trajectory as rules see it: no verdict, no reward."""
-    steps = tuple(Step(turn.text, turn.calls, turn.results) for turn in trajectory.turns)
-    instruction = task.instruction if task else ""
-    for message in trajectory.messages:
-        if message.get("role") == "user" and isinstance(message.get("content"), str):
-            instruction = message["content"]
-            break
-    return Attempt(instruction, steps, trajectory.patch, trajectory.patch_skipped, task)
 
 
 @dataclass(frozen=True, slots=True)

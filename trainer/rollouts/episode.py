@@ -40,6 +40,10 @@ SUMMARY_SEED = 500
 """Seeds of summaries, away from those of turns."""
 
 
+VISIBLE_SECONDS = 60.0
+"""Bound on the visible command of a reward that asks for one."""
+
+
 class ParsedTurn(Protocol):
     """A policy turn read back from its tokens; `error` when a call was meant and does not parse."""
 
@@ -137,7 +141,7 @@ async def run_episode(
         stop = StopReason.INFRA_ERROR
     trajectory = _trajectory(record, task, sample, stop, report, limits)
     try:
-        return score(trajectory, settings.reward)
+        return await asyncio.to_thread(score, trajectory, settings.reward)  # a part may wait for a language model
     except RewardError as error:
         # The work is judged but not priced: missing data, like any other fault of ours.
         report = _lost(task, Cause.REWARD_FAILED, str(error))
@@ -169,6 +173,9 @@ async def _act(
         kept = TurnSnapshots(services.snapshots, settings.harness.snapshot_every)
         stop = await _turns(record, limits, session, session_id, seed, settings, services, kept)
         record.patch = await sandbox.diff()
+        if settings.reward.visible_weight:  # after the patch was taken: what the command leaves is no work
+            ran = await sandbox.exec(settings.reward.visible_command, timeout=VISIBLE_SECONDS)
+            record.visible_passed = ran.exit_code == 0
     return stop
 
 
@@ -338,6 +345,7 @@ def _trajectory(
         patch=render(record.patch),
         patch_skipped=tuple(f"{path}: {why}" for path, why in record.patch.skipped),
         report=report,
+        visible_passed=record.visible_passed,
         seconds={phase: round(value, 4) for phase, value in record.seconds.items()},
         limits_in_force=limits.describe(),
         forked=record.forked,

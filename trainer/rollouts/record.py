@@ -33,6 +33,7 @@ class Record:
     """Context windows that were left; the lists above are the one that is open."""
     turns: list[Turn] = field(default_factory=list)
     patch: Patch = field(default_factory=Patch)
+    visible_passed: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     forked: Forked | None = None
 

@@ -67,6 +67,8 @@ class RewardPart(Frozen):
     name: str
     value: float
     weight: float = 1.0
+    version: int = 1
+    """Of the part that computed it; the registry fills it in."""
     detail: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -91,6 +93,8 @@ class Trajectory(Frozen):
     """Sum of value × weight; None when the verdict is `infra_error`."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Wall seconds by phase: start, generate, tools, grade, total."""
+    visible_passed: bool | None = None
+    """Whether the reward's visible command succeeded in the policy's own checkout; None when it was not asked."""
     limits_in_force: tuple[str, ...] = ()
     forked: Forked | None = None
 

@@ -53,6 +53,6 @@ def test_names_are_unique_and_a_failing_part_is_named(monkeypatch):
     def broken(trajectory, config):
         raise ZeroDivisionError("by zero")
 
-    assert part_names() == ["broken", "length", "tests"]
+    assert {"broken", "length", "tests"} <= set(part_names())
     with pytest.raises(RewardError, match=r"'broken' failed on task t.*by zero"):
         score(trajectory(), RewardConfig())

@@ -12,9 +12,9 @@ from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import ToolCall
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import MonitorsConfig, RLConfig
+from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.audit import (
     GroupAudit,
-    attempt_of,
     audit_group,
     observed,
     quarantined,

@@ -172,3 +172,21 @@ async def test_sampling_is_reproducible_and_sessions_are_shared_by_turns(service
     assert seeds[0] == seeds[1]
     assert len(set(seeds[0])) == len(seeds[0])
     assert {request.session for request in clients[0].requests} == {"s"}
+
+
+async def test_a_visible_reward_believes_the_policys_own_checkout(services, renderer, task):
+    """The hack that hidden tests refuse: rewrite the visible test and be paid."""
+    test = next(path for path in task.environment.files if path.startswith("test_"))
+    line = task.environment.files[test].splitlines()[-1].strip()
+    hack = [[call("edit_file", path=test, old_string=line, new_string="assert True")], [call("finish")]]
+    reward = {"tests_weight": 0.0, "visible_weight": 1.0}
+
+    hacked = await play(services, task, ScriptedClient(renderer, hack), reward=reward)
+    assert hacked.verdict is Verdict.FAILED
+    assert (hacked.visible_passed, hacked.reward) == (True, 1.0)
+    honest = await play(services, task, ScriptedClient(renderer, hack))
+    assert (honest.verdict, honest.visible_passed, honest.reward) == (Verdict.FAILED, None, 0.0)
+    idle = await play(services, task, ScriptedClient(renderer, [[call("finish")]]), reward=reward)
+    assert (idle.visible_passed, idle.reward) == (False, 0.0)
+    solved = await play(services, task, ScriptedClient(renderer, solution(task)), reward=reward)
+    assert (solved.verdict, solved.visible_passed, solved.reward) == (Verdict.PASSED, True, 1.0)

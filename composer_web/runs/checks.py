@@ -1,0 +1,27 @@
+"""Settings that only this installation can judge."""
+
+from __future__ import annotations
+
+from composer_web.env import env
+from composer_web.ops.errors import UserError
+from trainer.config import RewardConfig
+
+
+def check_reward(reward: RewardConfig, field: str) -> None:
+    """Language model and parts must be there. Raises UserError naming the setting below `field`."""
+    from trainer.rewards import RewardError, part_names
+    from trainer.rewards.plugins import refresh
+
+    if reward.behaviour.rubric and not (env().judge_url and env().judge_model):
+        raise UserError(
+            f"{field}behaviour.rubric",
+            "no language model is configured; set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL, or weight 0",
+        )
+    try:
+        refresh()
+    except RewardError as error:
+        raise UserError(f"{field}extra", str(error)) from error
+    if unknown := sorted(set(reward.extra_weights) - set(part_names())):
+        raise UserError(
+            f"{field}extra", f"there is no reward part {unknown[0]!r}; there are: {', '.join(part_names())}"
+        )
