@@ -11,6 +11,7 @@ from trainer.weights.errors import (
     WrongBase,
 )
 from trainer.weights.manifest import Manifest
+from trainer.weights.ranks import RankPublisher
 from trainer.weights.store import LoadedWeights, WeightStore
 from trainer.weights.subscriber import Fetched, Mirror, Subscriber
 from trainer.weights.tensors import Slice
@@ -23,6 +24,7 @@ __all__ = [
     "LoadedWeights",
     "Manifest",
     "Mirror",
+    "RankPublisher",
     "ShardMissing",
     "Slice",
     "StoreUnavailable",

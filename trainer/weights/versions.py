@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -76,6 +76,15 @@ class Versions:
     def put(self, version: int, name: str, data: bytes) -> None:
         """A part of a version that does not exist yet."""
         self.blobs.write(_key(version, name), data)
+
+    def get(self, version: int, name: str) -> bytes:
+        """Raises BlobMissing."""
+        return self.blobs.read(_key(version, name))
+
+    def drop(self, version: int, names: Iterable[str]) -> None:
+        """Parts that nobody needs any more."""
+        for name in names:
+            self.blobs.delete(_key(version, name))
 
     def complete(self, manifest: Manifest) -> None:
         self.blobs.write(_key(manifest.version, FILE_NAME), manifest.model_dump_json(indent=1).encode())

@@ -1,0 +1,151 @@
+"""One contract for every place that weights can lie in: a folder, and a bucket on a real S3 endpoint."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+import torch
+from moto.server import ThreadedMotoServer
+
+from trainer.weights import CorruptPayload, StoreUnavailable, Subscriber, VersionMissing, WeightError, WeightStore
+from trainer.weights.bucket import BucketBlobs
+
+Make = Callable[..., dict[str, torch.Tensor]]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    settings = {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}
+    for name, value in (settings | {"ENDPOINT_URL": endpoint}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    name = f"weights-{uuid.uuid4().hex[:12]}"
+    boto3.client("s3").create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "store")
+    return f"s3://{request.getfixturevalue('bucket')}/runs/7"
+
+
+def follow(follower: Subscriber) -> dict[str, torch.Tensor]:
+    fetched = follower.fetch()
+    assert fetched is not None
+    follower.commit(fetched)
+    return fetched.mirror.state()
+
+
+def test_publish_follow_join_pin_and_collect(where: str, state: Make) -> None:
+    store = WeightStore(where, dtype="float32", anchor_every=3)
+    follower = Subscriber(store.versions)
+    assert follower.fetch() is None and store.latest() is None
+    for version in range(7):
+        store.publish(version, state(version))
+        assert follower.behind() and torch.equal(follow(follower)["a"], state(version)["a"])
+    store.pin("eval", 1)
+    assert store.collect(keep=1) == [2, 3, 4, 5]
+    assert store.versions.all() == [0, 1, 6]
+    assert torch.equal(WeightStore(where, dtype="float32").load(1).state["b"], state(1)["b"])
+    store.unpin("eval")
+    assert store.collect(keep=1) == [0, 1]
+    with pytest.raises(VersionMissing, match="version 1"):
+        store.load(1)
+    assert list(store.versions.blobs.keys("v")) and not list(store.versions.blobs.keys("pins/"))
+
+
+def test_replaced_history_and_what_a_killed_publisher_left(where: str, state: Make) -> None:
+    store = WeightStore(where, dtype="float32")
+    for version in range(3):
+        store.publish(version, state(version))
+    blobs = store.versions.blobs
+    blobs.write("v000003/weights.safetensors", b"half")  # killed before the manifest
+    assert store.latest() == 2
+    resumed = WeightStore(where, dtype="float32")
+    assert resumed.publish(1, state(1)).version == 1 and store.latest() == 2
+    assert resumed.publish(2, state(2, timeline=1)).kind == "anchor"
+    assert not list(blobs.keys("v000003/"))
+    assert torch.equal(store.load().state["a"], state(2, timeline=1)["a"])
+
+
+def test_a_flipped_bit_is_refused_and_answered_by_an_anchor(where: str, state: Make) -> None:
+    store = WeightStore(where, dtype="float32")
+    store.publish(0, state(0))
+    follower = Subscriber(store.versions)
+    follow(follower)
+    store.publish(1, state(1))
+    blobs = store.versions.blobs
+    data = bytearray(blobs.read("v000001/delta.safetensors"))
+    data[-1] ^= 4
+    blobs.write("v000001/delta.safetensors", bytes(data))
+    with pytest.raises(CorruptPayload, match="version 1"):
+        follower.fetch()
+    assert store.versions.anchor_requested()
+    assert store.publish(2, state(2)).kind == "anchor" and not store.versions.anchor_requested()
+    assert torch.equal(follow(follower)["a"], state(2)["a"])
+
+
+def test_one_writer_at_a_time(where: str, state: Make) -> None:
+    store = WeightStore(where)
+    with store.versions.writing():
+        with pytest.raises(WeightError, match="another process"):
+            WeightStore(where).publish(0, state(0))
+    assert store.publish(0, state(0)).version == 0
+
+
+def test_the_lease_of_a_killed_publisher_ends(bucket: str, state: Make) -> None:
+    boto3.client("s3").put_object(Bucket=bucket, Key=".lock", Body=json.dumps({"owner": "x", "until": 1.0}))
+    assert WeightStore(f"s3://{bucket}").publish(0, state(0)).kind == "anchor"
+
+
+def test_a_bucket_that_is_not_there_or_out_of_reach_is_named(
+    bucket: str, state: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreUnavailable, match=r"s3://nobody-made-it/.*NoSuchBucket"):
+        WeightStore("s3://nobody-made-it").publish(0, state(0))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # the discard port: nobody listens
+    with pytest.raises(StoreUnavailable, match="check the endpoint"):
+        list(BucketBlobs(bucket, timeout=1.0).keys())
+
+
+def _publish_into_little_room(root: str, state: dict[str, torch.Tensor], answers: multiprocessing.Queue) -> None:
+    store = WeightStore(root, dtype="float32")
+    store.publish(0, state)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+    try:
+        store.publish(1, {name: tensor + 1 for name, tensor in state.items()})
+    except StoreUnavailable as error:
+        answers.put(str(error))
+    answers.put(store.versions.all())
+
+
+def test_a_full_store_is_named_and_loses_nothing(tmp_path: Path, state: Make) -> None:
+    """The room for files ends in a child process, as it does on a full disk: writes fail half way."""
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_publish_into_little_room, args=(str(tmp_path), state(0), answers))
+    child.start()
+    problem, versions = answers.get(timeout=60), answers.get(timeout=60)
+    child.join(60)
+    assert "could not be written" in problem and "free space" in problem and versions == [0]
+    assert not list(tmp_path.glob("v*/.writing-*"))
+    store = WeightStore(tmp_path, dtype="float32")
+    assert torch.equal(store.load().state["a"], state(0)["a"])
+    assert store.publish(1, state(1)).kind == "anchor"
