@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sandbox.backends.base import Limits, PathError, SandboxError, SnapshotTooLarge
 from sandbox.backends.docker import containers, layers
@@ -52,6 +53,10 @@ class DockerSandbox(NamespacesSandbox):
         """Whether `Limits.inodes` holds."""
         self._helping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+
+    async def _supervisor(self, header: dict, *, descriptor: int | None = None) -> tuple[dict[str, Any], bytes]:
+        self._agent.require()  # the keeper outlives the box, and would answer for it
+        return await super()._supervisor(header, descriptor=descriptor)
 
     async def _copy_changes(self, into: Path) -> None:
         owner = layers.OWNER if os.geteuid() == 0 else (os.geteuid(), os.getegid())

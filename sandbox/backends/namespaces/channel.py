@@ -132,5 +132,10 @@ class Channel(asyncio.Protocol):
             self.fail(f"no answer for {deadline:.0f} s")
             raise self._lost() from None
 
+    def require(self) -> None:
+        """Raises SandboxLost when the peer is gone."""
+        if self.lost is not None:
+            raise self._lost()
+
     def _lost(self) -> SandboxLost:
         return self._loss(f"sandbox {self._name}: {self.lost or 'not connected'}")

@@ -118,8 +118,9 @@ class SnapshotStore:
         before = time.time() - min_age_seconds
         trees = {path.name for path in (self._root / "trees").glob("*/*")}
         snapshots = copies = 0
-        for digest in self.digests() | trees:
-            if not any(self._unused(digest, keep, before)):
+        leases = {path.name for path in (self._root / "leases").iterdir()}
+        for digest in self.digests() | trees | leases:
+            if not any(self._unused(digest, keep, before)) and self._there(digest):
                 continue
             lock = alone(self._root / "leases" / digest)
             if lock is None:
@@ -133,6 +134,10 @@ class SnapshotStore:
             snapshots, copies = snapshots + unwanted, copies + len(stale)
         self._forget_other_boots(before)
         return Collected(snapshots=snapshots, trees=copies, drafts=self.sweep())
+
+    def _there(self, digest: str) -> bool:
+        """Whether anything of it is kept: who was killed before it was saved leaves a lease of nothing."""
+        return (self._root / "archives" / digest).exists() or any((self._root / "trees").glob(f"*/{digest}"))
 
     def _unused(self, digest: str, keep: Collection[str], before: float) -> tuple[bool, list[Path]]:
         """Whether its archive may go, and which of its trees."""

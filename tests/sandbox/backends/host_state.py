@@ -26,7 +26,7 @@ SETTINGS = (
     *("net/ipv4/ip_forward", "net/core/somaxconn", "user/max_user_namespaces"),
 )
 FILES = ("/etc/passwd", "/etc/shadow", "/etc/hosts", "/etc/resolv.conf", "/usr/bin/env", "/bin/sh", sys.executable)
-ENGINE = re.compile(r"/(docker|containerd|containers|overlay2|volumes|netns)/")
+ENGINE = re.compile(r"/(docker|containerd|containers|overlay2|volumes|netns)/|/dockerd-\w+/data ")
 """In mount points that a container engine makes and removes, for whoever else uses it meanwhile."""
 
 

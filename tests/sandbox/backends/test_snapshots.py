@@ -22,6 +22,7 @@ from sandbox.backends import layer_owner
 from sandbox.backends.base import Snapshot, SnapshotDamaged, SnapshotError, SnapshotMissing
 from sandbox.backends.namespaces.layers import OPAQUE, remove_tree
 from sandbox.backends.snapshots import SnapshotStore, archive
+from sandbox.backends.snapshots.locks import shared
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUNDS = {"most_bytes": 1 << 20, "most_entries": 100}
@@ -213,6 +214,16 @@ def test_a_layer_that_is_nested_too_deeply(store: SnapshotStore, tmp_path: Path)
 
 
 class TestCollection:
+    def test_a_lease_of_nothing_goes(self, store: SnapshotStore, tmp_path: Path) -> None:
+        """Of somebody who was killed before the snapshot was there; one that is still held stays."""
+        gone, held = (tmp_path / "store" / "leases" / (digit * 64) for digit in "ab")
+        gone.touch()
+        with shared(held):
+            store.collect(set())
+            assert list(held.parent.iterdir()) == [held]
+        store.collect(set())
+        assert not list(held.parent.iterdir())
+
     def put(self, store: SnapshotStore, folder: Path, text: str) -> str:
         (folder / text).mkdir()
         (folder / text / "file").write_text(text)
