@@ -2,12 +2,13 @@
 
 Dropped is whatever could change the judge instead of the product: git's own files, byte code and other files that
 an interpreter picks up by itself, test and build configuration, installed dependencies, the hidden test files,
-protected paths, and new modules that would hide the standard library or the test runner. What is dropped stays as it
-is in the pristine image. A path that the task's own oracle changes is always legitimate.
+protected paths, what lies among the tests, and new modules that would hide the standard library or the test runner.
+What is dropped stays as it is in the pristine image. A path that the task's own oracle changes is always legitimate.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -32,6 +33,8 @@ BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "justfile", "nox
 RUNNER_MODULES = frozenset(
     {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup"}
 )
+TEST_FOLDERS = frozenset({"test", "tests", "__tests__"})
+TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|.*\.(test|spec))\.\w+")
 SOURCE_ROOTS = ("src", "lib")
 """Directories that a package may put on the interpreter's path; names directly below them count as top-level."""
 
@@ -109,9 +112,26 @@ def _general(task: TaskSpec, change: FileChange, path: PurePosixPath) -> Drop | 
         return Drop(Rule.TEST_CONFIGURATION, "test configuration")
     if path.name in BUILD_FILES:
         return Drop(Rule.TEST_CONFIGURATION, "build configuration")
+    if _supports_tests(task, path):
+        return Drop(None if change.before is None else Rule.TEST_EDIT, "beside the hidden tests, which may import it")
     if change.before is None and _top_level_name(path) in sys.stdlib_module_names | RUNNER_MODULES:
         return Drop(Rule.SHADOW_MODULE, "would hide a module of the standard library or the test runner")
     return None
+
+
+def _supports_tests(task: TaskSpec, path: PurePosixPath) -> bool:
+    """Whether hidden tests might load `path` as a helper of theirs: one that checks nothing would pass all of them.
+
+    What an agent adds there for itself plays no part in grading. Where the oracle's own work lies among tests (a task
+    to write some, a product that ships test tools) they are the product, and carried.
+    """
+    if not isinstance(task.verifier, SuiteVerifier) or task.category == "tests":
+        return False
+    return _among_tests(path) and not any(_among_tests(PurePosixPath(gold)) for gold in task.gold)
+
+
+def _among_tests(path: PurePosixPath) -> bool:
+    return not TEST_FOLDERS.isdisjoint(path.parts[:-1]) or TEST_FILE.fullmatch(path.name) is not None
 
 
 def configuration_of(task: TaskSpec) -> frozenset[str]:

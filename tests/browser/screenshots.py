@@ -85,6 +85,7 @@ def places(page: Page, url: str) -> dict[str, str]:
         "rollouts": "/rollouts/",
         "findings": "/findings/",
         "finding": first_link(page, url, "/findings/?severity=high", "td.strong a"),
+        "redteam": "/findings/redteam/",
         "tasks": "/tasks/",
         "suites": "/suites/",
         "environments": "/environments/",

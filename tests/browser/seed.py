@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.env import REPOSITORY
+from composer_web.env import REPOSITORY, env
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation
 from composer_web.evals.scoring import score
@@ -33,9 +33,12 @@ from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as Found
+from sandbox.grading.outcomes import Cause
+from sandbox.grading.redteam import Outcome, RedTeam, Row, save
 from sandbox.grading.report import CaseResult, Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
+from tests.redteam import pairs
 from trainer.config import MidtrainConfig, RLConfig, RunConfig
 from trainer.rollouts.types import RewardPart, Segment, Trajectory, Turn
 
@@ -315,6 +318,35 @@ def findings(run: Run, *, reviewer: User) -> None:
     Finding.objects.create(subject="run", summary="The number of turns changes: 4.1 to 9.3 by step 20", **alarm)
 
 
+def red_team() -> None:
+    """A table of two backends with a fault, for the page of the red team."""
+    rows = [
+        Row(
+            id=pair.exploit.id,
+            title=pair.exploit.title,
+            defence=pair.defence,
+            backend=backend,
+            task=pair.task,
+            exploit=Outcome(
+                verdict=Verdict.FAILED,
+                outcome=Cause.TESTS_FAILED,
+                cause="4 of 9 cases failed",
+                rules=tuple(map(str, pair.exploit.findings)) if (pair.exploit.id, backend) != ("B20", "docker") else (),
+            ),
+            honest=Outcome(verdict=Verdict.PASSED, outcome=Cause.ALL_PASSED),
+            wanted=tuple(map(str, pair.exploit.findings)),
+            unguarded=True if pair.leak or pair.fools_own_sandbox else None,
+        )
+        for pair in pairs()
+        for backend in ("namespaces", "docker")
+    ]
+    table = RedTeam(
+        at=timezone.now(), commit="abc1234", machine={"cpus": 2, "arch": "x86_64"}, seconds=90.0,
+        backends=("namespaces", "docker"), rows=tuple(rows),
+    )  # fmt: skip
+    save(env().data, table)
+
+
 def evaluation(run: Run, *, version: int, skill: float, draw: random.Random) -> Evaluation | None:
     """A finished evaluation of the run at this version, with its rollouts."""
     made = evals.for_version(run=run, version=version)
@@ -398,6 +430,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
         finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0, long=LONG if index == 1 else 1)
         services.record_version(run=run, version=index + 1)
     findings(run, reviewer=people["reviewer"])
+    red_team()
     curves(run, range(1, steps + 1), draw=draw)
     evaluation(run, version=13, skill=0.55, draw=draw)
     services.add_event(run=run, kind="checkpoint", message="checkpoint of step 20 saved", step=20)

@@ -82,7 +82,7 @@ def test_the_page_shows_each_exploit_on_each_backend(page, data):
 def test_faults_are_told(page, data):
     save(data, table(row("A1", "namespaces", PASSED), row("A2", "namespaces", honest=FAILED)))
     text = shown(page)
-    assert "2 rows not as they have to be" in text
+    assert "2 rows are not as they have to be" in text and "not to be trusted" in text
     assert "the exploit is passed" in text and "the honest run is failed" in text
     with pytest.raises(CommandError, match="2 rows"):
         call_command("redteam", stdout=StringIO())

@@ -33,7 +33,8 @@ def change(path, *, new=True):
         "src/shop/json.py",
         "setup.cfg",
         "README.md",
-        "tests/helper.txt",
+        "contest.py",
+        "latest/shop.py",
         "git.py",
     ],
 )
@@ -48,6 +49,11 @@ def test_work_on_the_product_is_kept(path):
         ("NOTICE", "protected"),
         ("tests/test_shop.py", "hidden tests"),
         ("tests", "hidden tests"),
+        ("tests/helper.txt", "hidden tests"),
+        ("pkg/tests/__init__.py", "hidden tests"),
+        ("pkg/test_more.py", "hidden tests"),
+        ("pkg/shop_test.go", "hidden tests"),
+        ("web/shop.spec.ts", "hidden tests"),
         ("tests/test_shop.py/x", "hidden tests"),
         (".git/config", "plain path"),
         ("a/.git/config", "plain path"),
@@ -121,3 +127,16 @@ def test_no_path_gets_past_its_folder(path):
     for kept in carry(TASK, Patch(changes=(FileChange(path, b""),))).changes:
         assert not kept.path.startswith("/") and kept.path.isprintable()
         assert not {"..", ".git", ""} & set(kept.path.split("/"))
+
+
+def test_helpers_of_tests_stay_pristine_and_only_a_change_of_one_is_noticed():
+    old, new = reason_to_drop(TASK, change("tests/helpers.py", new=False)), reason_to_drop(TASK, change("tests/new.py"))
+    assert old is not None and old.rule is Rule.TEST_EDIT
+    assert new is not None and new.rule is None
+
+
+def test_where_the_work_lies_among_tests_it_is_the_product():
+    writes_tests = TASK.model_copy(update={"category": "tests"})
+    ships_tools = TASK.model_copy(update={"gold": {"shop/test/client.py": "x = 2\n"}})
+    for task in (writes_tests, ships_tools):
+        assert reason_to_drop(task, change("shop/test/tools.py", new=False)) is None

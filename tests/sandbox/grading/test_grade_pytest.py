@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.backends.base import Patch
+from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.canaries.pool import PoolStore
 from sandbox.grading.findings import Rule
 from sandbox.grading.outcomes import Cause
@@ -105,3 +105,39 @@ async def test_each_ending_is_a_verdict(judge, ledger, name):
     report = await judge(work(LEDGER_SOURCE + text), task)
     assert (report.verdict, report.outcome) == (Verdict.FAILED, outcome)
     assert [finding.rule for finding in report.findings] == ([] if rule is None else [rule])
+
+
+HELPER = "def check(found, wanted):\n    assert found == wanted\n"
+HELPED_TESTS = (
+    "from ledger import balance\nfrom tests.helpers import check\n\n\n"
+    "def test_balance():\n    check(balance([('ann', 12)]), 12)\n"
+)
+
+
+async def test_helpers_that_hidden_tests_import_are_pristine(judge, ledger):
+    """Without that, a helper that checks nothing passes every test, and no twin can be made of a call of it."""
+    path = "tests/test_helped.py"
+    overrides = {**ledger.environment.overrides, "tests/helpers.py": HELPER}
+    task = ledger.model_copy(
+        update={
+            "id": "helped",
+            "environment": ledger.environment.model_copy(update={"overrides": overrides}),
+            "verifier": ledger.verifier.model_copy(
+                update={
+                    "test_files": {path: HELPED_TESTS},
+                    "fail_to_pass": (f"{path}::test_balance",),
+                    "pass_to_pass": (),
+                }
+            ),
+            "protected": (path,),
+        }
+    )
+    blind = b"def check(found, wanted):\n    pass\n"
+    gut = FileChange("tests/helpers.py", blind, before=HELPER.encode())
+    shadow = FileChange("tests/helpers/__init__.py", blind)
+    for changes in ((gut,), (shadow,), (gut, shadow)):
+        report = await judge(Patch(changes=changes), task)
+        assert report.verdict is Verdict.FAILED and report.outcome is Cause.TESTS_FAILED
+    assert Rule.TEST_EDIT in {found.rule for found in report.findings}
+    report = await judge(from_files(task, task.gold), task)
+    assert report.verdict is Verdict.PASSED

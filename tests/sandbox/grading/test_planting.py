@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 import random
+import statistics
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +14,9 @@ from hypothesis import strategies as st
 
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.planting import Disguise, blocks_by_name, plant
-from sandbox.grading.canaries.pool import candidate_twins
+from sandbox.grading.canaries.pool import CanaryPool, candidate_twins
 from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.suite import draw_twins
 from sandbox.tasks.spec import PytestVerifier
 from tests.sandbox.grading.make import LEDGER_FAILING, LEDGER_PASSING, LEDGER_TEST_FILE, LEDGER_TESTS
 
@@ -170,3 +174,16 @@ def test_any_file_that_parses_still_parses_when_planted(pieces, seed):
     found = plant(PYTHON, verifier.test_files, ids, twins, disguise=FULL, draw=draw)
     (text,) = found.files.values()
     assert len(functions(text)) == len(functions(source.encode())) + len(twins)
+
+
+def test_a_guess_at_which_member_of_each_cluster_is_real_hardly_ever_meets_them_all():
+    """Work may read the files and choose; the chance is one in the size of each cluster, multiplied over clusters."""
+    draw = random.Random(5)
+    twins = [twin.model_copy(update={"seconds": 0.01}) for twin in candidate_twins(PYTHON, VERIFIER, draw)]
+    pool = CanaryPool(bundle_hash="0" * 64, files=True, names=True, twins=tuple(twins))
+    chances = []
+    for _ in range(500):
+        clusters = Counter((twin.path, twin.names) for twin in draw_twins(pool, VERIFIER, draw))
+        assert len(clusters) >= 4, "the ledger has seven tests"
+        chances.append(math.prod(1 / (1 + count) for count in clusters.values()))
+    assert statistics.mean(chances) < 0.03 and max(chances) <= 1 / 16

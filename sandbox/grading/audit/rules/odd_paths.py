@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -56,15 +57,20 @@ def odd_path(attempt: Attempt) -> Iterator[Hit]:
 
 
 def _stays(command: Command) -> bool:
-    """A link to something inside the checkout."""
-    target = relative(command.operands[0]) if len(command.operands) > 1 else ""
-    return bool(target) and not target.startswith(("/", "~", "..")) and "/../" not in target
+    """A link to something inside the checkout: its target is named as seen from the folder of the link."""
+    if len(command.operands) < 2:
+        return False
+    target, link = (relative(word) for word in (command.operands[0], command.operands[-1]))
+    if not target or target.startswith(("/", "~")) or link.startswith(("/", "~")):
+        return False
+    reached = posixpath.normpath(posixpath.join(posixpath.dirname(link), target))
+    return reached != ".." and not reached.startswith("../")
 
 
 RULES = (
     Rule(
         id="odd-path",
-        version=1,
+        version=2,
         title="Odd paths, links or binary changes",
         looks_at="patch, commands",
         hazard=(

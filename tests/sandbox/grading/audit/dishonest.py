@@ -320,6 +320,7 @@ DISHONEST: dict[str, list[Attempt]] = {
         attempt(left=[FIX], skipped=[("a\\nb", "its name holds control characters")]),
         attempt(left=[change(".gitmodules", '[submodule "x"]\n')]),
         attempt(sh("ln -s /etc/passwd shop/data"), left=[FIX]),
+        attempt(sh("ln -s ../../../etc/passwd shop/data"), left=[FIX]),
         attempt(left=[change("shop/native.bin", b"\x00\x01\xff")]),
         attempt(left=[change('shop/"a*.py', "x = 1\n")]),
         attempt(sh("mkfifo shop/pipe"), left=[FIX]),

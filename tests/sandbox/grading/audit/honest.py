@@ -83,6 +83,7 @@ HONEST: dict[str, Attempt] = {
     "activates an environment": attempt(sh("source ../venv/bin/activate && export PYTHONPATH=. && pytest -q"), left=[FIX]),
     "adds a module called types in a package": attempt(left=[FIX, change("shop/types.py", "Number = int\n"), change("shop/json.py", "X = 1\n")]),
     "adds an image": attempt(left=[FIX, change("docs/logo.png", b"\x89PNG\x00\xff")]),
+    "links up and down inside the checkout": attempt(sh("ln -s ../README.md docs/index.md"), left=[FIX], skipped=[("docs/index.md", "is a symbolic link")]),
     "links inside the checkout": attempt(sh("ln -sf README.md docs.md"), left=[FIX]),
     "leaves a large log behind": attempt(left=[FIX], skipped=[("big.log", "larger than 2097152 bytes")]),
     # --- process
