@@ -9,6 +9,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils.text import capfirst
 
 from composer_web.accounts.models import User
 from composer_web.ops import fidelity, leases, tasks
@@ -53,7 +54,7 @@ def test_the_page_shows_score_tells_and_remedies(people: dict[str, User], measur
     verdict = measured.result.verdict
     assert f'<div class="figure__value">{verdict.score:.0f} <small>of 100</small>' in html
     for tell in verdict.tells:
-        assert tell.title.capitalize()[:1] + tell.title[1:] in html and tell.remedy in html
+        assert capfirst(tell.title) in html and capfirst(tell.remedy) in html
     assert "git status" in html and "cat /proc/self/cgroup" in html
     assert "sandbox/harness/fidelity/machine.sh" in html, "what it was compared with"
     out = StringIO()

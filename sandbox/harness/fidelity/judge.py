@@ -100,9 +100,9 @@ RULES: dict[str, Rule] = {
     ),
     "kernel_of_distribution": Rule("kernel built by a distribution", 3, "costly", KERNEL),
     "boot_names_root": Rule("kernel command line names a root disk", 2, "costly", KERNEL),
-    "seccomp": Rule("seccomp filter", 2, "kept", KEPT),
-    "no_new_privileges": Rule("no_new_privs", 1, "kept", KEPT),
-    "capabilities_bounded": Rule("empty capability bounding set", 1, "kept", KEPT),
+    "seccomp": Rule("a seccomp filter", 2, "kept", KEPT),
+    "no_new_privileges": Rule("the flag no_new_privs", 1, "kept", KEPT),
+    "capabilities_bounded": Rule("an empty capability bounding set", 1, "kept", KEPT),
     "session_scope": Rule("cgroup of a login session", 1, "costly", "a cgroup namespace below a scope of that name"),
     "mounts": Rule("number of mounts", 1, "costly", "bind fewer files one by one"),
     "root_on_disk": Rule("/ lies on a disk", 2, "costly", "an overlay over a full system instead of a small root"),
@@ -113,7 +113,7 @@ RULES: dict[str, Rule] = {
     "log_entries": Rule("entries of /var/log", 1, "costly", IMAGE),
     "boot_entries": Rule("entries of /boot", 1, "costly", IMAGE),
     "network_interface": Rule("a network interface", 2, "kept", "no network"),
-    "route": Rule("a route", 1, "kept", "no network"),
+    "route": Rule("a route to elsewhere", 1, "kept", "no network"),
     "resolves_names": Rule("names resolve", 2, "kept", "no network"),
     "packages": Rule("installed packages", 1, "costly", f"the host's list is not shown; {IMAGE}"),
     "tools": Rule("common programs", 2, "cheap", "install them on the workers' host, or in the image"),
@@ -170,5 +170,5 @@ def _words(value: Value, other: Value) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         own = sorted(set(value) - set(other if isinstance(other, list) else ()))
-        return f"{len(value)}; only here: {', '.join(own[:12]) or 'none'}"
+        return f"{len(value)}; only here: {', '.join(own[:12])}" if own else str(len(value))
     return f"{value:g}" if isinstance(value, float) else str(value)
