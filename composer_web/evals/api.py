@@ -29,7 +29,7 @@ def list_evaluations(
     phase: str = "",
     state: str = "",
 ) -> Any:
-    return page(filtered(EvaluationFilter, request, selectors.evaluations()), limit=limit, before=before)
+    return page(filtered(EvaluationFilter, request, selectors.counted()), limit=limit, before=before)
 
 
 @router.post(

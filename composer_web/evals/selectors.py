@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 
 from composer_web.evals.models import Evaluation
 from composer_web.ops.errors import NotFound
@@ -16,20 +16,22 @@ FINAL = ("finished", "failed", "cancelled")
 
 
 def evaluations() -> QuerySet[Evaluation]:
-    """For lists: run, policy and suite come along, with counts of groups done and dispatched."""
-    return (
-        Evaluation.objects.select_related("run", "policy", "suite", "created_by")
-        .defer("run__config", "run__latest")
-        .annotate(
-            groups_total=Count("groups"),
-            groups_done=Count("groups", filter=Q(groups__state__in=GROUPS_DONE)),
-        )
+    """For lists: run, policy and suite come along."""
+    return Evaluation.objects.select_related("run", "policy", "suite", "created_by").defer("run__config", "run__latest")
+
+
+def counted() -> QuerySet[Evaluation]:
+    """`evaluations` with counts of groups done and dispatched, computed for the rows that are shown only."""
+    groups = Evaluation.objects.filter(pk=OuterRef("pk")).order_by()
+    return evaluations().annotate(
+        groups_total=Subquery(groups.annotate(n=Count("groups")).values("n")),
+        groups_done=Subquery(groups.annotate(n=Count("groups", filter=Q(groups__state__in=GROUPS_DONE))).values("n")),
     )
 
 
 def get_evaluation(pk: int) -> Evaluation:
     """Raises NotFound."""
-    found = evaluations().filter(pk=pk).first()
+    found = counted().filter(pk=pk).first()
     if found is None:
         raise NotFound("evaluation", pk)
     return found

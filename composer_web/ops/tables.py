@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import django_tables2 as tables
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
@@ -13,11 +16,38 @@ from composer_web.ops.templatetags import ui
 NUMBER = {"td": {"class": "num"}}
 STRONG = {"td": {"class": "strong"}}
 
+MOST_COUNTED = 10_000
+"""Rows of a list that are counted and paged through; beyond, a filter or the other end of the order leads there."""
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts at most MOST_COUNTED rows: an exact count of a million takes longer than the rest of the page."""
+
+    @cached_property
+    def count(self) -> int:
+        return min(self._counted, MOST_COUNTED)
+
+    @property
+    def more(self) -> bool:
+        """There are more rows than were counted."""
+        return self._counted > MOST_COUNTED
+
+    @cached_property
+    def _counted(self) -> int:
+        rows = getattr(self.object_list, "data", self.object_list)  # the rows of a table hide their query
+        query = getattr(rows, "data", rows)
+        if isinstance(query, QuerySet):
+            return query.order_by().values("pk")[: MOST_COUNTED + 1].count()
+        return len(self.object_list)
+
 
 class Table(tables.Table):
     """`empty_template` is rendered when there are no rows: it says what to do."""
 
     empty_template = "partials/empty.html"
+
+    def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:
+        super().paginate(paginator_class=paginator_class, **kwargs)
 
 
 class TickColumn(tables.Column):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import django_filters as filters
+from django.db.models import Subquery
 
 from composer_web.rollouts.auditing import RULE_TITLES
-from composer_web.rollouts.models import Finding, FindingState, Rollout
+from composer_web.ops.filters import slug_contains
+from composer_web.rollouts.models import Finding, FindingState, Group, Rollout
 from sandbox.harness.types import StopReason
 
 VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]
@@ -13,9 +15,9 @@ STOPS = [(reason.value, reason.value.replace("_", " ")) for reason in StopReason
 
 
 class RolloutFilter(filters.FilterSet):
-    run = filters.NumberFilter(field_name="group__run_id", label="Run")
-    evaluation = filters.NumberFilter(field_name="group__evaluation_id", label="Evaluation")
-    task = filters.CharFilter(field_name="group__task_version__task__slug", lookup_expr="icontains", label="Task")
+    run = filters.NumberFilter(field_name="run_id", method="by_owner", label="Run")
+    evaluation = filters.NumberFilter(field_name="evaluation_id", method="by_owner", label="Evaluation")
+    task = filters.CharFilter(field_name="group__task_version__task__slug", method=slug_contains, label="Task")
     verdict = filters.ChoiceFilter(choices=VERDICTS, label="Verdict", empty_label="any")
     stop_reason = filters.ChoiceFilter(choices=STOPS, label="Stop reason", empty_label="any")
     reward_min = filters.NumberFilter(field_name="reward", lookup_expr="gte", label="Reward ≥")
@@ -25,6 +27,15 @@ class RolloutFilter(filters.FilterSet):
     class Meta:
         model = Rollout
         fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version"]
+
+    def by_owner(self, query, name, value):  # type: ignore[no-untyped-def]
+        """Of one run or evaluation. Rollouts come with their group, so their ids lie between those of its first and its
+        last group: without these bounds Postgres walks through everything newer to show the newest of an old run."""
+        groups = Group.objects.filter(**{name: value})
+        rows = Rollout.objects.order_by("pk").values("pk")
+        first = rows.filter(group=Subquery(groups.order_by("pk").values("pk")[:1]))[:1]
+        last = rows.filter(group=Subquery(groups.order_by("-pk").values("pk")[:1])).reverse()[:1]
+        return query.filter(**{f"group__{name}": value}, pk__gte=Subquery(first), pk__lte=Subquery(last))
 
 
 class FindingFilter(filters.FilterSet):
@@ -39,7 +50,7 @@ class FindingFilter(filters.FilterSet):
         empty_label="any",
     )
     run = filters.NumberFilter(field_name="run_id", label="Run")
-    task = filters.CharFilter(field_name="task_version__task__slug", lookup_expr="icontains", label="Task")
+    task = filters.CharFilter(field_name="task_version__task__slug", method=slug_contains, label="Task")
     quarantined = filters.TypedChoiceFilter(
         choices=[("", "any"), ("true", "yes"), ("false", "no")],
         coerce=lambda value: value == "true",

@@ -138,6 +138,13 @@ class Rollout(models.Model):
         indexes = [
             models.Index(fields=["verdict", "-id"], name="rollout_by_verdict"),
             models.Index(fields=["stop_reason", "-id"], name="rollout_by_stop"),
+            # One for each other column that the list can be sorted by.
+            models.Index(fields=["reward"], name="rollout_by_reward"),
+            models.Index(fields=["turns"], name="rollout_by_turns"),
+            models.Index(fields=["tool_errors"], name="rollout_by_errors"),
+            models.Index(fields=["policy_tokens"], name="rollout_by_tokens"),
+            models.Index(fields=["oldest_version"], name="rollout_by_version"),
+            models.Index(fields=["finished_at"], name="rollout_by_end"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["group", "sample"], name="rollout_once_per_sample"),
