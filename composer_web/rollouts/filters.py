@@ -5,8 +5,8 @@ from __future__ import annotations
 import django_filters as filters
 from django.db.models import Subquery
 
-from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.ops.filters import slug_contains
+from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Rollout
 from sandbox.harness.types import StopReason
 
