@@ -77,6 +77,13 @@ class Env(BaseSettings):
         default=20.0, gt=1, description="A silent rollout worker loses its group after this long"
     )
 
+    git_hosts: str = Field(
+        default="", description="Hosts at private addresses that repositories may come from, separated by commas"
+    )
+    git_roots: str = Field(
+        default="", description="Folders of this machine below which git repositories may be read, separated by commas"
+    )
+
     @field_validator("database_url")
     @classmethod
     def _database(cls, value: str) -> str:

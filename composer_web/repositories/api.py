@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Query, Router, Status
+from ninja import File, Form, Query, Router, Status
+from ninja.files import UploadedFile
 
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.repositories import selectors
-from composer_web.repositories.schemas import EnvironmentIn, EnvironmentOut, LogOut
+from composer_web.repositories import selectors, services
+from composer_web.repositories.requests import request_archive, request_repository
+from composer_web.repositories.schemas import EnvironmentIn, EnvironmentOut, LogOut, RepositoryIn, RepositoryOut
+from sandbox.tasks.archives import MAX_PACKED_BYTES
 
 router = Router()
 
@@ -34,6 +37,57 @@ def build(request: HttpRequest, payload: EnvironmentIn) -> Any:
 
     environment = request_package(name=payload.package, actor=caller(request))
     return Status(201, selectors.get_environment(environment.pk))
+
+
+@router.get("/repositories", response=Page[RepositoryOut], summary="List repositories")
+def list_repositories(
+    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None
+) -> Any:
+    return page(selectors.repositories(), limit=limit, before=before)
+
+
+@router.post(
+    "/repositories",
+    response={201: RepositoryOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Add a repository and build its environment",
+)
+def add_repository(request: HttpRequest, payload: RepositoryIn) -> Any:
+    return Status(201, request_repository(**payload.model_dump(), actor=caller(request)))
+
+
+@router.post(
+    "/repositories/archive",
+    response={201: RepositoryOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Upload a repository as .tar.gz or .zip and build its environment",
+)
+def upload_repository(request: HttpRequest, archive: File[UploadedFile], name: Form[str] = "") -> Any:
+    content = archive.read(MAX_PACKED_BYTES + 1)
+    made = request_archive(name=name, filename=archive.name or "", content=content, actor=caller(request))
+    return Status(201, made)
+
+
+@router.post(
+    "/{name}/cancel",
+    response={200: EnvironmentOut, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("operate"),
+    summary="Stop a build",
+)
+def cancel(request: HttpRequest, name: str) -> Any:
+    services.cancel_build(environment=selectors.get_environment(name), actor=caller(request))
+    return selectors.get_environment(name)
+
+
+@router.post(
+    "/{name}/again",
+    response={200: EnvironmentOut, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("operate"),
+    summary="Build an environment that failed again",
+)
+def again(request: HttpRequest, name: str) -> Any:
+    services.build_again(environment=selectors.get_environment(name), actor=caller(request))
+    return selectors.get_environment(name)
 
 
 @router.get("/{name}", response={200: EnvironmentOut, 404: ErrorOut}, summary="One environment")

@@ -6,14 +6,13 @@ import traceback
 from collections.abc import Sequence
 
 from composer_web.accounts.models import User
-from composer_web.env import env
 from composer_web.ops import leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
-from composer_web.repositories import services
+from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
+from composer_web.repositories.places import store
 from sandbox.backends.base import SandboxError
-from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import PackageError, TaskError
 from sandbox.tasks.leaks import scan_environment
 from sandbox.tasks.packages import BuiltPackage, build_package_environments, with_backend
@@ -21,10 +20,6 @@ from sandbox.tasks.sdist import read_lock
 from sandbox.tasks.spec import TaskSpec
 
 LEASE_SECONDS = 30.0
-
-
-def store() -> EnvironmentStore:
-    return EnvironmentStore(env().data / "environments")
 
 
 def locked_packages() -> dict[str, str]:
@@ -50,6 +45,8 @@ def build_environment(environment_id: int) -> str:
     environment, held = claimed
     leases.keeper.keep(held)
     log_key = f"builds/{environment.pk}-{held.token}.log.zst"
+    if environment.repository is not None:
+        return installing.build(environment, held, log_key)
     try:
         (built,) = build_package_environments(store(), [environment.name])
         detail = describe(built)

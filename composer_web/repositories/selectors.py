@@ -9,12 +9,25 @@ from django.db.models import Count, QuerySet
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
-from composer_web.repositories.models import Environment, EnvironmentTransition
+from composer_web.repositories.models import Environment, EnvironmentTransition, Repository
 
 
 def environments() -> QuerySet[Environment]:
     """For lists: the number of task versions comes along."""
-    return Environment.objects.select_related("created_by").annotate(task_count=Count("task_versions"))
+    return Environment.objects.select_related("created_by", "repository").annotate(task_count=Count("task_versions"))
+
+
+def repositories() -> QuerySet[Repository]:
+    """For lists: their environments come along."""
+    return Repository.objects.select_related("environment")
+
+
+def get_repository(name: str) -> Repository:
+    """Raises NotFound."""
+    found = repositories().filter(name=name).first()
+    if found is None:
+        raise NotFound("repository", name)
+    return found
 
 
 def get_environment(key: int | str) -> Environment:
@@ -41,5 +54,7 @@ def build_seconds(limit: int = 50) -> float | None:
 
 
 def build_log(environment: Environment) -> str:
-    """Text of the last build; empty when there is none. Raises ArtifactError."""
+    """Text of the running build so far, else of the last one; empty when there is none. Raises ArtifactError."""
+    if environment.state == "building":
+        return "".join(environment.lines.values_list("text", flat=True))
     return artifacts().get(environment.log_key).decode(errors="replace") if environment.log_key else ""

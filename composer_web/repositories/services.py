@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db import transaction
@@ -11,12 +12,21 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops import leases
-from composer_web.ops.errors import Conflict
+from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
-from composer_web.repositories.models import ENVIRONMENT_LEGAL, Environment, EnvironmentState
+from composer_web.repositories import tokens
+from composer_web.repositories.models import (
+    ENVIRONMENT_LEGAL,
+    BuildLine,
+    Environment,
+    EnvironmentState,
+    Repository,
+    SourceKind,
+)
 
 MAX_BUILDS = 3
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 @transaction.atomic
@@ -54,6 +64,87 @@ def register_ready(*, name: str, source: str, digest: str, detail: dict[str, Any
 
 
 @transaction.atomic
+def add_repository(
+    *,
+    name: str,
+    kind: str,
+    location: str,
+    revision: str = "",
+    token: str = "",
+    archive_key: str = "",
+    actor: User | None = None,
+) -> Repository:
+    """A repository, and the request to build its environment. Raises UserError, Conflict."""
+    if not NAME.fullmatch(name):
+        raise UserError("name", f"name {name!r} is not usable; letters, digits, dots, dashes and underscores are")
+    if kind not in SourceKind.values:
+        raise UserError("kind", f"kind {kind!r} is unknown; use one of {', '.join(SourceKind.values)}")
+    if Environment.objects.filter(name=name).exists() or Repository.objects.filter(name=name).exists():
+        raise Conflict(f"there is an environment {name!r} already; choose another name", "name")
+    repository = Repository.objects.create(
+        name=name, kind=kind, location=location, revision=revision, token=tokens.encrypt(token), archive_key=archive_key,
+        created_by=actor,
+    )  # fmt: skip
+    source = f"{kind} {location}" + (f" at {revision}" if revision else "")
+    environment = Environment.objects.create(name=name, source=source, repository=repository, created_by=actor)
+    audit(
+        actor=actor, action="repository.add", target=f"environment:{environment.pk}", name=name, kind=kind, location=location,
+        revision=revision, private=bool(token),
+    )  # fmt: skip
+    _send(environment)
+    hint("environments")
+    return repository
+
+
+@transaction.atomic
+def pin_repository(*, repository: Repository, pin: str, licence: str, notes: list[str]) -> Repository:
+    """What was fetched; a repository once pinned stays at that pin."""
+    repository.pin, repository.licence, repository.notes = repository.pin or pin[:140], licence[:120], notes
+    repository.save(update_fields=["pin", "licence", "notes"])
+    return repository
+
+
+@transaction.atomic
+def build_again(*, environment: Environment, actor: User | None = None) -> Environment:
+    """Try a failed (or cancelled) build of a repository again. Raises Conflict."""
+    move(
+        environment=environment,
+        to=EnvironmentState.REQUESTED,
+        reason="requested again",
+        failure="",
+        cancel_requested=False,
+    )
+    audit(actor=actor, action="environment.build", target=f"environment:{environment.pk}", name=environment.name)
+    _send(environment)
+    return environment
+
+
+@transaction.atomic
+def cancel_build(*, environment: Environment, actor: User | None = None) -> Environment:
+    """Stop a build: at once while nobody has begun it, else at the builder's next look. Raises Conflict."""
+    environment = Environment.objects.select_for_update().get(pk=environment.pk)
+    if environment.state == EnvironmentState.REQUESTED:
+        move(
+            environment=environment, to=EnvironmentState.FAILED, reason="cancelled", failure="cancelled before it began"
+        )
+    elif environment.state == EnvironmentState.BUILDING:
+        environment.cancel_requested = True
+        environment.save(update_fields=["cancel_requested", "updated_at"])
+    else:
+        raise Conflict(f"environment {environment.name!r} is {environment.state}: nothing is being built", "state")
+    audit(actor=actor, action="environment.cancel", target=f"environment:{environment.pk}", name=environment.name)
+    hint("environments")
+    return environment
+
+
+@transaction.atomic
+def add_lines(*, environment: Environment, text: str) -> None:
+    """A piece of a running build's log."""
+    BuildLine.objects.create(environment=environment, text=text)
+    hint("environments")
+
+
+@transaction.atomic
 def claim(*, environment_id: int, owner: str, seconds: float) -> tuple[Environment, leases.Held] | None:
     """A requested environment for this builder; None when it is not requested any more or someone builds it."""
     environment = Environment.objects.select_for_update().get(pk=environment_id)
@@ -62,7 +153,8 @@ def claim(*, environment_id: int, owner: str, seconds: float) -> tuple[Environme
     held = leases.take(f"environment:{environment.pk}", owner=owner, seconds=seconds)
     if held is None:
         return None
-    move(environment=environment, to=EnvironmentState.BUILDING, reason=f"taken by {owner}")
+    environment.lines.all().delete()
+    move(environment=environment, to=EnvironmentState.BUILDING, reason=f"taken by {owner}", cancel_requested=False)
     return environment, held
 
 
@@ -80,6 +172,7 @@ def finish(
         detail=detail,
         log_key=log_key,
     )
+    environment.lines.all().delete()
     leases.release(held)
     return environment
 
@@ -88,7 +181,8 @@ def finish(
 def fail(*, environment: Environment, held: leases.Held, cause: str, log_key: str = "") -> Environment:
     """Raises LeaseLost."""
     leases.require(held)
-    move(environment=environment, to=EnvironmentState.FAILED, reason=cause, failure=cause, log_key=log_key)
+    move(environment=environment, to=EnvironmentState.FAILED, reason=cause[:500], failure=cause, log_key=log_key)
+    environment.lines.all().delete()
     leases.release(held)
     return environment
 

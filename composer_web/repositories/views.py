@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.ops import overview
 from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.repositories import building, selectors, services
+from composer_web.repositories.forms import RepositoryForm
 from composer_web.repositories.models import Environment, EnvironmentTransition
 from composer_web.repositories.tables import EnvironmentTable
 from composer_web.rollouts.transcript import clip
@@ -42,6 +46,42 @@ def environment_build(request: PageRequest) -> HttpResponse:
     return act(
         request, lambda: building.request_package(name=name, actor=request.user), done=done, to="repositories:list"
     )
+
+
+@require_http_methods(["GET", "POST"])
+@page("operator")
+def repository_new(request: PageRequest) -> HttpResponse:
+    """The form of a new repository; what was typed stays when it is refused, the token apart."""
+    form = RepositoryForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            repository = form.save(actor=request.user)
+        except UserError as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            messages.success(request, f"{repository.name} is on its way to the build workers; the log below is live.")
+            return redirect("repositories:detail", pk=repository.environment.pk)
+    return show(request, "repositories/new.html", {"form": form, "tab": "environments"}, 400 if form.errors else 200)
+
+
+@require_POST
+@page("operator")
+def environment_again(request: PageRequest, pk: int) -> HttpResponse:
+    environment = selectors.get_environment(pk)
+    return act(
+        request, lambda: services.build_again(environment=environment, actor=request.user),
+        done=f"{environment.name} is built again.", to="repositories:detail", pk=pk,
+    )  # fmt: skip
+
+
+@require_POST
+@page("operator")
+def environment_cancel(request: PageRequest, pk: int) -> HttpResponse:
+    environment = selectors.get_environment(pk)
+    return act(
+        request, lambda: services.cancel_build(environment=environment, actor=request.user),
+        done=f"The build of {environment.name} stops.", to="repositories:detail", pk=pk,
+    )  # fmt: skip
 
 
 @require_GET

@@ -40,7 +40,7 @@ FORMAT = "install-1"
 """Changed whenever the same checkout would come out differently."""
 SECONDS = 1800.0
 """No further attempt begins after this."""
-HOMES = (".cache", ".npm", ".local/share/uv", ".local/state", ".config", ".bash_logout")
+HOMES = (".cache", ".npm", ".local", ".config")
 """What installing leaves in the home directory."""
 LAST = frozenset(
     {Reason.NO_TESTS, Reason.LANGUAGE_VERSION, Reason.NETWORK, Reason.SERVICE, Reason.GPU, Reason.SECRETS, Reason.LEAK}

@@ -21,7 +21,9 @@ from tests.sandbox.shelf import write_sdist
 def run(folder: Path, *words: str) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": "/dev/null"}
     named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", *named, *words], cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *named, *words], cwd=folder, env=environment, check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -85,9 +87,12 @@ def test_nothing_of_a_repository_runs(repository, tmp_path):
 @pytest.mark.parametrize(
     ("location", "why"),
     [
-        ("ssh://host/x", "not an https address"), ("file:///etc", "not an https address"), ("ext::sh -c id", "not an https address"),
+        ("ssh://host/x", "not an https address"),
+        ("file:///etc", "not an https address"),
+        ("ext::sh -c id", "not an https address"),
         ("https://me:secret@example.org/x", "user or password"), ("https://127.0.0.1/x", "private address"),
-        ("https://localhost/x", "private address"), ("https://example.org/x?y", "names no repository"), ("--upload-pack=id", "not an https"),
+        ("https://localhost/x", "private address"),
+        ("https://example.org/x?y", "names no repository"), ("--upload-pack=id", "not an https"),
     ],
 )  # fmt: skip
 def test_addresses_that_are_refused(location, why):

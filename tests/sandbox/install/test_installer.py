@@ -1,0 +1,178 @@
+"""Both stages end to end in real sandboxes, from a registry on the loopback that serves the tools of this interpreter."""
+
+import dataclasses
+import importlib.metadata
+import io
+import zipfile
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sandbox.install.checkout import Checkout
+from sandbox.install.errors import Reason
+from sandbox.install.installer import install, record_path
+from sandbox.network import Upstream, Upstreams
+from sandbox.tasks.generators.mutation import generate_tasks
+from sandbox.tasks.history import TreeFile
+from tests.sandbox.network.local_registry import LocalRegistry
+
+TOOLS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "setuptools")
+PRODUCT = '''"""Counting."""
+
+
+def steps(start, stop, by=1):
+    """Numbers from start up to stop."""
+    found = []
+    while start < stop:
+        found.append(start)
+        start += by
+    return found
+
+
+def total(numbers):
+    found = 0
+    for number in numbers:
+        found += number
+    return found
+'''
+TESTS = """import pytest
+
+import helping
+from counting import steps, total
+from shared import LIMIT
+
+
+@pytest.mark.parametrize("stop", range(5))
+def test_steps(stop):
+    assert steps(0, stop) == list(range(stop))
+
+
+def test_by_two():
+    assert steps(1, LIMIT, 2) == [1, 3, 5]
+
+
+def test_total():
+    assert total([1, 2, 3]) == 6
+
+
+def test_helping():
+    assert helping.VERSION
+"""
+FILES = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    '[project]\nname = "counting"\nversion = "1.5"\nrequires-python = ">=3.8"\n'
+    '[tool.pytest.ini_options]\naddopts = "--cov --no-such-option"\n',
+    "README.md": "# counting\n",
+    "src/counting/__init__.py": PRODUCT,
+    "src/counting/inner.py": "HERE = True\n",
+    "tests/shared.py": "LIMIT = 7\n",
+    "tests/test_counting.py": TESTS,
+}
+
+
+def checkout(files: dict[str, str], **fields: object) -> Checkout:
+    made = Checkout("counting", "1.5", {path: TreeFile(text.encode()) for path, text in files.items()})
+    return dataclasses.replace(made, **fields)
+
+
+def packed(name: str) -> tuple[str, bytes]:
+    """A wheel of what this interpreter has installed."""
+    found = importlib.metadata.distribution(name)
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for file in found.files or ():
+            if ".." not in file.parts and file.suffix != ".pyc" and file.locate().is_file():
+                archive.writestr(str(file), file.locate().read_bytes())
+    safe = found.metadata["Name"].replace("-", "_")
+    return f"{safe}-{found.version}-py3-none-any.whl", data.getvalue()
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[LocalRegistry]:
+    async with LocalRegistry() as made:
+        for name in TOOLS:
+            made.add(name, *packed(name))
+        made.add_wheel("helping", "2.0")
+        yield made
+
+
+@pytest.fixture
+def upstreams(registry: LocalRegistry) -> Upstreams:
+    return Upstreams(python=(Upstream.of(registry.index),))
+
+
+async def test_a_checkout_becomes_an_environment_with_tasks(backend, environments, registry, upstreams):
+    """src layout, a helper of the tests that nothing declares, options that this machine does not know."""
+    log: list[str] = []
+    found = checkout(FILES)
+    record = await install(environments, found, backend=backend, upstreams=upstreams, log=log.append)
+    assert record.built is not None, (record.problem, log[-20:])
+    assert set(record.built.tests) == {
+        *(f"tests/test_counting.py::test_steps[{n}]" for n in range(5)),
+        *(f"tests/test_counting.py::{name}" for name in ("test_by_two", "test_total", "test_helping")),
+    }
+    assert (record.evidence.importable, record.evidence.repeatable, record.evidence.repeats) == (True, True, 3)
+    assert (record.evidence.unseen_met, record.evidence.unseen, len(record.goals.goals)) == (7, 7, 10)
+    assert any(word.startswith("helping==2.0") for word in record.packages)
+    assert any("missing, by the words of the errors: helping" in line for line in log)
+
+    async with await backend.start(environments.spec(record.built.environment)) as box:
+        shown = await box.exec(
+            "python -c 'import counting; print(counting.__file__)'; git status --short; ls -d ~/.cache/uv ~/.local/bin/uv"
+        )
+        lines = shown.output.decode().splitlines()
+        assert lines[0] == "/home/dev/repo/src/counting/__init__.py"
+        assert [line[:10] for line in lines[1:]] == ["ls: cannot"] * 2  # no change in git, no tool left behind
+
+    asked = len(registry.asked)
+    again = await install(environments, found, backend=backend, upstreams=upstreams, log=log.append)
+    assert again == record and len(registry.asked) == asked
+
+    tasks = [task async for task in generate_tasks(environments, record.built, backend=backend, count=1, k=1)]
+    assert len(tasks) == 1 and tasks[0].verifier.pytest_args == record.built.pytest_args
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "why"),
+    [
+        ({"tests/test_counting.py": None, "tests/shared.py": None}, Reason.NO_TESTS, "carries no tests"),
+        (
+            {"pyproject.toml": FILES["pyproject.toml"].replace(">=3.8", "<3")},
+            Reason.LANGUAGE_VERSION, "requires Python <3",
+        ),
+        (
+            {"tests/test_counting.py": "import socket\n" + "".join(
+                f"def test_{n}():\n    socket.create_connection(('example.org', 80), 5)\n" for n in range(4))},
+            Reason.NETWORK, "of the suite passed",
+        ),
+    ],
+)  # fmt: skip
+async def test_checkouts_that_are_discarded(backend, environments, upstreams, change, reason, why):
+    files = {path: text for path, text in (FILES | change).items() if text is not None}
+    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=lambda line: None)
+    assert record.built is None
+    assert (record.reason, len(record.attempts)) == (reason, 1)
+    assert why in record.problem
+    assert record.evidence.importable == (reason != Reason.LANGUAGE_VERSION)
+
+
+@pytest.mark.slow
+async def test_what_cannot_be_built_is_tried_in_other_ways_and_leaves_nothing(backend, environments, upstreams):
+    files = FILES | {
+        "src/counting/__init__.py": "raise RuntimeError('broken')\n",
+        "setup.py": "raise SystemExit('no')\n",
+    }
+    before = {path.name for path in (environments.root / "tmp").iterdir()}
+    built = (
+        {path.name for path in (environments.root / "built").iterdir()}
+        if (environments.root / "built").is_dir()
+        else set()
+    )
+    found = checkout(files)
+    record = await install(environments, found, backend=backend, upstreams=upstreams, log=lambda line: None)
+    assert record.built is None
+    assert [a.reason for a in record.attempts] == [*[Reason.INSTALL] * 3, Reason.FAILING_TESTS]
+    assert not record.evidence.importable
+    assert {path.name for path in (environments.root / "tmp").iterdir()} == before
+    assert ({p.name for p in (environments.root / "built").iterdir()} if built else set()) == built
+    assert record_path(environments, found, "python").is_file()
