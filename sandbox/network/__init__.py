@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from sandbox.network.audit import AuditFile, AuditRecord
 from sandbox.network.gateway import registry_only
-from sandbox.network.policy import Bounds, GoRules, NpmRules, PythonRules, RegistryPolicy
+from sandbox.network.policy import Bounds, CargoRules, GoRules, NpmRules, PythonRules, RegistryPolicy
 from sandbox.network.upstream import Upstream, Upstreams, discover
 
 __all__ = [
     "AuditFile",
     "AuditRecord",
     "Bounds",
+    "CargoRules",
     "GoRules",
     "NpmRules",
     "PythonRules",

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from sandbox.network.audit import AuditFile, AuditRecord, Decision, read
 from sandbox.network.gateway import PORT, RegistryGateway
-from sandbox.network.policy import GoRules, NpmRules, PythonRules, RegistryPolicy
+from sandbox.network.policy import CargoRules, GoRules, NpmRules, PythonRules, RegistryPolicy
 from sandbox.network.upstream import UpstreamError, Upstreams, discover
 
 
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--before", type=_date, metavar="DATE", help="only what was uploaded before (2024-05-01)")
     serve.add_argument("--npm", action="store_true", help="open the npm registry too")
     serve.add_argument("--go", action="store_true", help="open the Go module proxy too")
+    serve.add_argument("--cargo", action="store_true", help="open the Cargo registry too")
     serve.add_argument("--audit", type=Path, metavar="FILE", help="also append the rows to this file")
     audit = commands.add_parser("audit", help="print an audit log and its sums")
     audit.add_argument("file", type=Path)
@@ -83,6 +84,7 @@ def _policy(options: argparse.Namespace) -> RegistryPolicy:
         python=PythonRules(deny=frozenset(options.deny), max_versions=highest),
         npm=NpmRules() if options.npm else None,
         go=GoRules() if options.go else None,
+        cargo=CargoRules() if options.cargo else None,
         before=options.before,
     )
 
@@ -104,6 +106,8 @@ async def _serve(policy: RegistryPolicy, upstreams: Upstreams, port: int, audit:
         gateway = RegistryGateway(policy, upstreams, sink, port=listener.getsockname()[1])
         for name, value in gateway.variables.items():
             sys.stdout.write(f"export {name}={value}\n")
+        for path, text in gateway.files.items():
+            sys.stdout.write(f"# ~/{path}:\n{text}")
         sys.stdout.flush()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -138,7 +142,7 @@ def _line(record: AuditRecord) -> str:
 
 def _print_upstreams(found: Upstreams) -> None:
     named = [("python", one) for one in found.python]
-    named += [(kind, one) for kind, one in (("npm", found.npm), ("go", found.go)) if one]
+    named += [(kind, one) for kind, one in (("npm", found.npm), ("go", found.go), ("cargo", found.cargo)) if one]
     for kind, one in named:
         marks = [word for word, set_ in (("private", one.private), ("credentials", one.authorization)) if set_]
         sys.stdout.write(" ".join([kind, one.url, *marks]) + "\n")

@@ -119,7 +119,7 @@ class Fetcher:
     def __init__(self, upstreams: Upstreams, bounds: Bounds) -> None:
         self._bounds = bounds
         self._proxy = upstreams.http_proxy.get_secret_value() if upstreams.http_proxy else None
-        everyone = [*upstreams.python, *(one for one in (upstreams.npm, upstreams.go) if one)]
+        everyone = [*upstreams.python, *(one for one in (upstreams.npm, upstreams.go, upstreams.cargo) if one)]
         self._private = {place for one in everyone if one.private for place in _places(one)}
         if self._proxy:
             self._private.add(_place(self._proxy))

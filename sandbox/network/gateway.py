@@ -41,7 +41,7 @@ class RegistryGateway:
     def __init__(self, policy: RegistryPolicy, upstreams: Upstreams, audit: Sink, *, port: int = PORT) -> None:
         self.port = port
         self._policy, self._upstreams, self._audit = policy, upstreams, audit
-        for kind in ("python", "npm", "go"):
+        for kind in ("python", "npm", "go", "cargo"):
             if getattr(policy, kind) is not None and not getattr(upstreams, kind):
                 raise UpstreamError(f"the policy opens {kind} packages, but no registry is known: set {SETTINGS[kind]}")
 
@@ -70,7 +70,19 @@ class RegistryGateway:
             }
         if self._policy.go is not None:
             found |= {"GOPROXY": f"{own}/go", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOVCS": "*:off"}
+        if self._policy.cargo is not None:
+            found |= {"CARGO_HTTP_TIMEOUT": seconds, "CARGO_NET_RETRY": "1", "CARGO_HTTP_MULTIPLEXING": "false"}
         return found
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Path below the home → text of the settings of tools that read no variable for them. Whoever prepares a sandbox
+        writes them, and takes them away before what was prepared is kept."""
+        if self._policy.cargo is None:
+            return {}
+        own = f"sparse+http://127.0.0.1:{self.port}/cargo/"
+        text = f'[source.crates-io]\nreplace-with = "task"\n\n[source.task]\nregistry = "{own}"\n'
+        return {".cargo/config.toml": text}
 
     async def serve(self, sandbox: str, listener: socket.socket) -> RegistryEgress:
         return RegistryEgress(sandbox, listener, self._policy, self._upstreams, self._audit, self.port)

@@ -8,6 +8,7 @@ from packaging.utils import InvalidName, canonicalize_name
 
 MAX_NAME = 214
 _NPM = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*", re.ASCII)
+_CARGO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _GO_ELEMENT = re.compile(r"[A-Za-z0-9_~-](?:[A-Za-z0-9._~-]*[A-Za-z0-9_~-])?", re.ASCII)
 _GO_MAJOR = re.compile(r"/v[2-9][0-9]*$|/v1[0-9]+$|\.v[0-9]+(?:-unstable)?$")
 """As paths end from the second major version on; the last form is gopkg.in's."""
@@ -33,6 +34,20 @@ def npm_name(name: str) -> str:
     if len(name) > MAX_NAME or not _NPM.fullmatch(lowered):
         raise BadName(f"{name[:MAX_NAME]!r} is not the name of an npm package")
     return lowered
+
+
+def cargo_name(name: str) -> str:
+    """Lower case, `_` as `-`: crates that differ in no more are one. Raises BadName."""
+    if not _CARGO.fullmatch(name):
+        raise BadName(f"{name[:MAX_NAME]!r} is not the name of a crate")
+    return name.lower().replace("_", "-")
+
+
+def cargo_path(name: str) -> str:
+    """Where a sparse index keeps a crate: `1/a`, `2/ab`, `3/a/abc`, `se/rd/serde`."""
+    if len(name) < 3:
+        return f"{len(name)}/{name}"
+    return f"3/{name[0]}/{name}" if len(name) == 3 else f"{name[:2]}/{name[2:4]}/{name}"
 
 
 def go_module(path: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
 
-from sandbox.network.names import BadName, go_module, go_unescape, npm_name, python_name
+from sandbox.network.names import BadName, cargo_name, cargo_path, go_module, go_unescape, npm_name, python_name
 from sandbox.network.policy import Denied, Rule
 
 MAX_TARGET = 2000
@@ -59,7 +59,27 @@ class GoQuery:
     version: str = ""
 
 
-Target = PythonPage | PythonFile | NpmDocument | NpmFile | GoQuery
+@dataclass(frozen=True, slots=True)
+class CargoConfig:
+    """`/cargo/config.json`: where crates are downloaded from."""
+
+
+@dataclass(frozen=True, slots=True)
+class CargoIndex:
+    """`/cargo/se/rd/serde`: the versions of a crate."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CargoFile:
+    """`/cargo/crates/NAME/VERSION/download`."""
+
+    name: str
+    version: str
+
+
+Target = PythonPage | PythonFile | NpmDocument | NpmFile | GoQuery | CargoConfig | CargoIndex | CargoFile
 
 
 def parse(target: str) -> Target:
@@ -80,15 +100,17 @@ def parse(target: str) -> Target:
             return NpmFile(npm_name(name), _file(filename)) if dash else NpmDocument(npm_name(name))
         if head == "go":
             return _go(rest)
+        if head == "cargo":
+            return _cargo(rest)
     except BadName as error:
         raise Denied(Rule.REQUEST, str(error)) from None
-    raise Denied(Rule.REQUEST, "only package registries can be reached, by their tools (pip, uv, npm, go)")
+    raise Denied(Rule.REQUEST, "only package registries can be reached, by their tools (pip, uv, npm, go, cargo)")
 
 
 def _path(target: str) -> str:
     """The decoded path: decoded once, plain characters only, no empty, `.` or `..` element. Raises Denied."""
     if not target.startswith("/") or len(target) > MAX_TARGET:
-        raise Denied(Rule.REQUEST, "only package registries can be reached, by their tools (pip, uv, npm, go)")
+        raise Denied(Rule.REQUEST, "only package registries can be reached, by their tools (pip, uv, npm, go, cargo)")
     path = unquote(target, errors="replace")
     elements = path.removesuffix("/").split("/")[1:]
     if not _PLAIN.fullmatch(path) or any(element in ("", ".", "..") for element in elements if path != "/"):
@@ -115,3 +137,16 @@ def _go(rest: str) -> GoQuery:
     if kind is None:
         raise BadName(f"{rest[:300]!r} is no question of the Go proxy protocol")
     return GoQuery(module, _GO_FILES[kind], _file(go_unescape(version)))
+
+
+def _cargo(rest: str) -> CargoConfig | CargoIndex | CargoFile:
+    if rest == "config.json":
+        return CargoConfig()
+    parts = rest.split("/")
+    if parts[0] == "crates" and len(parts) == 4 and parts[3] == "download":
+        cargo_name(parts[1])  # raises for what is no crate's name
+        return CargoFile(parts[1], _file(parts[2]))
+    cargo_name(parts[-1])
+    if rest.lower() != cargo_path(parts[-1]).lower():
+        raise BadName(f"{rest[:300]!r} is not where an index keeps a crate")
+    return CargoIndex(parts[-1])

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from packaging.version import InvalidVersion, Version
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
-from sandbox.network.names import BadName, go_module, npm_name, python_name
+from sandbox.network.names import BadName, cargo_name, go_module, npm_name, python_name
 from sandbox.network.semver import BadVersion, precedence
 
 MIB = 1 << 20
@@ -182,6 +182,16 @@ class GoRules(PackageRules):
         return pins
 
 
+class CargoRules(PackageRules):
+    @staticmethod
+    def normal(name: str) -> str:
+        return cargo_name(name)
+
+    @staticmethod
+    def check_version(version: str) -> None:
+        _semantic(version)
+
+
 def _semantic(version: str) -> None:
     try:
         precedence(version)
@@ -218,6 +228,7 @@ class RegistryPolicy(_Model):
     python: PythonRules | None = PythonRules()
     npm: NpmRules | None = None
     go: GoRules | None = None
+    cargo: CargoRules | None = None
     before: AwareDatetime | None = None
     """Only what was uploaded earlier."""
     undated: Literal["deny", "allow"] = "deny"

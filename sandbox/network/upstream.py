@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ SETTINGS = {
     "python": "OPENCOMPOSER_PYTHON_INDEX",
     "npm": "OPENCOMPOSER_NPM_REGISTRY",
     "go": "OPENCOMPOSER_GO_PROXY",
+    "cargo": "OPENCOMPOSER_CARGO_INDEX",
     "authorization": "OPENCOMPOSER_REGISTRY_AUTHORIZATION",
 }
 """Environment variables that name the registries instead of the host's tools. `authorization` is the header's value."""
@@ -91,6 +93,8 @@ class Upstreams(BaseModel):
     python: tuple[Upstream, ...] = ()
     npm: Upstream | None = None
     go: Upstream | None = None
+    cargo: Upstream | None = None
+    """A sparse index."""
     ca_file: Path | None = None
     """Certificates to trust instead of the system's."""
     http_proxy: SecretStr | None = None
@@ -116,6 +120,10 @@ def discover(environment: Mapping[str, str] = os.environ) -> Upstreams:
             skipped.append(f"Python index {_shown(url)}: only http(s) is served")
     npm = environment.get(SETTINGS["npm"]) or _said("npm", "config", "get", "registry")
     go = environment.get(SETTINGS["go"]) or _go_proxy(_said("go", "env", "GOPROXY"))
+    cargo = environment.get(SETTINGS["cargo"]) or _cargo_index(environment)
+    if cargo and not cargo.startswith(("sparse+", "http://", "https://")):
+        skipped.append(f"Cargo index {_shown(cargo)}: only sparse indexes are served")
+        cargo = None
     certificates = pip.get("cert") or environment.get("SSL_CERT_FILE")
     proxies = urllib.request.getproxies_environment()
     proxy = proxies.get("https") or proxies.get("http")
@@ -123,6 +131,7 @@ def discover(environment: Mapping[str, str] = os.environ) -> Upstreams:
         python=tuple(python),
         npm=Upstream.of(npm, authorization) if npm else None,
         go=Upstream.of(go, authorization) if go else None,
+        cargo=Upstream.of(cargo.removeprefix("sparse+"), authorization) if cargo else None,
         ca_file=Path(certificates) if certificates else None,
         http_proxy=SecretStr(proxy) if proxy else None,
         skipped=tuple(skipped),
@@ -164,6 +173,22 @@ def _go_proxy(setting: str) -> str | None:
     """The first proxy of go's list (`direct` and `off` are none)."""
     proxies = [part for part in re.split("[,|]", setting) if part.startswith(("http://", "https://"))]
     return proxies[0] if proxies else None
+
+
+def _cargo_index(environment: Mapping[str, str]) -> str | None:
+    """What the host's own Cargo settings put in place of its default registry; cargo itself does not tell."""
+    home = Path(environment.get("CARGO_HOME") or Path.home() / ".cargo")
+    path = next((path for path in (home / "config.toml", home / "config") if path.is_file()), None)
+    try:
+        sources = tomllib.loads(path.read_text()).get("source", {}) if path else {}
+        name, seen = "crates-io", set()
+        while name not in seen and "replace-with" in sources.get(name, {}):
+            seen.add(name)
+            name = sources[name]["replace-with"]
+        found = sources.get(name, {}).get("registry")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError, TypeError) as error:
+        raise UpstreamError(f"{path} cannot be read ({error}); repair it, or set {SETTINGS['cargo']}") from None
+    return found if isinstance(found, str) else None
 
 
 def _said(*command: str) -> str:

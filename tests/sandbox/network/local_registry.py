@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from sandbox.network.names import cargo_path
+
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -129,6 +131,21 @@ class LocalRegistry:
         }
         if published:
             document["time"][version] = published  # type: ignore[index]
+        return content
+
+    def add_crate(self, name: str, version: str, pubtime: str | None = None, **fields: object) -> bytes:
+        """List a crate's version; `fields` replace or add what the index says of it."""
+        stem = f"{name}-{version}"
+        requires = "".join(f'{dep["name"]} = "{dep["req"]}"\n' for dep in fields.get("deps", ()))  # type: ignore[attr-defined]
+        manifest = f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n\n[dependencies]\n{requires}'
+        source = f'pub const VERSION: &str = "{version}";\n'
+        content = tarball({f"{stem}/Cargo.toml": manifest, f"{stem}/src/lib.rs": source})
+        self.files["/cargo/config.json"] = json.dumps({"dl": f"{self.origin}/cargo-files"}).encode()
+        self.files[f"/cargo-files/{name}/{version}/download"] = content
+        entry = {"name": name, "vers": version, "deps": [], "features": {}, "yanked": False}
+        entry |= {"cksum": hashlib.sha256(content).hexdigest(), **({"pubtime": pubtime} if pubtime else {}), **fields}
+        path = f"/cargo/{cargo_path(name.lower())}"
+        self.files[path] = self.files.get(path, b"") + json.dumps(entry).encode() + b"\n"
         return content
 
     async def hang(self, request: web.Request) -> web.StreamResponse:

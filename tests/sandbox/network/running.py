@@ -24,6 +24,7 @@ def upstreams_of(registry: LocalRegistry, **fields: object) -> Upstreams:
         python=(Upstream.model_validate({"url": registry.index, **options}),),
         npm=Upstream.model_validate({"url": f"{registry.origin}/npm/", **options}),
         go=Upstream.model_validate({"url": f"{registry.origin}/go/", **options}),
+        cargo=Upstream.model_validate({"url": f"{registry.origin}/cargo/", **options}),
     )
 
 

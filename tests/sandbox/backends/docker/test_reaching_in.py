@@ -34,7 +34,7 @@ PRETENDER = (
 async def test_a_helper_ends_what_holds_the_agent_up_and_nothing_else(backend: DockerBackend, env: EnvSpec) -> None:
     async with await backend.start(env) as sandbox:
         await sandbox.exec(PRETENDER, timeout=20)
-        states = "for f in pretender other; do ps -o stat= -p $(cat /tmp/$f) || echo gone; done"
+        states = "for f in pretender other; do ps -o s= -p $(cat /tmp/$f) || echo gone; done"
         async with asyncio.timeout(30):
             while (await sandbox.exec(states)).output.split() != [b"T", b"T"]:
                 await asyncio.sleep(0.05)
