@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from sandbox.backends.base import FileChange, Patch
@@ -35,6 +36,7 @@ RUNNER_MODULES = frozenset(
 )
 TEST_FOLDERS = frozenset({"test", "tests", "__tests__"})
 TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|.*\.(test|spec))\.\w+")
+WORD_ENDS = re.compile(r"[\s;&|()<>'\"=]+")
 SOURCE_ROOTS = ("src", "lib")
 """Directories that a package may put on the interpreter's path; names directly below them count as top-level."""
 
@@ -112,11 +114,21 @@ def _general(task: TaskSpec, change: FileChange, path: PurePosixPath) -> Drop | 
         return Drop(Rule.TEST_CONFIGURATION, "test configuration")
     if path.name in BUILD_FILES:
         return Drop(Rule.TEST_CONFIGURATION, "build configuration")
+    if str(path) in _programs(task):
+        return Drop(Rule.TEST_CONFIGURATION, "part of the command that runs the hidden tests")
     if _supports_tests(task, path):
         return Drop(None if change.before is None else Rule.TEST_EDIT, "beside the hidden tests, which may import it")
     if change.before is None and _top_level_name(path) in sys.stdlib_module_names | RUNNER_MODULES:
         return Drop(Rule.SHADOW_MODULE, "would hide a module of the standard library or the test runner")
     return None
+
+
+def _programs(task: TaskSpec) -> frozenset[str]:
+    """Paths of the checkout that the verifier's own arguments name: a script that it runs, a module after `-m`."""
+    arguments = getattr(task.verifier, "arguments", ())
+    words = [word.removeprefix("./") for word in WORD_ENDS.split(" ".join(arguments)) if word]
+    modules = [after.replace(".", "/") for option, after in pairwise(words) if option == "-m"]
+    return frozenset([*words, *(f"{name}.py" for name in modules), *(f"{name}/__main__.py" for name in modules)])
 
 
 def _supports_tests(task: TaskSpec, path: PurePosixPath) -> bool:

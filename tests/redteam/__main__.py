@@ -77,6 +77,7 @@ def run(wanted: Sequence[Pair], names: Sequence[str]) -> RedTeam:
     for name in names:
         try:
             with usable(name) as backend, tempfile.TemporaryDirectory() as folder:
+                print(f"{name}: {len(wanted)} exploits and honest runs …", file=sys.stderr, flush=True)
                 rows += asyncio.run(play(wanted, name, backend, Path(folder), (mark,)))
         except (NoEngine, SandboxUnavailable, ImportError) as error:
             left_out[name] = str(error)

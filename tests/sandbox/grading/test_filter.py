@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.filter import MAX_CHANGES, carry, reason_to_drop
 from sandbox.grading.findings import Rule
-from sandbox.tasks.spec import InlineEnvironment, PytestVerifier, TaskSpec
+from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
 TASK = TaskSpec(
     id="t",
@@ -140,3 +140,21 @@ def test_where_the_work_lies_among_tests_it_is_the_product():
     ships_tools = TASK.model_copy(update={"gold": {"shop/test/client.py": "x = 2\n"}})
     for task in (writes_tests, ships_tools):
         assert reason_to_drop(task, change("shop/test/tools.py", new=False)) is None
+
+
+def test_what_the_command_of_the_hidden_tests_runs_stays_pristine():
+    command = ("sh", "-c", "./ci/run.sh && python3 -m ci.report --out=build/out.xml")
+    verifier = FrameworkVerifier(
+        test_files={"spec.txt": "x"},
+        fail_to_pass=("a::b",),
+        framework="junit",
+        arguments=command,
+        report="build/out.xml",
+    )
+    task = TASK.model_copy(update={"verifier": verifier})
+    for path in ("ci/run.sh", "ci/report.py", "ci/report/__main__.py", "build/out.xml"):
+        for new in (True, False):
+            drop = reason_to_drop(task, change(path, new=new))
+            assert drop is not None and drop.rule is Rule.TEST_CONFIGURATION, path
+    assert reason_to_drop(task, change("ci/other.sh")) is None
+    assert reason_to_drop(TASK, change("ci/run.sh")) is None
