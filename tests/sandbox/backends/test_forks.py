@@ -50,6 +50,20 @@ class TestSnapshots:
             assert await output(third, "ls") == "__init__.py\nsecond.py"
             assert {change.path for change in (await third.diff()).changes} == set(whole)
 
+    async def test_a_stamp_tells_whether_anything_changed(self, sandbox: Sandbox) -> None:
+        stamps = [await sandbox.stamp()]
+        await sandbox.read("main.py")
+        await sandbox.list(".")
+        await sandbox.exec("cat main.py; true >/dev/null", keep_state=False)
+        assert await sandbox.stamp() == stamps[0]
+        for command in ("echo >>main.py", "chmod +x main.py", "rm README.md", "mkdir d", "touch d/e", "N=1", "cd d"):
+            await sandbox.exec(command)
+            stamps.append(await sandbox.stamp())
+        assert len(set(stamps)) == len(stamps)
+        await sandbox.exec("mkdir -p $(printf 'x/%.0s' $(seq 120))")
+        with pytest.raises(SnapshotTooLarge, match="nested"):
+            await sandbox.stamp()
+
     async def test_a_used_directory_is_refused(self, sandbox: Sandbox, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(SnapshotError, match="not empty"):
