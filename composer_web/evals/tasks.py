@@ -57,6 +57,7 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
             services.mark_failed(evaluation=evaluation, cause=_why_nothing(evaluation))
         else:
             services.mark_finished(evaluation=evaluation, results=results)
+            enqueue("tasks.record_statistics", {"evaluation_id": evaluation.pk}, queue="control")
         enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
 
 

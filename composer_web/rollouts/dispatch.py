@@ -46,7 +46,8 @@ def pump(*, run_id: int) -> int:
     )
     if count <= 0:
         return 0
-    order = prompt_order(stage.suite, seed=run.seed)
+    needed = stage.steps * stage.groups_per_step
+    order = prompt_order(stage.suite, seed=run.seed, sampler=stage.sampler, prompts=needed)
     newest = Group.objects.filter(run=run).aggregate(newest=Max("prompt_index"))["newest"]
     start = 0 if newest is None else newest + 1
     # A rejected version leaves the order shorter: never repeat what the run has used.

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest
-from ninja import Query, Router, Status
+from django.http import HttpRequest, HttpResponse
+from ninja import File, Query, Router, Status
+from ninja.files import UploadedFile
 
 from composer_web.accounts.models import Role
 from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.tasks import selectors, services
+from composer_web.ops.errors import NotFound, UserError
+from composer_web.rollouts.models import Rollout
+from composer_web.tasks import interchange, selectors, services
+from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
-from composer_web.tasks.schemas import MembersOut, Requested, SuiteIn, SuiteOut, TaskDetail, TaskOut, VersionOut
+from composer_web.tasks.generating import Wanted, request_suite
+from composer_web.tasks.interchange import RolloutFormat, TaskFormat
+from composer_web.tasks.schemas import (
+    DifficultyOut,
+    GeneratorRunOut,
+    ImportedOut,
+    MembersOut,
+    Requested,
+    RolloutExport,
+    SuiteIn,
+    SuiteOut,
+    TaskDetail,
+    TaskOut,
+    VersionOut,
+)
 
 tasks = Router()
 suites = Router()
+
+
+def download(data: bytes, name: str, losses: list[str]) -> HttpResponse:
+    """A file; what the format could not hold is in the header `X-Not-Carried`, one line each joined by ` | `."""
+    response = HttpResponse(data, content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Not-Carried"] = " | ".join(losses)[:4000].encode("ascii", "replace").decode().replace("\n", " ")
+    return response
 
 
 @tasks.get("", response=Page[TaskOut], summary="List tasks")
@@ -34,6 +60,47 @@ def list_tasks(
 ) -> Any:
     """Newest first; the filters are those of the tasks page."""
     return page(filtered(TaskFilter, request, selectors.tasks()), limit=limit, before=before)
+
+
+@tasks.get("/generators", response=Page[GeneratorRunOut], summary="What generators tried, kept and spent")
+def list_generator_runs(
+    request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None
+) -> Any:
+    return page(selectors.generator_runs(), limit=limit, before=before)
+
+
+@tasks.post("/generators", response={202: Requested, 422: ErrorOut}, auth=needs("review"), summary="Make a suite")
+def generate(request: HttpRequest, payload: Wanted) -> Any:
+    """Made on the build workers; its tasks appear as a suite of that name."""
+    request_suite(payload, actor=caller(request))
+    return Status(202, {"requested": payload.count * len(payload.generators) * len(payload.packages)})
+
+
+@tasks.get(
+    "/rollouts/{rollout_id}/export/{format}",
+    response={200: RolloutExport, 404: ErrorOut, 422: ErrorOut},
+    summary="A rollout in another project's format",
+)
+def export_rollout(request: HttpRequest, rollout_id: int, format: RolloutFormat) -> Any:
+    rollout = Rollout.objects.select_related("group__run", "group__evaluation").filter(pk=rollout_id).first()
+    if rollout is None:
+        raise NotFound("rollout", rollout_id)
+    document, losses = interchange.export_rollout(rollout, format)
+    return {"document": document, "not_carried": losses}
+
+
+@tasks.get(
+    "/{slug}/export/{format}",
+    response={200: Any, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("review"),
+    summary="A task in another project's format",
+)
+def export_task(request: HttpRequest, slug: str, format: TaskFormat) -> Any:
+    """A zip with a Harbor directory, or one row of SWE-bench's JSONL; it holds the hidden tests and the oracle."""
+    task = selectors.get_task(slug)
+    spec = task.versions.order_by("-number")[0].bundle
+    data, losses = interchange.export_tasks([spec], format)
+    return download(data, f"{slug}.{'zip' if format == 'harbor' else 'jsonl'}", losses)
 
 
 @tasks.get("/{slug}", response={200: TaskDetail, 404: ErrorOut}, summary="One task with its versions")
@@ -107,3 +174,43 @@ def get_members(request: HttpRequest, name: str, limit: int = Query(100, ge=1, l
 )
 def validate_suite(request: HttpRequest, name: str) -> Any:
     return {"requested": services.request_suite_controls(suite=selectors.get_suite(name), actor=caller(request))}
+
+
+@suites.get("/{name}/difficulty", response={200: list[DifficultyOut], 404: ErrorOut}, summary="Pre-passes of a suite")
+def get_difficulty(request: HttpRequest, name: str) -> Any:
+    return of_suite(selectors.get_suite(name))
+
+
+@suites.get(
+    "/{name}/export/{format}",
+    response={200: Any, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("review"),
+    summary="A suite in another project's format",
+)
+def export_suite(request: HttpRequest, name: str, format: TaskFormat) -> Any:
+    versions = selectors.get_suite(name).versions.order_by("memberships__position")
+    data, losses = interchange.export_tasks([version.bundle for version in versions], format)
+    return download(data, f"{name}.{'zip' if format == 'harbor' else 'jsonl'}", losses)
+
+
+@suites.post(
+    "/{name}/import",
+    response={201: ImportedOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("review"),
+    summary="A suite from a zip of Harbor directories",
+)
+def import_suite(request: HttpRequest, name: str, file: UploadedFile = File(...), purpose: str = "benchmark") -> Any:
+    """All of them or none. Their controls are run on the build workers."""
+    if purpose not in ("train", "held-out", "benchmark"):
+        raise UserError("purpose", f"train, held-out or benchmark, not {purpose!r}")
+    specs, losses = interchange.import_harbor(file.read())
+    suite = services.build_suite(
+        name=name,
+        purpose=purpose,
+        specs=specs,
+        description=f"Imported from {file.name}",
+        recipe={"source": "harbor"},
+        validate=True,
+        actor=caller(request),
+    )
+    return Status(201, {"suite": suite.name, "tasks": len(specs), "not_carried": losses})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import django_filters as filters
 
 from composer_web.tasks.models import Task
+from sandbox.tasks.spec import Category, TaskSource
 
 CONTROLS = [("true", "passed"), ("false", "rejected"), ("none", "not run")]
-SOURCES = [("procedural", "procedural"), ("mutation", "mutation")]
-CATEGORIES = [(c, c) for c in ("debug", "feature", "refactor", "tests")]
+SOURCES = [(name, name) for name in get_args(TaskSource)]
+CATEGORIES = [(name, name) for name in get_args(Category)]
 
 
 class TaskFilter(filters.FilterSet):

@@ -99,3 +99,70 @@ class SuiteMembership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.suite_id}[{self.position}]"
+
+
+class TaskStatistic(models.Model):
+    """How one policy version did on a task in its last pre-pass: what the sampler goes by."""
+
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="statistics")
+    policy = models.CharField(max_length=120)
+    version = models.PositiveIntegerField(default=0)
+    evaluation_id = models.PositiveBigIntegerField(help_text="Where it was measured")
+    samples = models.PositiveIntegerField(help_text="Rollouts with a verdict of passed or failed")
+    passed = models.PositiveIntegerField()
+    turns = models.FloatField(default=0.0, help_text="Mean of a rollout")
+    thinking_tokens = models.FloatField(default=0.0, help_text="Mean of a rollout")
+    policy_tokens = models.FloatField(default=0.0, help_text="Mean of a rollout")
+    measured_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-measured_at", "task_version_id"]
+        constraints = [
+            models.UniqueConstraint(fields=["task_version", "policy", "version"], name="one_statistic_per_policy"),
+            models.CheckConstraint(condition=models.Q(passed__lte=models.F("samples")), name="statistic_is_a_share"),
+            models.CheckConstraint(condition=models.Q(samples__gte=1), name="statistic_has_samples"),
+        ]
+        indexes = [models.Index(fields=["policy", "-measured_at"], name="statistic_by_policy")]
+
+    def __str__(self) -> str:
+        return f"{self.policy}@{self.version} on {self.task_version_id}"
+
+    @property
+    def pass_rate(self) -> float:
+        return self.passed / self.samples
+
+
+class GeneratorRun(models.Model):
+    """What one run of a task generator over one package tried, kept and spent."""
+
+    generator = models.CharField(max_length=20)
+    package = models.CharField(max_length=200)
+    split = models.CharField(max_length=10)
+    seed = models.PositiveBigIntegerField(default=0)
+    tried = models.PositiveIntegerField()
+    kept = models.PositiveIntegerField()
+    rejected = models.JSONField(default=dict, help_text="Reason → drafts")
+    operators = models.JSONField(default=dict, help_text="Operator → [tried, kept]")
+    seconds = models.FloatField(help_text="Wall time")
+    control_seconds = models.FloatField(default=0.0)
+    model_tokens = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kept__lte=models.F("tried")), name="generator_keeps_what_it_tried"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.generator} over {self.package}"
+
+    @property
+    def share(self) -> float:
+        return self.kept / self.tried if self.tried else 0.0
+
+    @property
+    def per_minute(self) -> float:
+        return 60.0 * self.kept / self.seconds if self.seconds else 0.0

@@ -95,3 +95,42 @@ class SuiteIn(Schema):
 
 class Requested(Schema):
     requested: int
+
+
+class GeneratorRunOut(Schema):
+    id: int
+    generator: str
+    package: str
+    split: str
+    seed: int
+    tried: int
+    kept: int
+    share: float = Field(description="Kept of tried")
+    per_minute: float = Field(description="Kept a minute")
+    rejected: dict[str, int] = Field(description="Reason → drafts")
+    operators: dict[str, list[int]] = Field(description="Operator → tried, kept")
+    seconds: float
+    control_seconds: float
+    model_tokens: int
+    created_at: datetime
+
+
+class DifficultyOut(Schema):
+    policy: str
+    measured: int
+    solved_all: int
+    solved_none: int
+    pass_rate: float
+    turns: float
+    thinking_tokens: float
+
+
+class ImportedOut(Schema):
+    suite: str
+    tasks: int
+    not_carried: list[str] = Field(description="What the format held and a task has no place for")
+
+
+class RolloutExport(Schema):
+    document: Any
+    not_carried: list[str] = Field(description="What the format has no place for")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
 
 from composer_web.ops.errors import NotFound
-from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
+from composer_web.tasks.difficulty import newest
+from composer_web.tasks.models import GeneratorRun, Suite, SuiteMembership, Task, TaskVersion
+from trainer.config import SamplerConfig
+from trainer.sampler import Candidate, arrange
 
 
 def tasks() -> QuerySet[Task]:
@@ -58,20 +62,42 @@ def members(suite: Suite) -> QuerySet[SuiteMembership]:
     return suite.memberships.select_related("task_version__task").defer("task_version__spec").order_by("position")
 
 
-def prompt_order(suite_name: str, *, seed: int) -> list[int]:
-    """Task version ids of a suite in the seeded order in which a run uses them, rejected ones left out."""
+def prompt_order(suite_name: str, *, seed: int, sampler: SamplerConfig | None = None, prompts: int = 0) -> list[int]:
+    """Task version ids of a suite in the seeded order in which a run uses them, rejected ones left out.
+
+    A `sampler` that is not neutral chooses and orders them by difficulty and category; `prompts` is what the run needs.
+    """
     rows = (
         SuiteMembership.objects.filter(suite__name=suite_name)
         .exclude(task_version__controls_ok=False)
         .order_by("position")
-        .values_list("task_version_id", flat=True)
+        .values_list("task_version_id", "task_version__task__category")
     )
     order = list(rows)
     random.Random(f"{seed}:{suite_name}").shuffle(order)
-    return order
+    if sampler is None or sampler == SamplerConfig():
+        return [pk for pk, _ in order]
+    rates = {one.task_version_id: one.pass_rate for one in newest(suite_name=suite_name, policy=sampler.policy)}
+    candidates = [Candidate(pk, category, rates.get(pk)) for pk, category in order]
+    return arrange(candidates, sampler, prompts=prompts, seed=f"{seed}:{suite_name}")
 
 
 def first_versions(suite: Suite, count: int) -> list[int]:
     """The first `count` usable versions of a suite by position: the same tasks for every evaluation."""
     rows = suite.memberships.exclude(task_version__controls_ok=False).order_by("position")
     return list(rows.values_list("task_version_id", flat=True)[:count])
+
+
+def generator_runs() -> QuerySet[GeneratorRun]:
+    return GeneratorRun.objects.all()
+
+
+def generator_totals() -> list[dict[str, Any]]:
+    """What each generator tried, kept and spent in all. One query."""
+    sums = {name: Sum(name) for name in ("tried", "kept", "seconds", "control_seconds", "model_tokens")}
+    query = GeneratorRun.objects.order_by().values("generator").annotate(runs=Count("pk"), **sums)
+    rows: list[dict[str, Any]] = [dict(row) for row in query]
+    for row in rows:
+        row["share"] = row["kept"] / row["tried"] if row["tried"] else 0.0
+        row["per_minute"] = 60.0 * row["kept"] / row["seconds"] if row["seconds"] else 0.0
+    return sorted(rows, key=lambda row: row["generator"])

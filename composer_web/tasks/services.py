@@ -15,6 +15,7 @@ from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.outbox import enqueue_many
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
+from composer_web.tasks.overlap import refuse_overlap
 from sandbox.grading.flaky import without_tests
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
@@ -93,6 +94,7 @@ def build_suite(
     """
     if not specs:
         raise UserError("tasks", "a suite needs at least one task")
+    refuse_overlap(specs, purpose=purpose)
     suite, created = Suite.objects.select_for_update().get_or_create(name=name, defaults={"purpose": purpose})
     versions = list(dict.fromkeys(save_specs(specs)))
     before = list(suite.memberships.order_by("position").values_list("task_version_id", flat=True))

@@ -6,7 +6,7 @@ import django_tables2 as tables
 
 from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
-from composer_web.tasks.models import Suite, Task
+from composer_web.tasks.models import GeneratorRun, Suite, Task
 
 
 class ControlsColumn(tables.Column):
@@ -86,3 +86,51 @@ class MemberTable(Table):
     controls = ControlsColumn(accessor="task_version__controls_ok")
 
     empty_template = "tasks/empty.html"
+
+
+class GeneratorRunTable(Table):
+    generator = tables.Column(attrs=STRONG)
+    package = tables.Column()
+    split = tables.Column()
+    tried = NumberColumn()
+    kept = NumberColumn()
+    share = tables.Column(verbose_name="Yield", attrs=NUMBER, orderable=False)
+    per_minute = tables.Column(verbose_name="Kept a minute", attrs=NUMBER, orderable=False)
+    seconds = tables.Column(verbose_name="Wall time", attrs=NUMBER)
+    control_seconds = tables.Column(verbose_name="Controls", attrs=NUMBER)
+    model_tokens = NumberColumn(verbose_name="Model tokens")
+    rejected = tables.Column(verbose_name="Why not", orderable=False, default="–")
+    created_at = AgoColumn(verbose_name="Run")
+
+    empty_template = "tasks/generators_empty.html"
+
+    class Meta:
+        model = GeneratorRun
+        fields = (
+            "generator",
+            "package",
+            "split",
+            "tried",
+            "kept",
+            "share",
+            "per_minute",
+            "seconds",
+            "control_seconds",
+            "model_tokens",
+            "rejected",
+            "created_at",
+        )
+
+    def render_share(self, value: float) -> str:
+        return f"{value:.0%}"
+
+    def render_per_minute(self, value: float) -> str:
+        return f"{value:.1f}"
+
+    def render_seconds(self, value: float) -> str:
+        return f"{value:.1f} s"
+
+    render_control_seconds = render_seconds
+
+    def render_rejected(self, value: dict[str, int]) -> str:
+        return ", ".join(f"{count} × {reason}" for reason, count in sorted(value.items(), key=lambda item: -item[1]))

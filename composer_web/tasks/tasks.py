@@ -28,6 +28,20 @@ def validate_suite(*, suite_id: int, **_: Any) -> None:
     services.request_suite_controls(suite=Suite.objects.get(pk=suite_id))
 
 
+@shared_task(name="tasks.record_statistics")
+def record_statistics(*, evaluation_id: int, **_: Any) -> None:
+    from composer_web.tasks.difficulty import record_statistics
+
+    record_statistics(evaluation_id=evaluation_id)
+
+
+@shared_task(name="tasks.generate")
+def generate(*, wanted: dict[str, Any], **_: Any) -> None:
+    from composer_web.tasks.generating import Wanted, generate_suite
+
+    generate_suite(Wanted.model_validate(wanted))
+
+
 @shared_task(name="tasks.build_package_suites")
 def build_package_suites(*, count: int = 4, seed: int = 0, **_: Any) -> None:
     """Mutation tasks of all locked packages as the suites `packages` and `packages-held-out`."""

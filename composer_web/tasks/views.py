@@ -14,6 +14,7 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.transcript import clip, diff_view
 from composer_web.tasks import selectors, services
+from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
@@ -95,7 +96,9 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     table = MemberTable(selectors.members(suite))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suite.html"
-    return show(request, template, {"suite": suite, "table": table, "live": f"suite:{suite.pk}"})
+    return show(
+        request, template, {"suite": suite, "table": table, "live": f"suite:{suite.pk}", "difficulty": of_suite(suite)}
+    )
 
 
 @require_POST

@@ -1,0 +1,68 @@
+"""manage.py exchange: tasks and rollouts to and from other projects' formats."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from composer_web.ops.errors import UserError
+from composer_web.rollouts.models import Rollout
+from composer_web.tasks import interchange, selectors
+from composer_web.tasks.services import build_suite
+
+
+class Command(BaseCommand):
+    help = "Export a suite (Harbor, SWE-bench) or rollouts (ATIF, messages, mini-swe-agent, Inspect), or import Harbor tasks."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("what", choices=["export", "rollout", "log", "import"])
+        parser.add_argument("name", help="of the suite; the id of a rollout or, for a log, of an evaluation")
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--format", default="", help="harbor, swe-bench; atif, messages, mini-swe-agent")
+        parser.add_argument("--purpose", choices=["train", "held-out", "benchmark"], default="benchmark")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            losses = getattr(self, f"_{options['what']}")(options["name"], options["file"], options)
+        except (UserError, OSError) as error:
+            raise CommandError(str(error)) from error
+        for loss in losses:
+            self.stdout.write(f"not carried: {loss}")
+        self.stdout.write(f"{options['what']}: {options['file']}")
+
+    def _export(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
+        suite = selectors.get_suite(name)
+        specs = [version.bundle for version in suite.versions.order_by("memberships__position")]
+        data, losses = interchange.export_tasks(specs, options["format"] or "harbor")
+        file.write_bytes(data)
+        return losses
+
+    def _rollout(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
+        document, losses = interchange.export_rollout(_rollout(name), options["format"] or "atif")
+        file.write_text(json.dumps(document))
+        return losses
+
+    def _log(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
+        rollouts = Rollout.objects.filter(group__evaluation_id=name).select_related("group").order_by("pk")
+        data, losses = interchange.export_log(rollouts, suite=f"evaluation-{name}")
+        file.write_bytes(data)
+        return losses
+
+    def _import(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
+        specs, losses = interchange.import_harbor(file.read_bytes())
+        build_suite(
+            name=name, purpose=options["purpose"], specs=specs, description=f"Imported from {file.name}",
+            recipe={"source": "harbor"}, validate=True,
+        )  # fmt: skip
+        return losses
+
+
+def _rollout(name: str) -> Rollout:
+    found = Rollout.objects.select_related("group").filter(pk=name).first() if name.isdigit() else None
+    if found is None:
+        raise UserError("rollout", f"there is no rollout {name!r}")
+    return found
