@@ -48,7 +48,7 @@ class RepositoryForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or {}
         if "@" in said.get("location", ""):  # it may hold a password: a refused form does not give it back
-            self.data = {**self.data.dict(), "location": ""}  # type: ignore[union-attr,assignment]
+            self.data = {name: self.data.get(name, "") for name in self.fields} | {"location": ""}
         if said.get("kind") == SourceKind.ARCHIVE:
             if not said.get("archive"):
                 self.add_error("archive", "Choose the archive to upload.")

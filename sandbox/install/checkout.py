@@ -77,9 +77,9 @@ class Checkout:
                 if value is not None:
                     names[node.targets[0].id] = value
         found: dict[str, Any] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _called(node.func) == "setup":
-                for keyword in node.keywords:
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and _called(call.func) == "setup":
+                for keyword in call.keywords:
                     value = _literal(keyword.value, names)
                     if keyword.arg and value is not None:
                         found[keyword.arg] = value

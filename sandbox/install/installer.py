@@ -8,16 +8,16 @@ network at all. What is finished is kept by the hash of the checkout, so work th
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox.backends.base import Backend, EnvSpec
+from sandbox.backends.base import Backend, EnvSpec, NetPolicy
 from sandbox.grading.adapters.base import TestRun
 from sandbox.install import verify as check
 from sandbox.install.checkout import Checkout
@@ -29,6 +29,7 @@ from sandbox.install.record import Attempt, Evidence, InstallRecord
 from sandbox.install.tools import tools_layer
 from sandbox.install.tree import lay_out, merge, scrub, size_of
 from sandbox.network import AuditRecord, RegistryPolicy, Upstreams, registry_only
+from sandbox.network.audit import Sink
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.leaks import scan_layers
@@ -107,7 +108,7 @@ def _goals(kept: Path, recipe: Recipe, checkout: Checkout) -> GoalSet:
     return goals
 
 
-def _heard(log: Log):  # type: ignore[no-untyped-def]
+def _heard(log: Log) -> Sink:
     def sink(record: AuditRecord) -> None:
         if record.decision != "allowed":
             log(f"registry: {record.decision} {record.rule} {record.path} {record.detail}"[:500])
@@ -115,23 +116,19 @@ def _heard(log: Log):  # type: ignore[no-untyped-def]
     return sink
 
 
+@dataclass
 class _Stage2:
-    def __init__(self, store, checkout, recipe, goals, backend, net, log) -> None:  # type: ignore[no-untyped-def]
-        self.store: EnvironmentStore = store
-        self.checkout: Checkout = checkout
-        self.recipe: Recipe = recipe
-        self.goals: GoalSet = goals
-        self.backend: Backend = backend
-        self.net = net
-        self.log: Log = log
-        self.best = Evidence()
-        self.attempts: list[Attempt] = []
+    store: EnvironmentStore
+    checkout: Checkout
+    recipe: Recipe
+    goals: GoalSet
+    backend: Backend
+    net: NetPolicy
+    log: Log
+    best: Evidence = field(default_factory=Evidence)
+    attempts: list[Attempt] = field(default_factory=list)
 
     async def run(self, attempts: int, began: float, provenance: dict[str, str]) -> InstallRecord:
-        common = {
-            "name": self.checkout.name, "version": self.checkout.version, "checkout": self.checkout.digest,
-            "language": self.recipe.language, "goals": self.goals, "provenance": provenance,
-        }  # fmt: skip
         failure = InstallFailed(Reason.INSTALL, "no attempt was made")
         for number in range(1, attempts + 1):
             start = time.monotonic()
@@ -143,31 +140,27 @@ class _Stage2:
                 failure = error
                 self.log(f"attempt {number} failed: {error.reason}: {error}")
                 self.attempts.append(self._attempt(number, start, error))
-                seen = [a.reason for a in self.attempts]
-                if (
-                    error.reason in LAST
-                    or time.monotonic() - began > SECONDS
-                    or (
-                        error.reason in (Reason.FAILING_TESTS, Reason.TIMEOUT, Reason.FLAKY)
-                        and (self.checkout.year is None or len(seen) > 1)
-                    )
-                ):
+                if time.monotonic() - began > SECONDS or self._last(error.reason):
                     break
                 continue
             finally:
                 shutil.rmtree(tree, ignore_errors=True)
             self.attempts.append(self._attempt(number, start, None))
-            return InstallRecord(
-                **common,
-                **accepted,
-                attempts=tuple(self.attempts),
-                evidence=self.best,
-                seconds=round(time.monotonic() - began, 1),
-            )  # type: ignore[arg-type]
+            return self._record(began, provenance, accepted)
+        return self._record(began, provenance, {"reason": failure.reason, "problem": str(failure)})
+
+    def _last(self, reason: Reason) -> bool:
+        """Whether nothing else is worth trying: tests that fail get one more attempt, bounded to their era."""
+        if reason in (Reason.FAILING_TESTS, Reason.TIMEOUT, Reason.FLAKY):
+            return self.checkout.year is None or len(self.attempts) > 1
+        return reason in LAST
+
+    def _record(self, began: float, provenance: dict[str, str], found: dict[str, object]) -> InstallRecord:
         return InstallRecord(
-            **common, attempts=tuple(self.attempts), evidence=self.best, reason=failure.reason, problem=str(failure),
-            seconds=round(time.monotonic() - began, 1),
-        )  # type: ignore[arg-type]  # fmt: skip
+            name=self.checkout.name, version=self.checkout.version, checkout=self.checkout.digest,
+            language=self.recipe.language, goals=self.goals, provenance=provenance, attempts=tuple(self.attempts),
+            evidence=self.best, seconds=round(time.monotonic() - began, 1),
+        ).model_copy(update=found)  # fmt: skip
 
     def _attempt(self, number: int, start: float, error: InstallFailed | None) -> Attempt:
         reason, problem = (error.reason, str(error)[:2000]) if error else (None, "")
@@ -239,14 +232,10 @@ class _Stage2:
             raise InstallFailed(Reason.FLAKY, "no test passes in every repeat")
         places: dict[str, list[str]] = {}
         if installed.framework == "pytest":
-            run = await check.covered(
-                preview,
-                dataclasses.replace(installed.order, files=tuple(sorted({t.split("::", 1)[0] for t in tests}))),
-                backend=self.backend,
-            )
-            again = {i for i in tests if run.status(i) == "passed"}
-            flaky = tuple(sorted({*flaky, *(set(tests) - again)} if again else flaky))
-            tests = {i: s for i, s in tests.items() if i in again} if again else tests
+            run = await check.covered(preview, installed.order, sorted(tests), backend=self.backend)
+            changed = {i for i in tests if i in run.cases and run.status(i) != "passed"}
+            flaky = tuple(sorted({*flaky, *changed}))
+            tests = {i: seconds for i, seconds in tests.items() if i not in changed}
             for test_id in sorted(tests):
                 for path, line in sorted(run.calls.get(test_id, ())):
                     places.setdefault(f"{path}:{line}", []).append(test_id)

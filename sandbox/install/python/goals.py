@@ -12,6 +12,19 @@ from sandbox.install.python import project
 
 TEST_SECONDS = 300.0
 FILES_TRIED = 3
+FILL = (
+    (
+        "python -c \"import sysconfig; print(sysconfig.get_path('purelib'))\"",
+        "a folder of the virtual environment",
+        r"/\.venv/",
+    ),
+    ("ls", "the checkout's files", r"\w"),
+    ('python -c "import pytest; print(pytest.__file__)"', "pytest of the virtual environment", r"/\.venv/"),
+    ("git --version", "git's version", r"git version \d"),
+    ("command -v python3", "the interpreter of the virtual environment", r"/\.venv/"),
+    ("python -m pytest --help", "pytest's options", r"usage:"),
+)
+"""Commands for checkouts that say little: command, what it prints, as a regular expression."""
 PLAIN = "-q -p no:cacheprovider"
 
 
@@ -74,15 +87,7 @@ def goals(checkout: Checkout) -> list[Goal]:
         )  # fmt: skip
         found += [_file(checkout, where.roots, path) for path in _some_files(checkout, paths)]
     found += [_import(name, "a part of the package is imported") for name in where.inner[1:] if name != module]
-    fill = [
-        Goal(kind="run", command='python -c "import sysconfig; print(sysconfig.get_path(\'purelib\'))"', description="where packages are installed: in the virtual environment", expect=Expect(pattern=r"/\.venv/")),
-        Goal(kind="run", command="ls", description="the checkout's files", expect=Expect(pattern=r"\w")),
-        Goal(kind="run", command='python -c "import pytest; print(pytest.__file__)"', description="pytest is installed in the virtual environment", expect=Expect(pattern=r"/\.venv/")),
-        Goal(kind="run", command="git --version", description="git's version", expect=Expect(pattern=r"git version \d")),
-        Goal(kind="run", command="command -v python3", description="the interpreter of the virtual environment", expect=Expect(pattern=r"/\.venv/")),
-        Goal(kind="run", command="python -m pytest --help", description="pytest's options", expect=Expect(pattern=r"usage:")),
-    ]  # fmt: skip
-    return (found + fill)[:COUNT]
+    return (found + [Goal(kind="run", command=c, description=d, expect=Expect(pattern=p)) for c, d, p in FILL])[:COUNT]
 
 
 def _import(module: str, what: str) -> Goal:

@@ -169,7 +169,8 @@ class _Work:
         info = f"{VENV}/lib/python*/site-packages/{name}-{self.checkout.version or '0'}.dist-info"
         metadata = f"Metadata-Version: 2.1\\nName: {self.checkout.name}\\nVersion: {self.checkout.version or '0'}\\n"
         await self.run(
-            f"d=$(echo {VENV}/lib/python*/site-packages)/$(basename {info}); mkdir -p $d; printf {shlex.quote(metadata)} > $d/METADATA",
+            f"d=$(echo {VENV}/lib/python*/site-packages)/$(basename {info}); mkdir -p $d; "
+            f"printf {shlex.quote(metadata)} > $d/METADATA",
             30.0,
         )
 
@@ -222,7 +223,8 @@ class _Work:
             reason = diagnosis.of_tests(failing.values())
             return self.problem(InstallFailed(reason, f"{why}; {first[0]}: {first[1][-200:]}"), run)
         await self.run(
-            f"{PYTHON} -m compileall -q -j 2 --invalidation-mode unchecked-hash {VENV}/lib; {TOOL_LINES}; rm -rf {WHEELS} {SOURCE}",
+            f"{PYTHON} -m compileall -q -j 2 --invalidation-mode unchecked-hash {VENV}/lib; "
+            f"{TOOL_LINES}; rm -rf {WHEELS} {SOURCE}",
             INSTALL_SECONDS,
         )
         return installed

@@ -14,7 +14,8 @@ MAX_REPAIRS = 8
 _ERRORS = (
     re.compile(r"No module named '?([A-Za-z_][\w.]*)'?"),
     re.compile(
-        r"(?:requires|needs|install) (?:the )?[`'\"]?([A-Za-z][\w.-]*)[`'\"]? (?:package|module|library)? ?(?:to be installed|is required)"
+        r"(?:requires|needs|install) (?:the )?[`'\"]?([A-Za-z][\w.-]*)[`'\"]? "
+        r"(?:package|module|library)? ?(?:to be installed|is required)"
     ),
 )
 _FIXTURE = re.compile(r"fixture '([A-Za-z_]\w*)' not found")

@@ -90,9 +90,11 @@ def test_nothing_of_a_repository_runs(repository, tmp_path):
         ("ssh://host/x", "not an https address"),
         ("file:///etc", "not an https address"),
         ("ext::sh -c id", "not an https address"),
-        ("https://me:secret@example.org/x", "user or password"), ("https://127.0.0.1/x", "private address"),
+        ("https://me:secret@example.org/x", "user or password"),
+        ("https://127.0.0.1/x", "private address"),
         ("https://localhost/x", "private address"),
-        ("https://example.org/x?y", "names no repository"), ("--upload-pack=id", "not an https"),
+        ("https://example.org/x?y", "names no repository"),
+        ("--upload-pack=id", "not an https"),
     ],
 )  # fmt: skip
 def test_addresses_that_are_refused(location, why):

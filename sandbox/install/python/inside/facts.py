@@ -18,10 +18,7 @@ if importlib.util.find_spec("hypothesis"):
     try:
         settings.get_profile("ci")
         profile = True
-    except Exception:
+    except Exception:  # noqa: BLE001 (hypothesis has its own error, another in each version)
         profile = False
-print(
-    json.dumps(
-        {"plugins": sorted(plugins), "extras": extras, "hypothesis_ci": profile, "python": sys.version.split()[0]}
-    )
-)
+found = {"plugins": sorted(plugins), "extras": extras, "hypothesis_ci": profile, "python": sys.version.split()[0]}
+sys.stdout.write(json.dumps(found) + "\n")

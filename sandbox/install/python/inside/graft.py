@@ -54,9 +54,10 @@ def main():
     if roots:
         name = os.path.basename(checkout) if not wheels else os.path.basename(wheels[0]).split("-")[0]
         lines = [os.path.normpath(os.path.join(checkout, root)) for root in roots]
-        with open(os.path.join(site, "__editable__.%s.pth" % name), "w") as file:
+        with open(os.path.join(site, f"__editable__.{name}.pth"), "w") as file:
             file.write("".join(line + "\n" for line in lines))
-    print(json.dumps({"roots": roots, "kept": kept, "generated": generated[:1000], "modules": modules}))
+    found = {"roots": roots, "kept": kept, "generated": generated[:1000], "modules": modules}
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 def home_of(checkout, top, files, contents):
