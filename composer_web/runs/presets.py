@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, RLConfig, RunConfig, SFTConfig
+from trainer.config import (
+    CheckpointConfig,
+    MidtrainConfig,
+    MonitorsConfig,
+    OptimizerConfig,
+    RewardConfig,
+    RLConfig,
+    RunConfig,
+    SFTConfig,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,19 @@ PRESETS = (
                 eval_every=3,
                 optimizer=OptimizerConfig(warmup_steps=1),
                 checkpoint=CheckpointConfig(every_steps=1),
+            ),
+        ),
+    ),
+    Preset(
+        "rl-hackable",
+        "RL with a reward that can be gamed",
+        "A demonstration: the visible tests are the reward and may be rewritten. Reward rises, hidden tests fall, "
+        "and the auditor says so.",
+        RunConfig(
+            name="A reward that can be gamed",
+            stage=RLConfig(
+                reward=RewardConfig(tests_weight=0.0, visible_weight=1.0),
+                monitors=MonitorsConfig(quarantine="never", drift=True),
             ),
         ),
     ),

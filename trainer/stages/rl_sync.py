@@ -40,7 +40,7 @@ from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices
 from trainer.rollouts.group import run_group
-from trainer.rollouts.types import TrainGroup
+from trainer.rollouts.types import TrainGroup, Trajectory
 from trainer.stages.base import StageError
 from trainer.stages.evaluate import EvalReport, evaluate
 from trainer.stages.learner import build_learner, build_reference
@@ -78,6 +78,8 @@ class SyncRun:
     next_prompt: int = 0
     lost: list[str] = field(default_factory=list)
     """Causes of attempts lost to infrastructure."""
+    on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None
+    """Sees every rollout as it ends (for those who watch a run)."""
 
 
 def build_run(
@@ -131,6 +133,7 @@ async def _one_group(run: SyncRun, prompt: int, task: TaskSpec) -> TrainGroup | 
         slots=run.services.slots,
         seed=run.seed,
         dispatched_version=run.version,
+        on_trajectory=run.on_trajectory,
     )
     run.lost += result.infra_errors
     return result.train_group
