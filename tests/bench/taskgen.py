@@ -21,7 +21,7 @@ from sandbox.grading.controls import run_controls
 from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.instructions import STYLES
-from sandbox.tasks.generators.mutation import generate_tasks
+from sandbox.tasks.generators.producing import GENERATORS, GeneratorName, generate_tasks
 from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.packages import BuiltPackage, build_archive
 from sandbox.tasks.spec import TaskSpec
@@ -31,7 +31,9 @@ from tests.sandbox.shelf import put_toolchain, write_sdist
 GOALS: dict[str, report.Goal] = {"valid_per_minute": (">=", 5.0), "all_controls_green": (">=", 1.0)}
 MODULES = 20
 SUITE_SECONDS = 2.0
-SAMPLE = 4
+SAMPLE = 2
+OTHERS = 2
+"""Tasks of each other generator, for its yield."""
 PIN = sdist.Pin("warehouse", "1.0", ("0" * 64,))
 
 PRODUCT = '''"""Part {n} of a warehouse."""
@@ -138,6 +140,7 @@ async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str,
         async for task in generate_tasks(store, built, backend=backend, count=count, styles=STYLES, found=found):
             made.append(task)
             print(f"{len(made)}/{count}: {task.id}", flush=True)
+        others = [await other(store, built, backend, name) for name in GENERATORS if name != "mutation"]
         green = 0
         for task in made[:SAMPLE]:
             controls = await run_controls(backend=backend, environments=store, task=task, full=True)
@@ -145,15 +148,29 @@ async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str,
             print(f"{task.id}: {'all controls green' if controls.ok else controls.reason}, {controls.seconds:.0f} s")
     finally:
         await backend.close()
-    show(found)
+    for one in (found, *others):
+        show(one)
     metrics = {
         "valid_per_minute": round(found.per_minute, 2),
         "all_controls_green": green / min(len(made), SAMPLE) if made else 0.0,
         "mutation_tasks": float(found.kept),
         "mutation_yield": round(found.share, 3),
         "mutation_seconds": round(found.seconds, 1),
+        "test_runs_per_task": round(found.tried / max(1, found.kept), 2),
     }
+    for one in others:
+        metrics |= {
+            f"{one.generator}_yield": round(one.share, 3),
+            f"{one.generator}_per_minute": round(one.per_minute, 2),
+        }
     return metrics, {"suite_seconds": round(sum(built.tests.values()), 2), "tests": len(built.tests)}
+
+
+async def other(store: EnvironmentStore, built: BuiltPackage, backend: Backend, name: GeneratorName) -> Yield:
+    found = Yield(generator=name, package=built.name)
+    async for task in generate_tasks(store, built, backend=backend, generator=name, count=OTHERS, found=found):
+        print(f"{name}: {task.id}", flush=True)
+    return found
 
 
 def show(found: Yield) -> None:
