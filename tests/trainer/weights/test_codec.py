@@ -78,7 +78,7 @@ def test_every_pattern_survives_every_step(dtype: str, mode: Mode, loops: Loops)
     old = np.arange(1 << 16, dtype=np.uint64).astype(words)
     if words.itemsize > 2:
         old <<= 8 * words.itemsize - 16  # sign and exponent are up there
-    old = old[:: words.itemsize] if words.itemsize > 2 else old
+    old = old[:: words.itemsize].copy() if words.itemsize > 2 else old
     for step in (1, -128, 1 << 15):
         new = old.copy()
         with np.errstate(over="ignore"):

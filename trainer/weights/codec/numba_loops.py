@@ -17,6 +17,8 @@ from trainer.weights.codec.words import WordFormat, Words
 
 _compiled: Final[Any] = numba.njit(cache=True, nogil=True, boundscheck=False)
 # Ordinary calls, not decorators: numba has no types, and these names keep theirs.
+STRETCH = np.uint64(1 << 12)
+"""Eights of bytes that are copied at a time."""
 NONE, ONE, MOST, NEVER = np.uint64(0), np.uint64(1), np.uint64(ESCAPE), np.uint64(1 << 62)
 
 
@@ -43,9 +45,8 @@ def split(base: Words, new: Words, form: WordFormat) -> Streams:
 
 def _where(base: Words, new: Words, form: WordFormat) -> npt.NDArray[np.uint64]:
     """Positions of the changed words."""
-    whole = base.size * form.size // 8
     lanes = 8 // form.size
-    eight_old, eight_new = base[: whole * lanes].view("<u8"), new[: whole * lanes].view("<u8")
+    eight_old, eight_new = _eights(base), _eights(new)
     where = np.empty(base.size // 16 + 16, np.uint64)
     changed = _positions(base, new, eight_old, eight_new, np.uint64(lanes), where)
     if changed < 0:
@@ -56,8 +57,8 @@ def _where(base: Words, new: Words, form: WordFormat) -> npt.NDArray[np.uint64]:
 
 def join(base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
     if form.mask == 0 or not streams.changed:
-        np.copyto(out, base)
-        if not _join_plain(base, streams.gaps, streams.steps, streams.wide, out):
+        lanes = np.uint64(8 // form.size)
+        if not _join_plain(base, out, _eights(base), _eights(out), lanes, streams.gaps, streams.steps, streams.wide):
             raise outside()
         return
     cursors = np.zeros((form.mask + 1, 4), np.uint64)  # gaps, steps, wide, changed words still to come
@@ -68,6 +69,12 @@ def join(base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
     shift, mask, _ = _bits(form)
     if not _join_buckets(base, shift, mask, streams.gaps, streams.steps, streams.wide, cursors, out):
         raise outside()
+
+
+def _eights(words: Words) -> npt.NDArray[np.uint64]:
+    """As many whole eights of bytes as there are."""
+    whole = words.nbytes // 8
+    return words[: whole * 8 // words.itemsize].view("<u8")
 
 
 def _bits(form: WordFormat) -> tuple[np.uint64, np.uint64, np.uint64]:
@@ -188,9 +195,14 @@ def _emit_(
         ends[context, 0] += ONE
 
 
-def _join_plain_(base: Any, gaps: Any, steps: Any, wide: Any, out: Any) -> Any:
-    at = changed = wides = NONE
+def _join_plain_(
+    base: Any, out: Any, eight_old: Any, eight_out: Any, lanes: Any, gaps: Any, steps: Any, wide: Any
+) -> Any:
+    """Copies and patches stretch by stretch, so that a stretch is still in the cache when it is patched."""
+    at = changed = wides = copied = NONE
     count = np.uint64(base.size)
+    for word in range(np.uint64(eight_old.size) * lanes, count):
+        out[word] = base[word]
     for index in range(np.uint64(gaps.size)):
         gap = np.uint64(gaps[index])
         at += gap
@@ -198,6 +210,8 @@ def _join_plain_(base: Any, gaps: Any, steps: Any, wide: Any, out: Any) -> Any:
             continue
         if at >= count:
             return False
+        if at >= copied * lanes:
+            copied = _copy(eight_old, eight_out, copied, at // lanes + STRETCH)
         if steps[changed] == MOST:
             out[at] = wide[wides]
             wides += ONE
@@ -205,7 +219,15 @@ def _join_plain_(base: Any, gaps: Any, steps: Any, wide: Any, out: Any) -> Any:
             out[at] = _stepped(base[at], steps[changed])
         changed += ONE
         at += ONE
+    _copy(eight_old, eight_out, copied, np.uint64(eight_old.size))
     return True
+
+
+def _copy_(old: Any, out: Any, first: Any, end: Any) -> Any:
+    end = min(end, np.uint64(old.size))
+    for index in range(first, end):
+        out[index] = old[index]
+    return end
 
 
 def _join_buckets_(base: Any, shift: Any, mask: Any, gaps: Any, steps: Any, wide: Any, cursors: Any, out: Any) -> Any:
@@ -249,5 +271,6 @@ _positions = _compiled(_positions_)
 _emit_plain = _compiled(_emit_plain_)
 _measure = _compiled(_measure_)
 _emit = _compiled(_emit_)
+_copy = _compiled(_copy_)
 _join_plain = _compiled(_join_plain_)
 _join_buckets = _compiled(_join_buckets_)
