@@ -6,7 +6,6 @@ continuations, and must answer as they did. Nothing is re-tokenised: a continuat
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Sequence
@@ -92,7 +91,7 @@ async def _newest(kept: Sequence[Turn], store: SnapshotStore) -> tuple[Lease | N
     for count in range(len(kept), 0, -1):
         if digest := kept[count - 1].snapshot:
             try:
-                return await asyncio.to_thread(store.get, digest), count
+                return await store.use(digest), count
             except SnapshotError as error:
                 log.info("turn %d: %s; its calls are run again", count, error)
     return None, 0

@@ -18,12 +18,12 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sandbox.backends.base import Sandbox, Snapshot, SnapshotDamaged, SnapshotMissing
+from sandbox.backends.base import Sandbox, SandboxError, Snapshot, SnapshotDamaged, SnapshotMissing
 from sandbox.backends.namespaces.identity import sandbox_identity
 from sandbox.backends.namespaces.layers import remove_tree
 from sandbox.backends.snapshots import archive
@@ -65,7 +65,7 @@ class Collected:
 
 
 class SnapshotStore:
-    """Blocking, save for `save`. Errors are those of `SnapshotError`."""
+    """Blocking, save for `save` and `use`. Errors are those of `SnapshotError`."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,7 +80,7 @@ class SnapshotStore:
         with self._draft() as draft:
             (draft / "tree").mkdir()
             snapshot = await sandbox.snapshot(draft / "tree" / "layer")
-            return await asyncio.to_thread(self._keep, draft, snapshot)
+            return await _lease(lambda: self._keep(draft, snapshot))
 
     def put(self, snapshot: Snapshot) -> Lease:
         """Keep a copy of `snapshot`."""
@@ -104,6 +104,10 @@ class SnapshotStore:
             if digest not in self.digests() and (last := alone(lock.path)):
                 last.remove()
             raise
+
+    async def use(self, digest: str) -> Lease:
+        """`get` without blocking the event loop."""
+        return await _lease(lambda: self.get(digest))
 
     def digests(self) -> set[str]:
         """Of all snapshots that are kept."""
@@ -218,6 +222,17 @@ class SnapshotStore:
         finally:
             remove_tree(str(path))
             lock.remove()
+
+
+async def _lease(make: Callable[[], Lease]) -> Lease:
+    """What `make` gives, in a thread. Who is cancelled meanwhile holds nothing and leaves nothing at work."""
+    making = asyncio.ensure_future(asyncio.to_thread(make))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        with contextlib.suppress(SandboxError, OSError):
+            (await making).close()
+        raise
 
 
 def _snapshot(tree: Path) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
@@ -241,6 +242,17 @@ class TestCollection:
             store.get(old)
         with store.get(kept) as lease:
             assert (lease.snapshot.layer / "file").read_text() == "kept"
+
+    async def test_who_is_cancelled_while_waiting_holds_nothing(self, store: SnapshotStore, tmp_path: Path) -> None:
+        digest = self.put(store, tmp_path, "text")
+        waiting = asyncio.ensure_future(store.use(digest))
+        await asyncio.sleep(0)  # it has begun
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert store.collect(set(), min_age_seconds=0).snapshots == 1
+        with pytest.raises(SnapshotMissing):
+            await store.use(digest)
 
     def test_what_is_new_stays(self, store: SnapshotStore, tmp_path: Path) -> None:
         digest = self.put(store, tmp_path, "new")
