@@ -63,7 +63,7 @@ format: install ## rewrite the code the way the linter wants it
 lock: install ## compile requirements.lock anew from requirements.in and the dev extra
 	$(PY) -m scripts.lock $(ARGS)
 
-bench: install ## a measurement: NAME=sandbox|engine|learning|… (last line: one JSON object)
+bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
 	@exec $(PY) -m tests.bench.$(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
