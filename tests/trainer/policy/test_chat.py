@@ -118,6 +118,23 @@ def test_an_episode_of_pieces_equals_the_whole_conversation(renderer: ChatRender
     assert shown(renderer, pieces) == whole
 
 
+def test_a_question_after_results_equals_the_whole_conversation(renderer: ChatRenderer) -> None:
+    said = renderer.turn([call("grep", pattern="def f")])
+    pieces = renderer.start(ISSUE) + said + renderer.observe([result("a.py:1")], ask="Please summarize.")
+    answer = shown(renderer, said[:-1])
+    whole = renderer.tokenizer.apply_chat_template(
+        [
+            *ISSUE,
+            {"role": "assistant", "content": answer},
+            {"role": "tool", "content": "a.py:1"},
+            {"role": "user", "content": "Please summarize."},
+        ],
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    assert shown(renderer, pieces) == whole
+
+
 def test_results_of_one_turn_are_bridged_together(qwen: ChatRenderer) -> None:
     text = shown(qwen, qwen.observe([result("one"), result("two")]))
     assert text == (
