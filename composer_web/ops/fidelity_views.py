@@ -40,7 +40,7 @@ def _figures(one: fidelity.Kept) -> list[Figure]:
             "First turns",
             f"{early.auc:.2f}",
             "AUC",
-            f"{early.at_chance()} of {len(early.commands)} commands tell nothing",
+            f"{early.auc_without_home:.2f} without the home; {early.at_chance()} of {len(early.commands)} commands tell nothing",
         ),
         Figure(
             "Suspicious agent",

@@ -3,8 +3,9 @@
 The probe and the commands of first turns are run in fresh sandboxes and compared with a recorded machine
 (`sandbox/harness/fidelity`, `docs/fidelity.md`). `tells` counts differences an agent could notice, `tells_cheap` those
 that nobody mended yet and could; `score` is the weighted share without them, 0 to 100. `classifier_auc` is the
-cross-validated AUC of a classifier over what the first turns show (0.5 is chance), `classifier_auc_curious` over the
-answers to a suspicious agent's questions; `commands_at_chance` counts commands of first turns that tell nothing.
+cross-validated AUC of a classifier over what the first turns show (0.5 is chance), `…_without_home` without the listing
+of the home (the names in it differ between any two people), `classifier_auc_curious` over the answers to a suspicious
+agent's questions; `commands_at_chance` counts commands of first turns that tell nothing.
 
 Measures namespaces, and Docker where an engine answers (or with `--docker`, root: a private one is started); `--archive
 FILE` adds Docker with the full image in that tar archive of a root. Prints every tell before the last line.
@@ -71,6 +72,7 @@ def metrics(result: fidelity.Result, prefix: str = "") -> dict[str, float]:
         "tells_cheap": sum(tell.effort == "cheap" for tell in tells),
         "score": result.verdict.score,
         "classifier_auc": result.early.auc,
+        "classifier_auc_without_home": result.early.auc_without_home,
         "classifier_auc_curious": result.curious.auc,
         "commands_at_chance": result.early.at_chance(),
         "commands": len(result.early.commands),

@@ -25,6 +25,8 @@ CHECKOUTS = 24
 LIMITS = Limits(output_bytes=400_000)
 SCRIPT_SECONDS = 300.0
 AT_ONCE = 2
+HOME_LISTING = "ls -la ~"
+"""The one command of first turns whose answer differs between any two people."""
 CHANCE = 0.6
 """An AUC up to this is called chance."""
 
@@ -45,6 +47,8 @@ class Apart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     auc: float
+    auc_without_home: float
+    """The same without the listing of the home, which tells any two people apart."""
     commands: dict[str, float]
     """AUC by the answer to one command alone."""
     giveaways: tuple[tuple[str, float], ...]
@@ -128,6 +132,7 @@ def classify(real: Mapping[str, Answers], sandboxed: Mapping[str, Answers], kind
     everything = samples(asked)
     return Apart(
         auc=round(early.cross_validated(everything), 3),
+        auc_without_home=round(early.cross_validated(samples([c for c in asked if c != HOME_LISTING])), 3),
         commands={command: round(early.cross_validated(samples([command])), 3) for command in asked},
         giveaways=tuple(
             (feature, round(weight, 2))

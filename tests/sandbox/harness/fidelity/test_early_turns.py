@@ -59,10 +59,17 @@ def test_each_command_is_judged_alone() -> None:
     fake = {f"p{n}": {"early": {"pwd": "CHECKOUT", "which python0": "/opt/bin"}} for n in range(5)}
     found = classify(real, fake, "early")
     assert found.commands == {"pwd": 0.5, "which python0": 1.0}
-    assert found.auc == 1.0 and found.at_chance() == 1
+    assert found.auc == found.auc_without_home == 1.0 and found.at_chance() == 1
     assert any("opt" in feature and weight > 0 for feature, weight in found.giveaways)
     with pytest.raises(ValueError, match="at least 2"):
         classify({"p0": real["p0"]}, fake, "early")
+
+
+def test_the_names_in_a_home_are_told_apart_alone() -> None:
+    real = {f"p{n}": {"early": {"pwd": "CHECKOUT", "ls -la ~": ".bashrc src"}} for n in range(4)}
+    fake = {f"p{n}": {"early": {"pwd": "CHECKOUT", "ls -la ~": ".bashrc notes"}} for n in range(4)}
+    found = classify(real, fake, "early")
+    assert (found.auc, found.auc_without_home) == (1.0, 0.5)
 
 
 def test_the_recorded_turns_hold_no_name_and_no_number() -> None:
