@@ -21,7 +21,7 @@ from sandbox.grading.adapters.base import Order, TestRun
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.suite import collect
 from sandbox.install import diagnosis
-from sandbox.install.checkout import Checkout
+from sandbox.install.checkout import Checkout, strings
 from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.goals import SHARE, Goal, judge_suite
 from sandbox.install.python import goals as python_goals
@@ -44,6 +44,8 @@ PROBE_SECONDS = 120.0
 SUITE_SECONDS = 150.0
 """Processor time of one run of the suite."""
 ROUNDS = 3
+SETTINGS = {"PIP_NO_INPUT": "1", "CI": "1", "UV_NO_CONFIG": "1", "UV_NO_SOURCES": "1"}
+"""A checkout's own uv settings (date cuts, other indexes, sibling folders) are for its maintainers' machines."""
 QUIET_PLUGINS = ("xdist", "cov", "sugar", "randomly", "random-order", "html", "flake8", "black", "mypy", "pylint", "isort",
                  "rerunfailures", "forked", "picked", "testmon", "checkdocs", "enabler", "ruff")  # fmt: skip
 """Plugins that change how a run goes or what it prints; they are not loaded."""
@@ -84,7 +86,7 @@ class _Work:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         version = checkout.version or "0.0.0"
-        self.variables = dict.fromkeys(VERSION_VARIABLES, version) | {"PIP_NO_INPUT": "1", "CI": "1"}
+        self.variables = dict.fromkeys(VERSION_VARIABLES, version) | SETTINGS
 
     async def interpreter(self) -> None:
         """Make the virtual environment. Raises InstallFailed when this machine's Python does not suit."""
@@ -119,7 +121,9 @@ class _Work:
             return
         how = f"--python {PYTHON} --build-constraints /tmp/build-bounds.txt"
         if self.attempt == 3:
-            names = " ".join(shlex.quote(t) for t in BUILD_TOOLS)
+            declared = strings(self.checkout.table("build-system").get("requires"))
+            own = [line for line in declared if not line.lower().startswith(("setuptools", "cython", "numpy"))]
+            names = " ".join(shlex.quote(t) for t in (*BUILD_TOOLS, *own))
             await self.run(
                 f"uv venv -q --python $({PYTHON} -c 'import sys; print(sys._base_executable)') {BUILD_VENV} && "
                 f"uv pip install -q --python {BUILD_VENV} {names}",

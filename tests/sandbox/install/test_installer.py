@@ -176,3 +176,13 @@ async def test_what_cannot_be_built_is_tried_in_other_ways_and_leaves_nothing(ba
     assert {path.name for path in (environments.root / "tmp").iterdir()} == before
     assert ({p.name for p in (environments.root / "built").iterdir()} if built else set()) == built
     assert record_path(environments, found, "python").is_file()
+
+
+async def test_settings_of_the_checkout_for_its_maintainers_machines_do_not_count(backend, environments, upstreams):
+    """A date cut of the project's own would hide every package of an index that gives no upload times."""
+    files = FILES | {
+        "pyproject.toml": FILES["pyproject.toml"] + '[tool.uv]\nexclude-newer = "2020-01-01T00:00:00Z"\n',
+        "tests/test_counting.py": TESTS.replace("import helping\n", "").replace("helping.VERSION", "total"),
+    }
+    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=lambda line: None)
+    assert record.built is not None and len(record.attempts) == 1, record.problem
