@@ -86,7 +86,7 @@ def goals(checkout: Checkout) -> list[Goal]:
             )
         )  # fmt: skip
         found += [_file(checkout, where.roots, path) for path in _some_files(checkout, paths)]
-    found += [_import(name, "a part of the package is imported") for name in where.inner[1:] if name != module]
+    found += [_import(name, "a part of the package is imported") for name in where.inner]
     return (found + [Goal(kind="run", command=c, description=d, expect=Expect(pattern=p)) for c, d, p in FILL])[:COUNT]
 
 

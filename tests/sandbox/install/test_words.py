@@ -1,0 +1,113 @@
+"""What project files and error messages say, read without running anything."""
+
+import pytest
+
+from sandbox.backends.base import EndReason, ExecResult
+from sandbox.install import diagnosis
+from sandbox.install.checkout import Checkout
+from sandbox.install.errors import InstallFailed, Reason
+from sandbox.install.goals import Expect, Goal, draw, judge
+from sandbox.install.installer import recipe_of
+from sandbox.install.python import goals, project, requirements
+from sandbox.install.python.repair import era_constraints, missing
+from sandbox.tasks.history import TreeFile
+
+
+def of(files: dict[str, str]) -> Checkout:
+    return Checkout("shop", "1.0", {path: TreeFile(text.encode()) for path, text in files.items()})
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"pyproject.toml": '[dependency-groups]\ntests = ["pytest>=3", "mock", {include-group = "more"}]\nmore = ["six"]\n'},
+         ["pytest", "mock", "six"]),
+        ({"tox.ini": "[testenv]\ndeps =\n    pytest\n    py36: numpy<1\n    -r requirements-test.txt\n",
+          "requirements-test.txt": "mock # x\n"},
+         ["mock", "pytest", "numpy<1"]),
+        ({"setup.py": "NEEDS = ['a>=1']\n"
+          "setup(tests_require=NEEDS + ['b'], extras_require={'test': ['c'], 'docs': ['d']})"},
+         ["a>=1", "b", "c"]),
+        ({"setup.cfg": "[options.extras_require]\ntesting =\n    pytest-cov\n    mock\n"}, ["mock"]),
+        ({"pyproject.toml": '[tool.poetry.group.test.dependencies]\nmock = "^2.0"\n'
+          'black = "*"\nx = {version = "1.0", extras = ["y"]}\n'},
+         ["mock>=2.0", "x[y]==1.0"]),
+        ({"requirements/dev.txt": "-r test.txt\nruff\n", "requirements/test.txt": "mock\n-e .\nhttps://host/x.whl\n"}, ["mock"]),
+    ],
+)  # fmt: skip
+def test_what_tests_need_is_read_from_wherever_it_is_said(files, expected):
+    assert requirements.test_requirements(of(files)) == expected
+
+
+def test_modules_tests_and_set_up():
+    found = of(
+        {
+            "src/shop/__init__.py": "", "src/shop/till.py": "", "setup.py": "", "tests/conftest.py": "",
+            "docs/test_docs.py": "def test_a(): 1",
+            "tests/unit/test_till.py": "def test_a():\n    pass\n", "tox.ini": "[pytest]\naddopts = --cov\npythonpath = lib\n",
+        }
+    )  # fmt: skip
+    where = project.layout(found)
+    assert (where.roots, where.modules[0], where.inner) == (("src",), "shop", ("shop.till",))
+    assert project.test_paths(found) == ("tests",)
+    assert goals.configuration(found, where.roots) == (
+        "-c", "tox.ini", "--import-mode=prepend", "-o", "addopts=", "-o", "pythonpath=lib . src"
+    )  # fmt: skip
+    assert project.test_paths(of({"shop.py": ""})) == ()
+
+
+def test_ten_goals_of_which_three_are_shown_the_same_each_time():
+    found = of({"shop.py": "", "test_shop.py": "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"})
+    first, second = (draw(goals.goals(found), seed=found.digest) for _ in range(2))
+    assert first == second and (len(first.seen), len(first.unseen)) == (3, 7)
+    assert any(goal.kind == "tests" for goal in first.seen)
+    assert any(goal.kind == "suite" for goal in first.unseen)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "why"),
+    [
+        (b"3 passed, 1 failed in 1s", 1, ""), (b"1 passed, 3 failed in 1s", 1, "1 tests passed, 3 did not"),
+        (b"no tests ran", 5, "ended with 5"),
+        (b"PASSED", 0, "0 tests passed"), (b"2 passed, 1 error", 0, "2 tests passed, 1 did"),
+    ],
+)  # fmt: skip
+def test_a_goal_is_judged_by_the_last_summary(output, code, why):
+    goal = Goal(
+        kind="tests", command="pytest", description="most pass", expect=Expect(exit_codes=(0, 1), passed_share=0.7)
+    )
+    said = judge(goal, ExecResult(code, EndReason.EXIT, output, len(output), 0.1, 0))
+    assert (said == "") if not why else (why in said)
+
+
+def test_what_the_words_of_errors_ask_for():
+    texts = ["ModuleNotFoundError: No module named 'yaml'", "No module named 'shop.gone'", "E  fixture 'mocker' not found",
+             "ModuleNotFoundError: No module named 'tests.help'", "No module named 'pkg_resources'"]  # fmt: skip
+    assert missing(texts, ("shop",)) == ["pyyaml", "pytest-mock", "setuptools<81"]
+    assert "numpy<2" in era_constraints(2019) and not era_constraints(None)
+    assert era_constraints(2021) != era_constraints(2024)
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "reason"),
+    [
+        ("x.c:3:10: fatal error: libpq-fe.h: No such file or directory", "libpq-dev", Reason.SYSTEM_PACKAGE),
+        ("error: command 'gfortran' failed: No such file", "gfortran", Reason.SYSTEM_PACKAGE),
+        ("No solution found when resolving dependencies", "", Reason.DEPENDENCY),
+        ("strange", "", Reason.INSTALL),
+    ],
+)
+def test_reasons_of_failed_builds(text, package, reason):
+    assert (diagnosis.system_package(text), diagnosis.of_build(text)) == (package, reason)
+
+
+def test_reasons_of_failed_tests_are_those_of_most():
+    refused, unknown = "ConnectionRefusedError: 127.0.0.1:5432 refused", "Name or service not known"
+    assert diagnosis.of_tests([refused, refused, "assert 1 == 2"]) == Reason.SERVICE
+    assert diagnosis.of_tests([unknown, "assert 1 == 2", "assert 2 == 3"]) == Reason.FAILING_TESTS
+
+
+def test_a_checkout_without_a_recipe():
+    with pytest.raises(InstallFailed, match="Known are python") as error:
+        recipe_of(of({"README": "x", "Gemfile": ""}))
+    assert error.value.reason == Reason.NO_RECIPE
