@@ -97,7 +97,7 @@ def checkpoints(width: int, depth: int, warm: int) -> tuple[dict[str, tuple[Stat
     def step(rate: float) -> float:
         for group in optimizer.param_groups:
             group["lr"] = rate
-        starts = torch.randint(0, len(text) - WINDOW - 1, (16,)).tolist()
+        starts = torch.randint(0, len(text) - WINDOW - 1, (4,)).tolist()
         rows = torch.stack([text[at : at + WINDOW + 1] for at in starts])
         loss = functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
@@ -219,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--depth", type=int, default=12)
-    parser.add_argument("--warm", type=int, default=60, help="steps at training rates before the measured ones")
+    parser.add_argument("--warm", type=int, default=40, help="steps at training rates before the measured ones")
     parser.add_argument("--repeats", type=int, default=9)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
