@@ -8,6 +8,7 @@ from composer_web.accounts.api import router as accounts
 from composer_web.api import errors
 from composer_web.api.auth import needs
 from composer_web.evals.api import router as evals
+from composer_web.evals.release_api import router as releases
 from composer_web.ops.api import router as ops
 from composer_web.policies.api import router as policies
 from composer_web.repositories.api import router as environments
@@ -35,6 +36,7 @@ api.add_router("/tasks", tasks, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])
+api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
 api.add_router("/tokens", accounts, tags=["tokens"])
 api.add_router("/health", ops, tags=["health"])

@@ -1,4 +1,4 @@
-"""Evaluations: one policy version measured on a suite."""
+"""Evaluations: one policy version measured on a suite or on a release of a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.db import models
 from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
-from composer_web.tasks.models import Suite
+from composer_web.tasks.models import Suite, TaskVersion
 
 
 class EvaluationState(models.TextChoices):
@@ -36,13 +36,70 @@ class Phase(models.TextChoices):
     ALONE = "alone", "on its own"
 
 
+class Release(models.Model):
+    """One edition of a benchmark: task versions that never change. A refresh makes the next number, with new tasks.
+
+    Its tasks are frozen by a trigger, whatever later becomes of the suite that they came from.
+    """
+
+    benchmark = models.SlugField(max_length=60)
+    number = models.PositiveIntegerField()
+    suite = models.ForeignKey(
+        Suite, on_delete=models.PROTECT, related_name="releases", help_text="Where its tasks were taken from"
+    )
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
+    notes = models.TextField(blank=True)
+    digest = models.CharField(max_length=64, help_text="SHA-256 over the hashes of its bundles, in order")
+    statistics = models.JSONField(default=dict, help_text="composer_web.evals.statistics.Statistics")
+    contamination = models.JSONField(null=True, blank=True, help_text="composer_web.evals.contamination.Contamination")
+    versions = models.ManyToManyField(TaskVersion, through="ReleaseTask", related_name="releases")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["benchmark", "-number"]
+        constraints = [models.UniqueConstraint(fields=["benchmark", "number"], name="release_number")]
+
+    def __str__(self) -> str:
+        return f"{self.benchmark}-{self.number}"
+
+
+class ReleaseTask(models.Model):
+    """A task version in a release, with what can be measured of it once and for all."""
+
+    release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="members")
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="release_members")
+    position = models.PositiveIntegerField()
+    carried = models.BooleanField(default=False, help_text="The release before has the same version")
+    lines = models.PositiveIntegerField(help_text="Lines that the oracle's patch adds or removes")
+    files = models.PositiveIntegerField(help_text="Files that it changes")
+    prompt_characters = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["release_id", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["release", "position"], name="release_position"),
+            models.UniqueConstraint(fields=["release", "task_version"], name="release_has_version_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.release_id}[{self.position}]"
+
+
 class Evaluation(models.Model):
-    """`samples` rollouts of each of `tasks` tasks of a suite, by one pinned policy version."""
+    """`samples` rollouts of each of `tasks` tasks of a suite, by one pinned policy version.
+
+    With a `release` its tasks are all those of the release, and the suite is only where they came from.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, null=True, blank=True, related_name="evaluations")
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="evaluations")
     version = models.PositiveIntegerField(default=0)
     suite = models.ForeignKey(Suite, on_delete=models.PROTECT, related_name="evaluations")
+    release = models.ForeignKey(Release, on_delete=models.PROTECT, null=True, blank=True, related_name="evaluations")
+    effort = models.CharField(max_length=12, blank=True, help_text="Level of effort, as the person who asked calls it")
     phase = models.CharField(max_length=6, choices=Phase, default=Phase.ALONE)
     tasks = models.PositiveIntegerField()
     samples = models.PositiveIntegerField()

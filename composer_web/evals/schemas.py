@@ -44,3 +44,91 @@ class EvaluationIn(Schema):
     samples: int = Field(default=8, ge=1, le=64)
     temperature: float = Field(default=0.8, gt=0, le=2)
     seed: int = Field(default=0, ge=0)
+
+
+class ReleaseOut(Schema):
+    id: int
+    benchmark: str
+    number: int
+    suite: str
+    parent: str | None
+    notes: str
+    digest: str
+    statistics: dict[str, Any]
+    contamination: dict[str, Any] | None
+    evaluation_count: int
+    created_at: datetime
+
+    @staticmethod
+    def resolve_suite(release: Any) -> str:
+        return release.suite.name
+
+    @staticmethod
+    def resolve_parent(release: Any) -> str | None:
+        return str(release.parent) if release.parent else None
+
+
+class ReleaseIn(Schema):
+    benchmark: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")
+    suite: str
+    keep: bool = Field(
+        default=False, description="take over the tasks of the release before that no flag speaks against"
+    )
+    notes: str = Field(default="", max_length=2000)
+
+
+class ReleaseRunIn(Schema):
+    policy: str = Field(description="name or name@version")
+    samples: int = Field(default=4, ge=1, le=64, description="passes over every task")
+    temperature: float = Field(default=0.8, gt=0, le=2)
+    effort: str = Field(default="", max_length=12)
+    price_input: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens read")
+    price_output: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens written")
+    seed: int = Field(default=0, ge=0)
+
+
+class StandingOut(Schema):
+    rank: int
+    name: str
+    evaluation: int
+    score: float
+    low: float | None
+    high: float | None
+    best: float | None
+    tokens: float | None
+    seconds: float | None
+    cost: float | None
+    pareto_tokens: bool
+    pareto_cost: bool
+
+    @staticmethod
+    def resolve_evaluation(row: Any) -> int:
+        return row.evaluation.pk
+
+
+class CarriedOut(Schema):
+    name: str
+    tasks: int
+    score: float
+    low: float
+    high: float
+
+
+class FlagOut(Schema):
+    task: str
+    flag: str
+    why: str
+    passed: int
+    verdicts: int
+    lost: int
+
+    @staticmethod
+    def resolve_task(standing: Any) -> str:
+        return standing.member.task_version.task.slug
+
+
+class BoardOut(Schema):
+    release: str
+    standings: list[StandingOut]
+    carried: list[CarriedOut] = Field(description="scores of the release before on the tasks taken over; not ranked")
+    flags: list[FlagOut]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 
 from trainer.stages.evaluate import mean_interval, pass_at_k, wilson_interval
@@ -33,4 +33,26 @@ def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: 
         "tasks_without_verdict": len(tasks) - len(valid),
         "verdicts": {"passed": passed, "failed": sum(map(len, valid)) - passed, "infra_error": lost},
         "seconds": seconds,
+    }
+
+
+def resources(rollouts: Sequence[tuple[int, int, float | None]], *, price: Mapping[str, float]) -> dict[str, Any]:
+    """Medians over rollouts with a verdict, each (policy tokens, all tokens, wall seconds).
+
+    Cost is dollars of one rollout at `price` (dollars for a million tokens, `input` and `output`), every token of the
+    episode read once; None without a price.
+    """
+    if not rollouts:
+        return {"tokens_p50": None, "seconds_p50": None, "cost_p50": None, "tokens": 0, "cost": None}
+    costs = [
+        (own * price.get("output", 0.0) + (whole - own) * price.get("input", 0.0)) / 1e6 for own, whole, _ in rollouts
+    ]
+    waited = [seconds for _, _, seconds in rollouts if seconds is not None]
+    priced = any(price.values())
+    return {
+        "tokens_p50": median(own for own, _, _ in rollouts),
+        "seconds_p50": round(median(waited), 3) if waited else None,
+        "cost_p50": median(costs) if priced else None,
+        "tokens": sum(own for own, _, _ in rollouts),
+        "cost": sum(costs) if priced else None,
     }

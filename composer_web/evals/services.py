@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -9,7 +10,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.evals.models import EVALUATION_LEGAL, Evaluation, EvaluationState, Phase
+from composer_web.evals.models import EVALUATION_LEGAL, Evaluation, EvaluationState, Phase, Release
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.history import IllegalTransition, change_state
@@ -38,6 +39,9 @@ def create_evaluation(
     sampling: SamplingConfig | None = None,
     harness: HarnessConfig | None = None,
     reward: RewardConfig | None = None,
+    release: Release | None = None,
+    effort: str = "",
+    price: Mapping[str, float] | None = None,
     actor: User | None = None,
 ) -> Evaluation:
     """An evaluation that starts at once. Raises UserError. One per run, version and phase: asking again returns it."""
@@ -45,7 +49,7 @@ def create_evaluation(
         found = Evaluation.objects.filter(run=run, version=version, phase=phase).first()
         if found is not None:
             return found
-    usable = suite.memberships.exclude(task_version__controls_ok=False).count()
+    usable = tasks if release else suite.memberships.exclude(task_version__controls_ok=False).count()
     if not usable:
         raise UserError("suite", f"suite {suite.name!r} has no usable tasks; build it or look at its rejected controls")
     if not 1 <= samples <= 64:
@@ -58,13 +62,20 @@ def create_evaluation(
         policy=policy,
         version=version,
         suite=suite,
+        release=release,
+        effort=effort,
         phase=phase,
         tasks=min(tasks, usable),
         samples=samples,
         temperature=sampling.temperature,
         seed=seed,
         created_by=actor,
-        conditions={"sampling": sampling.model_dump(), "harness": harness.model_dump(), "reward": reward.model_dump()},
+        conditions={
+            "sampling": sampling.model_dump(),
+            "harness": harness.model_dump(),
+            "reward": reward.model_dump(),
+            **({"price": dict(price)} if price else {}),
+        },
     )
     audit(
         actor=actor,

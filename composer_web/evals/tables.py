@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import django_tables2 as tables
+from django.urls import reverse
 from django.utils.html import format_html
 
-from composer_web.evals.models import Evaluation
+from composer_web.evals.models import Evaluation, Release
 from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ops.templatetags import ui
 
@@ -46,3 +47,27 @@ class EvaluationTable(Table):
 
     def render_size(self, record: Evaluation) -> str:
         return f"{record.tasks} × {record.samples}"
+
+
+class ReleaseTable(Table):
+    name = tables.Column(accessor="benchmark", verbose_name="Release", attrs=STRONG)
+    size = NumberColumn(accessor="statistics__tasks", orderable=False, verbose_name="Tasks")
+    lines = NumberColumn(accessor="statistics__lines", orderable=False, verbose_name="Lines changed")
+    prompt = NumberColumn(accessor="statistics__prompt_characters", orderable=False, verbose_name="Prompt characters")
+    evaluation_count = NumberColumn(verbose_name="Evaluations")
+    suite = tables.Column(linkify=("tasks:suite", {"name": tables.A("suite__name")}))
+    digest = tables.Column(orderable=False)
+    created_at = AgoColumn(verbose_name="Published")
+
+    empty_template = "evals/releases_empty.html"
+
+    class Meta:
+        model = Release
+        fields = ("name", "size", "lines", "prompt", "evaluation_count", "suite", "digest", "created_at")
+
+    def render_name(self, record: Release) -> str:
+        address = reverse("evals:release", args=[record.benchmark, record.number])
+        return format_html('<a href="{}">{}</a>', address, record)
+
+    def render_digest(self, value: str) -> str:
+        return format_html('<span class="mono" title="{}">{}</span>', value, value[:12])

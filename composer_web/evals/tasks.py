@@ -10,8 +10,9 @@ from django.db.models import Count
 from django.utils import timezone
 
 from composer_web.evals import services
-from composer_web.evals.models import Evaluation
-from composer_web.evals.scoring import score
+from composer_web.evals.contamination import check
+from composer_web.evals.models import Evaluation, Release
+from composer_web.evals.scoring import resources, score
 from composer_web.ops.outbox import enqueue
 from composer_web.rollouts.models import GROUP_OPEN, Rollout
 from composer_web.rollouts.services import dispatch_evaluation
@@ -23,11 +24,18 @@ def start(*, evaluation_id: int, **_: Any) -> None:
     """Dispatch every group of a pending evaluation."""
     with transaction.atomic():
         evaluation = (
-            Evaluation.objects.select_for_update(of=("self",)).select_related("suite", "run").get(pk=evaluation_id)
+            Evaluation.objects.select_for_update(of=("self",))
+            .select_related("suite", "run", "release")
+            .get(pk=evaluation_id)
         )
         if evaluation.state == "pending":
             services.mark_running(evaluation=evaluation)
-            dispatch_evaluation(evaluation=evaluation, version_ids=first_versions(evaluation.suite, evaluation.tasks))
+            ids = (
+                list(evaluation.release.members.order_by("position").values_list("task_version_id", flat=True))
+                if evaluation.release
+                else first_versions(evaluation.suite, evaluation.tasks)
+            )
+            dispatch_evaluation(evaluation=evaluation, version_ids=ids)
 
 
 @shared_task(name="evals.advance")
@@ -42,17 +50,20 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
         if evaluation.state != "running" or evaluation.groups.filter(state__in=GROUP_OPEN).exists():
             return
         passes: dict[int, list[bool]] = {pk: [] for pk in evaluation.groups.values_list("pk", flat=True)}
-        lost = 0
-        for group_id, verdict in Rollout.objects.filter(group__evaluation=evaluation).values_list(
-            "group_id", "verdict"
-        ):
+        lost, spent = 0, []
+        rows = Rollout.objects.filter(group__evaluation=evaluation).values_list(
+            "group_id", "verdict", "policy_tokens", "total_tokens", "seconds"
+        )
+        for group_id, verdict, own, whole, waited in rows:
             if verdict == "infra_error":
                 lost += 1
             else:
                 passes[group_id].append(verdict == "passed")
+                spent.append((own, whole, waited.get("total")))
         began = evaluation.started_at or evaluation.created_at
         seconds = (timezone.now() - began).total_seconds()
         results = score(list(passes.values()), samples=evaluation.samples, lost=lost, seconds=round(seconds, 1))
+        results |= resources(spent, price=evaluation.conditions.get("price", {}))
         if results["pass1"] is None:
             services.mark_failed(evaluation=evaluation, cause=_why_nothing(evaluation))
         else:
@@ -66,6 +77,12 @@ def _why_nothing(evaluation: Evaluation) -> str:
     causes = evaluation.groups.exclude(cause="").values_list("cause").annotate(n=Count("pk")).order_by("-n")
     cause = causes.values_list("cause", flat=True).first()
     return f"no rollout has a verdict: {cause}" if cause else "no rollout has a verdict; see the causes of its groups"
+
+
+@shared_task(name="evals.check_contamination")
+def check_contamination(*, release_id: int, **_: Any) -> None:
+    """Compare a release with the training suites."""
+    check(Release.objects.get(pk=release_id))
 
 
 @shared_task(name="evals.cancel_of_run")

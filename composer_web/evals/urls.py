@@ -1,9 +1,14 @@
 from django.urls import path
 
-from composer_web.evals import views
+from composer_web.evals import release_views, views
 
 app_name = "evals"
 urlpatterns = [
     path("evals/", views.evaluation_list, name="list"),
     path("evals/<int:pk>/", views.evaluation_detail, name="detail"),
+    path("evals/releases/", release_views.release_list, name="releases"),
+    path("evals/releases/publish/", release_views.release_publish, name="publish"),
+    path("evals/releases/<slug:benchmark>/<int:number>/", release_views.release_detail, name="release"),
+    path("evals/releases/<slug:benchmark>/<int:number>/run/", release_views.release_run, name="release-run"),
+    path("evals/releases/<slug:benchmark>/<int:number>/check/", release_views.release_check, name="release-check"),
 ]

@@ -26,7 +26,7 @@ def evaluation_list(request: PageRequest) -> HttpResponse:
     table = EvaluationTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"
-    return show(request, template, {"table": table, "filter": found, "live": "evals"})
+    return show(request, template, {"table": table, "filter": found, "live": "evals", "tab": "evals"})
 
 
 @require_GET

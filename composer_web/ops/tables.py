@@ -20,7 +20,7 @@ MOST_COUNTED = 10_000
 """Rows of a list that are counted and paged through; beyond, a filter or the other end of the order leads there."""
 
 
-class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+class BoundedPaginator(Paginator):
     """Counts at most MOST_COUNTED rows: an exact count of a million takes longer than the rest of the page."""
 
     @cached_property

@@ -28,7 +28,7 @@ def home(request: PageRequest) -> HttpResponse:
     live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
     recent = list(runs.runs().exclude(state__in=RUN_LIVE)[:6])
     curves = sparks.recent([run.pk for run in live + recent], ["reward/mean", "loss/train"])
-    suites, known = list(tasks.suites()), policies.policies().exists()
+    suites, known = tasks.any_suite(), policies.policies().exists()
     workers = overview.workers()
     alive = {worker.kind for worker in workers if worker.state == "alive"}
     context: dict[str, Any] = {
@@ -36,7 +36,7 @@ def home(request: PageRequest) -> HttpResponse:
         "recent_runs": [(run, curves.get(run.pk), None) for run in recent],
         "rollouts": rollouts.rollouts().exclude(verdict="")[:10],
         "evaluations": evals.evaluations()[:6],
-        "steps": _next_steps(has_policy=known, has_suite=bool(suites), has_run=bool(live or recent)),
+        "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent)),
         "alive": sorted(alive),
         "silent": [worker for worker in workers if worker.state == "dead"],
     }

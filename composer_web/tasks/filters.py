@@ -6,6 +6,7 @@ from typing import get_args
 
 import django_filters as filters
 
+from composer_web.ops.filters import slug_contains
 from composer_web.tasks.models import Task
 from sandbox.tasks.spec import Category, TaskSource
 
@@ -15,7 +16,7 @@ CATEGORIES = [(name, name) for name in get_args(Category)]
 
 
 class TaskFilter(filters.FilterSet):
-    q = filters.CharFilter(field_name="slug", lookup_expr="icontains", label="Search")
+    q = filters.CharFilter(field_name="slug", method=slug_contains, label="Search")
     source = filters.ChoiceFilter(choices=SOURCES, label="Source", empty_label="any")
     category = filters.ChoiceFilter(choices=CATEGORIES, label="Category", empty_label="any")
     suite = filters.CharFilter(field_name="versions__suites__name", label="Suite", distinct=True)

@@ -48,6 +48,15 @@ class TaskVersion(models.Model):
 
     class Meta:
         ordering = ["task__slug", "number"]
+        indexes = [
+            # What lists show of a version, without the page of the bundle beside it.
+            models.Index(
+                fields=["task", "-number"],
+                include=["id", "controls_ok", "test_strength"],
+                name="newest_version_of_task",
+            ),
+            models.Index(fields=["id"], include=["controls_ok"], name="version_controls"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["task", "number"], name="task_version_number"),
             models.CheckConstraint(

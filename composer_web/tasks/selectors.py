@@ -41,12 +41,16 @@ def newest_version(task: Task) -> TaskVersion:
 
 
 def suites() -> QuerySet[Suite]:
-    """For lists: task counts come along."""
+    """For lists: task counts come along, each over the one join to the memberships."""
     return Suite.objects.annotate(
-        task_count=Count("memberships", distinct=True),
-        valid_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=True), distinct=True),
-        rejected_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=False), distinct=True),
+        task_count=Count("memberships"),
+        valid_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=True)),
+        rejected_count=Count("memberships", filter=Q(memberships__task_version__controls_ok=False)),
     )
+
+
+def any_suite() -> bool:
+    return Suite.objects.exists()
 
 
 def get_suite(key: int | str) -> Suite:

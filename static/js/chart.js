@@ -3,24 +3,11 @@
 // run or lays several over each other.
 import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
+import { plotly } from "./plotly.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
 const DASHES = ["solid", "dot", "dash", "dashdot"];
-// The bundle's map library, which no chart here uses, writes a <style> as it loads unless an element with this id is
-// there; our content policy would refuse that and log an error.
-const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
-const plotly = (() => {
-  let loading = null;
-  return () => (loading ??= new Promise((resolve, reject) => {
-    document.head.append(Object.assign(document.createElement("meta"), { id: MAP_STYLE }));
-    const script = document.createElement("script");
-    script.src = document.querySelector('meta[name="plotly"]').content;
-    script.addEventListener("load", () => resolve(window.Plotly));
-    script.addEventListener("error", () => reject(new Error("the chart library did not load")));
-    document.head.append(script);
-  }));
-})();
 
 const panels = new Map(); // element → Panel
 

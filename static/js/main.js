@@ -14,6 +14,7 @@ document.addEventListener("htmx:afterSettle", (event) => relative(event.target.p
 
 const pages = {
   "[data-chart]": () => import("./chart.js"),
+  "[data-pareto]": () => import("./pareto.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-run-form]": () => import("./form.js"),
   "[data-bulk]": () => import("./select.js"),

@@ -1,0 +1,68 @@
+"""manage.py release: publish, list and run benchmark releases."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from composer_web.evals import contamination, releases, standings
+from composer_web.evals.schemas import BoardOut
+from composer_web.ops.errors import UserError
+from composer_web.tasks.selectors import get_suite
+
+
+class Command(BaseCommand):
+    help = "Benchmark releases: immutable task versions, with a leaderboard each."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        actions.add_parser("list", help="all releases")
+        publish = actions.add_parser("publish", help="the next release of a benchmark from a suite")
+        publish.add_argument("benchmark")
+        publish.add_argument("suite")
+        publish.add_argument("--keep", action="store_true", help="take over what the release before has unflagged")
+        publish.add_argument("--notes", default="")
+        run = actions.add_parser("run", help="a policy over a release; `evaluate` and the page say how far it is")
+        run.add_argument("release", help="benchmark-number, or benchmark for its newest")
+        run.add_argument("policy", help="name or name@version")
+        run.add_argument("--samples", type=int, default=4, help="passes (4)")
+        run.add_argument("--temperature", type=float, default=0.8)
+        run.add_argument("--effort", default="")
+        run.add_argument("--price-input", type=float, default=0.0, help="dollars for a million tokens read")
+        run.add_argument("--price-output", type=float, default=0.0, help="dollars for a million tokens written")
+        for name, text in (("board", "leaderboard, carried-over scores and flags as JSON"), ("check", "contamination")):
+            actions.add_parser(name, help=text).add_argument("release")
+
+    def handle(self, *args: Any, **o: Any) -> None:
+        try:
+            getattr(self, f"_{o['action']}")(o)
+        except UserError as error:
+            raise CommandError(error.message) from error
+
+    def _list(self, o: dict[str, Any]) -> None:
+        for release in standings.releases():
+            tasks, count = release.statistics["tasks"], release.evaluation_count  # type: ignore[attr-defined]
+            self.stdout.write(f"{release}  {tasks} tasks  {count} evaluations  {release.digest[:12]}")
+
+    def _publish(self, o: dict[str, Any]) -> None:
+        made = releases.publish(benchmark=o["benchmark"], suite=get_suite(o["suite"]), keep=o["keep"], notes=o["notes"])
+        self.stdout.write(json.dumps({"release": str(made), "digest": made.digest, **made.statistics}))
+
+    def _run(self, o: dict[str, Any]) -> None:
+        names = ("samples", "temperature", "effort", "price_input", "price_output")
+        release = standings.find(o["release"])
+        made = releases.run(release=release, reference=o["policy"], **{name: o[name] for name in names})
+        self.stdout.write(json.dumps({"evaluation": made.pk, "release": str(release), "tasks": made.tasks}))
+
+    def _board(self, o: dict[str, Any]) -> None:
+        found = BoardOut.model_validate(standings.board(standings.find(o["release"])), from_attributes=True)
+        self.stdout.write(found.model_dump_json())
+
+    def _check(self, o: dict[str, Any]) -> None:
+        found = contamination.check(standings.find(o["release"]))
+        for hit in found.hits:
+            self.stdout.write(f"{hit.task}: {hit.training}: {hit.why}")
+        self.stdout.write(f"{len(found.hits)} hits among {found.training_tasks} tasks of {len(found.suites)} suites")

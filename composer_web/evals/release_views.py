@@ -1,0 +1,164 @@
+"""Pages of benchmark releases: list and publish, one release with its leaderboard, run a policy over it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
+
+from composer_web.evals import releases, standings
+from composer_web.evals.models import Release
+from composer_web.evals.statistics import PUBLIC, Statistics
+from composer_web.evals.tables import ReleaseTable
+from composer_web.ops.errors import UserError
+from composer_web.ops.pages import Figure, PageRequest, act, page, show
+from composer_web.ops.templatetags import ui
+from composer_web.policies import selectors as policies
+from composer_web.tasks import selectors as tasks
+
+PER_PAGE = 50
+
+
+@require_GET
+@page()
+def release_list(request: PageRequest) -> HttpResponse:
+    table = ReleaseTable(standings.releases())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/releases.html"
+    suites = list(tasks.suites()) if request.user.may("operator") else []
+    return show(request, template, {"table": table, "tab": "releases", "live": "evals", "suites": suites})
+
+
+@require_POST
+@page("operator")
+def release_publish(request: PageRequest) -> HttpResponse:
+    try:
+        made = releases.publish(
+            benchmark=request.POST.get("benchmark", ""),
+            suite=tasks.get_suite(request.POST.get("suite", "")),
+            keep="keep" in request.POST,
+            notes=request.POST.get("notes", "")[:2000],
+            actor=request.user,
+        )
+    except UserError as error:
+        messages.error(request, str(error))
+        return redirect("evals:releases")
+    messages.success(request, f"{made} is published; its tasks never change.")
+    return redirect("evals:release", benchmark=made.benchmark, number=made.number)
+
+
+@require_GET
+@page()
+def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
+    release = standings.get_release(benchmark, number)
+    rows = standings.leaderboard(release)
+    members = standings.tasks(release)
+    context: dict[str, Any] = {
+        "release": release,
+        "rows": rows,
+        "plots": [_plot("tokens", rows), _plot("cost", rows)],
+        "carried": standings.carried(release),
+        "members": members,
+        "flagged": [task for task in members if task.flag],
+        "open": release.evaluations.filter(state__in=["pending", "running"]).select_related("policy"),
+        "statistics": Statistics.model_validate(release.statistics),
+        "published": PUBLIC,
+        "figures": _figures(release, members),
+        "policies": policies.references() if request.user.may("operator") else [],
+        "tab": "releases",
+    }
+    template = "evals/_release.html" if request.headers.get("HX-Request") else "evals/release.html"
+    return show(request, template, context)
+
+
+@require_POST
+@page("operator")
+def release_run(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
+    release = standings.get_release(benchmark, number)
+    return act(
+        request,
+        lambda: releases.run(
+            release=release,
+            reference=request.POST.get("policy", ""),
+            samples=int(_number(request, "samples", 4)),
+            temperature=_number(request, "temperature", 0.8),
+            effort=request.POST.get("effort", ""),
+            price_input=_number(request, "price_input", 0),
+            price_output=_number(request, "price_output", 0),
+            actor=request.user,
+        ),
+        done="The evaluation is on its way; its score appears here when its last rollout has a verdict.",
+        to="evals:release",
+        benchmark=benchmark,
+        number=number,
+    )
+
+
+@require_POST
+@page("operator")
+def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
+    release = standings.get_release(benchmark, number)
+    return act(
+        request,
+        lambda: releases.request_check(release=release, actor=request.user),
+        done="The training suites are read; what is found appears here.",
+        to="evals:release",
+        benchmark=benchmark,
+        number=number,
+    )
+
+
+def _number(request: PageRequest, name: str, default: float) -> float:
+    """Raises UserError for what is no number."""
+    text = request.POST.get(name, "").strip()
+    try:
+        return float(text) if text else float(default)
+    except ValueError:
+        raise UserError(name, f"{name} is a number, not {text!r}") from None
+
+
+def _figures(release: Release, members: list[standings.Standing]) -> list[Figure]:
+    statistics = Statistics.model_validate(release.statistics)
+    took_over = sum(task.member.carried for task in members)
+    flags = [task.flag for task in members]
+    found = (release.contamination or {}).get("hits")
+    return [
+        Figure(
+            "Tasks", ui.num(statistics.tasks), note=f"{took_over} from the release before" if release.parent else ""
+        ),
+        Figure("Lines changed", ui.num(statistics.lines), note="median of a task"),
+        Figure("Files changed", ui.num(statistics.files), note="median of a task"),
+        Figure("Prompt", ui.num(statistics.prompt_characters), unit="characters", note="characters, median of a task"),
+        Figure("Saturated", ui.num(flags.count("saturated")), note="everyone always passes"),
+        Figure("Unsolved", ui.num(flags.count("unsolved")), note="nobody ever passes"),
+        Figure("Broken", ui.num(flags.count("broken"))),
+        Figure("In training suites", "not checked yet" if found is None else ui.num(len(found)), note="by content"),
+    ]
+
+
+def _plot(resource: str, rows: list[standings.Row]) -> dict[str, Any]:
+    """What `js/pareto.js` draws: score over tokens or over cost."""
+    points = [
+        {
+            "name": row.name,
+            "policy": f"{row.evaluation.policy.name}@{row.evaluation.version}",
+            "x": getattr(row, resource),
+            "y": row.score,
+            "low": row.low,
+            "high": row.high,
+            "front": getattr(row, f"pareto_{resource}"),
+        }
+        for row in rows
+        if getattr(row, resource) is not None
+    ]
+    titles = {
+        "tokens": ("Score over tokens", "completion tokens, median of a rollout", ""),
+        "cost": ("Score over cost", "dollars, median of a rollout", "$"),
+    }
+    title, axis, unit = titles[resource]
+    return {"title": title, "axis": axis, "unit": unit, "count": len(points), "points": json.dumps(points)}

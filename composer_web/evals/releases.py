@@ -1,0 +1,123 @@
+"""Writes of benchmark releases: publish, refresh, run a policy over one, check against training suites."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import audit
+from composer_web.evals import standings
+from composer_web.evals.models import Evaluation, Release, ReleaseTask
+from composer_web.evals.services import create_evaluation
+from composer_web.evals.statistics import measure, summarize
+from composer_web.live.hints import hint
+from composer_web.ops.errors import UserError
+from composer_web.ops.outbox import enqueue
+from composer_web.policies.selectors import resolve
+from composer_web.policies.services import describe_architecture
+from composer_web.tasks.models import Suite, TaskVersion
+from trainer.config import SamplingConfig
+
+BATCH = 500
+
+
+@transaction.atomic
+def publish(*, benchmark: str, suite: Suite, keep: bool = False, notes: str = "", actor: User | None = None) -> Release:
+    """The next release of a benchmark from the tasks of a suite whose controls passed; the first has number 1.
+
+    `keep` takes over the tasks of the release before, but for those that its results flag; the suite's follow. Raises
+    UserError when the suite has none that passed its controls, or when nothing would differ from the release before.
+    """
+    previous = Release.objects.select_for_update(of=("self",)).filter(benchmark=benchmark).order_by("-number").first()
+    fresh = list(suite.versions.filter(controls_ok=True).order_by("memberships__position").distinct())
+    if not fresh:
+        raise UserError(
+            "suite", f"no task of suite {suite.name!r} has passed its controls; run them on the suite's page"
+        )
+    kept = _kept(previous) if keep and previous else []
+    versions = list({version.pk: version for version in (*kept, *fresh)}.values())
+    digest = hashlib.sha256("\n".join(version.bundle_hash for version in versions).encode()).hexdigest()
+    if previous and digest == previous.digest:
+        raise UserError("suite", f"{previous} has exactly these tasks; choose a suite with others")
+    release = Release(
+        benchmark=benchmark,
+        number=previous.number + 1 if previous else 1,
+        suite=suite,
+        parent=previous,
+        notes=notes,
+        digest=digest,
+        created_by=actor,
+    )
+    release.clean_fields(exclude=["statistics", "contamination", "notes"])
+    measured = [measure(version.bundle) for version in versions]
+    release.statistics = summarize(measured).model_dump()
+    release.save()
+    before = set(previous.members.values_list("task_version_id", flat=True)) if previous else set()
+    ReleaseTask.objects.bulk_create(
+        [
+            ReleaseTask(
+                release=release, task_version=version, position=i, carried=version.pk in before, **one.model_dump()
+            )
+            for i, (version, one) in enumerate(zip(versions, measured, strict=True))
+        ],
+        batch_size=BATCH,
+    )
+    audit(actor=actor, action="release.publish", target=f"release:{release.pk}", name=str(release), tasks=len(versions))
+    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="control")
+    hint("evals")
+    return release
+
+
+def _kept(previous: Release) -> Sequence[TaskVersion]:
+    flagged = {task.task_version_id for task in standings.tasks(previous) if task.flag}
+    found: QuerySet[TaskVersion] = previous.versions.order_by("release_members__position").distinct()
+    return [version for version in found if version.pk not in flagged]
+
+
+def run(
+    *,
+    release: Release,
+    reference: str,
+    samples: int,
+    temperature: float = 0.8,
+    effort: str = "",
+    price_input: float = 0.0,
+    price_output: float = 0.0,
+    seed: int = 0,
+    actor: User | None = None,
+) -> Evaluation:
+    """`samples` passes of a policy over every task of a release. Prices are dollars for a million tokens, fixed with the
+    evaluation so that its cost never changes. Raises UserError."""
+    if not 0 < temperature <= 2:
+        raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
+    for name, price in (("price_input", price_input), ("price_output", price_output)):
+        if not 0 <= price <= 10_000:
+            raise UserError(name, f"a price is 0 to 10,000 dollars for a million tokens, not {price}")
+    if len(effort) > 12:
+        raise UserError("effort", f"a level of effort has at most 12 characters, not {len(effort)}")
+    weights = resolve(reference)
+    describe_architecture(weights.path)  # refuses weights that cannot be read
+    return create_evaluation(
+        policy=weights.policy,
+        version=weights.version,
+        suite=release.suite,
+        release=release,
+        effort=effort,
+        price={"input": price_input, "output": price_output},
+        tasks=release.members.count(),
+        samples=samples,
+        seed=seed,
+        sampling=SamplingConfig(temperature=temperature),
+        actor=actor,
+    )
+
+
+@transaction.atomic
+def request_check(*, release: Release, actor: User | None = None) -> None:
+    """Have the release compared with the training suites as they are now."""
+    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="control")
+    audit(actor=actor, action="release.check", target=f"release:{release.pk}")
