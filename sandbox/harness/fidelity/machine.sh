@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes the reference profile's machine and records it: a stock Debian with a developer's packages in a disk image, booted
 # under QEMU, where a user logs in, uses common programs once, and runs probe.sh, early.sh and curious.sh in each checkout.
-# Needs root, mmdebstrap, qemu-system-x86 and e2fsprogs; about 15 minutes of two cores without KVM (ACCEL=kvm where it works).
+# Needs root, mmdebstrap, qemu-system-x86 and e2fsprogs; without KVM about 40 minutes on a busy machine (ACCEL=kvm where it works).
 #   bash machine.sh REPOSITORIES OUT     (REPOSITORIES: folders of files, each becomes a checkout of the user)
 set -euo pipefail
 repositories=$(realpath "$1") out=$(realpath -m "$2") here=$(dirname "$(realpath "$0")")
