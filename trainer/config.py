@@ -20,9 +20,6 @@ def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -
 MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
 
 
-MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
-
-
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -277,34 +274,6 @@ class SamplerConfig(Part):
         return self
 
 
-class SamplerConfig(Part):
-    """Which tasks of the suite a run uses, and in which order. Pass rates are those of a pre-pass (an evaluation)."""
-
-    policy: str = setting("", "Policy whose pre-pass is used (a name); empty for the newest measurement of any")
-    hardest: float = setting(0.0, "Least pass rate of a task that is used", ge=0, le=1)
-    easiest: float = setting(1.0, "Greatest pass rate of a task that is used", ge=0, le=1)
-    drop_solved_none: bool = setting(False, "Leave out tasks that the pre-pass never solved")
-    drop_solved_all: bool = setting(False, "Leave out tasks that the pre-pass always solved")
-    unmeasured: Literal["use", "skip"] = setting("use", "Tasks without a pre-pass", advanced=True)
-    harder_later: float = setting(
-        0.0, "Draw easier tasks at the beginning and harder ones at the end; 0 keeps the seeded order", ge=0, le=1
-    )
-    categories: str = setting(
-        "", "Mix of categories as `debug=3, feature=1`; empty for the suite's own", pattern=MIX, advanced=True
-    )
-
-    @property
-    def weights(self) -> dict[str, float]:
-        pairs = (part.split("=") for part in self.categories.replace(" ", "").split(",") if part)
-        return {name: float(weight) for name, weight in pairs}
-
-    @model_validator(mode="after")
-    def _window(self) -> SamplerConfig:
-        if self.hardest > self.easiest:
-            raise ValueError(f"hardest={self.hardest} is above easiest={self.easiest}: no task lies between them")
-        return self
-
-
 class RLConfig(Part):
     """Asynchronous reinforcement learning over whole episodes."""
 
@@ -330,7 +299,6 @@ class RLConfig(Part):
     lora: LoraConfig = Field(default_factory=LoraConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
-    sampler: SamplerConfig = Field(default_factory=SamplerConfig)
     sampler: SamplerConfig = Field(default_factory=SamplerConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
