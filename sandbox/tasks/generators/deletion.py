@@ -23,6 +23,8 @@ MAX_LINES = 200
 """Of a feature: larger ones are a project, not a task."""
 MAX_BESIDE = 100
 """Further tests of the same files: they fail where the feature can no longer be imported."""
+MAX_ELSEWHERE = 20
+"""Tests of other files that must go on passing."""
 T = TypeVar("T", cst.FunctionDef, cst.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -249,7 +251,10 @@ def feature_draft(shop: Workshop, package: Package, feature: Feature) -> tuple[D
             broken[path] = kept
     files = {test.split("::", 1)[0] for test in feature.tests}
     beside = tuple(t for t in shop.built.tests if t.split("::", 1)[0] in files)
-    expected = tuple(sorted({*tests_near(shop.built, tuple(gold), feature.tests), *beside[:MAX_BESIDE]}))
+    # Where a feature's test files cannot load without it, tests of other files say that the rest still works.
+    elsewhere = tuple(t for t in shop.built.tests if t.split("::", 1)[0] not in files)[:MAX_ELSEWHERE]
+    near = tests_near(shop.built, tuple(gold), feature.tests)
+    expected = tuple(sorted({*near, *beside[:MAX_BESIDE], *elsewhere}))
     rest = tuple(t for t in expected if t not in feature.tests and not _pruned(t, visible, package.tests))
     draft = Draft(
         source="deletion", category="feature", operator="function or class", broken=broken, gold=gold,

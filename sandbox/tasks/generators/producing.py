@@ -25,7 +25,7 @@ from sandbox.tasks.store import TaskStore
 GeneratorName = Literal["mutation", "distance", "combination", "deletion"]
 GENERATORS: tuple[GeneratorName, ...] = get_args(GeneratorName)
 Job = Callable[[], Awaitable[TaskSpec | None]]
-VERSION = 6
+VERSION = 7
 """Changed whenever the same seed would give other tasks."""
 
 
