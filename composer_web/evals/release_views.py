@@ -137,7 +137,11 @@ def _figures(release: Release, members: list[standings.Standing]) -> list[Figure
         Figure("Saturated", ui.num(flags.count("saturated")), note="everyone always passes"),
         Figure("Unsolved", ui.num(flags.count("unsolved")), note="nobody ever passes"),
         Figure("Broken", ui.num(flags.count("broken"))),
-        Figure("In training suites", "not checked yet" if found is None else ui.num(len(found)), note="by content"),
+        Figure(
+            "In training suites",
+            "–" if found is None else ui.num(len(found)),
+            note="not checked yet" if found is None else "by content",
+        ),
     ]
 
 

@@ -33,8 +33,8 @@ class RolloutFilter(filters.FilterSet):
         last group: without these bounds Postgres walks through everything newer to show the newest of an old run."""
         groups = Group.objects.filter(**{name: value})
         rows = Rollout.objects.order_by("pk").values("pk")
-        first = rows.filter(group=Subquery(groups.order_by("pk").values("pk")[:1]))[:1]
-        last = rows.filter(group=Subquery(groups.order_by("-pk").values("pk")[:1])).reverse()[:1]
+        first = rows.filter(group=Subquery(groups.order_by("prompt_index").values("pk")[:1]))[:1]
+        last = rows.filter(group=Subquery(groups.order_by("-prompt_index").values("pk")[:1])).reverse()[:1]
         return query.filter(**{f"group__{name}": value}, pk__gte=Subquery(first), pk__lte=Subquery(last))
 
 

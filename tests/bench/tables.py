@@ -111,7 +111,7 @@ def measure(arguments: argparse.Namespace) -> None:
 def addresses() -> Iterator[tuple[str, bool]]:
     """Every way to ask for a list, and whether it is how the page opens."""
     from composer_web.evals.filters import EvaluationFilter
-    from composer_web.evals.tables import EvaluationTable
+    from composer_web.evals.tables import EvaluationTable, ReleaseTable
     from composer_web.policies.tables import PolicyTable
     from composer_web.repositories.tables import EnvironmentTable
     from composer_web.rollouts.filters import FindingFilter, RolloutFilter
@@ -132,6 +132,7 @@ def addresses() -> Iterator[tuple[str, bool]]:
         ("/environments/", EnvironmentTable, None),
         ("/policies/", PolicyTable, None),
         ("/evals/", EvaluationTable, EvaluationFilter),
+        ("/evals/releases/", ReleaseTable, None),
     ):
         yield path, True
         yield f"{path}?page=100000", False

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from composer_web.accounts.models import Role, User
 from composer_web.policies.models import Policy
+from composer_web.repositories.models import Environment
 from sandbox.tasks.generators.procedural import generate
 from trainer.config import RLConfig, RunConfig
 
@@ -53,9 +54,6 @@ INSERT INTO runs_metrickey (name) SELECT 'metric/' || n FROM generate_series(1, 
 INSERT INTO runs_metrickey (name) VALUES ('reward/mean'), ('loss/train');
 INSERT INTO runs_metric (run_id, key_id, step, value, at)
 SELECT r, k.id, s, random(), now() FROM generate_series(1, %(runs)s) r, runs_metrickey k, generate_series(1, 200) s;
-INSERT INTO repositories_environment (name, source, digest, state, detail, log_key, failure, created_at, updated_at)
-SELECT 'package-' || n, 'package-' || n || '==1.' || n, md5(n::text), 'ready', '{"tests": 412, "bytes": 9000000}', '', '',
-       now(), now() FROM generate_series(1, %(environments)s) n;
 """
 
 TASKS = """
@@ -80,9 +78,13 @@ FROM tasks_suite s JOIN tasks_taskversion v
 """
 
 ROLLOUTS = """
-INSERT INTO evals_evaluation (run_id, policy_id, version, suite_id, phase, tasks, samples, temperature, seed, conditions,
+INSERT INTO evals_release (benchmark, number, suite_id, notes, digest, statistics, created_at)
+SELECT 'bench-' || n %% 5, 1 + n / 5, 1 + n %% %(suites)s, '', md5(n::text),
+       '{"tasks": 120, "lines": 14, "prompt_characters": 300}', now() FROM generate_series(0, 99) n;
+INSERT INTO evals_evaluation (release_id, effort, run_id, policy_id, version, suite_id, phase, tasks, samples, temperature,
+                              seed, conditions,
                               state, results, failure, created_at, started_at, finished_at)
-SELECT NULL, 1 + n %% %(policies)s, n, 1 + n %% %(suites)s, 'alone', %(evaluated)s, %(group)s, 0.8, n,
+SELECT 1 + n %% 100, '', NULL, 1 + n %% %(policies)s, n, 1 + n %% %(suites)s, 'alone', %(evaluated)s, %(group)s, 0.8, n,
        '{"sampling": {}, "harness": {}, "reward": {}}', 'finished',
        '{"pass1": 0.4, "pass1_low": 0.3, "pass1_high": 0.5, "best": 0.7, "best_of": 8}', '',
        now() - (%(evaluations)s - n) * interval '50 minutes', now(), now()
@@ -98,7 +100,8 @@ SELECT CASE WHEN n > %(alone)s THEN 1 + (n - %(alone)s - 1) / %(per_run)s END,
        (n %% 10) / 10.0, 1.0, n %% 200, 'groups/' || n || '/1/train.json.zst', '1', now(), now(), now()
 FROM generate_series(1, %(groups)s) n;
 INSERT INTO rollouts_rollout (group_id, sample, state, verdict, stop_reason, reward, reward_parts, cause, turns, tool_calls,
-    tool_errors, policy_tokens, total_tokens, oldest_version, newest_version, seconds, artifact_key, created_at, finished_at)
+    tool_errors, policy_tokens, total_tokens, oldest_version, newest_version, seconds, artifact_key, created_at, finished_at,
+    snapshots)
 SELECT g, s, CASE WHEN lost THEN 'lost' ELSE 'graded' END,
        CASE WHEN lost THEN 'infra_error' WHEN passed THEN 'passed' ELSE 'failed' END,
        CASE WHEN lost THEN 'infra_error' WHEN draw < 0.8 THEN 'finished' WHEN draw < 0.95 THEN 'max_turns' ELSE 'timeout' END,
@@ -107,10 +110,10 @@ SELECT g, s, CASE WHEN lost THEN 'lost' ELSE 'graded' END,
        CASE WHEN passed THEN '' ELSE '2 of 6 cases failed' END, 3 + (draw * 40)::int, 4 + (draw * 60)::int,
        (draw * draw * 6)::int, 200 + (draw * 9000)::int, 900 + (draw * 60000)::int, g %% 200, g %% 200,
        '{"start": 0.02, "generate": 14.0, "tools": 3.1, "grade": 0.5, "total": 17.6}',
-       'groups/' || g || '/1/' || s || '.json.zst', t, t
+       'groups/' || g || '/1/' || s || '.json.zst', t, t, '[]'
 FROM (SELECT g, s, random() AS draw, random() < 0.03 AS lost, random() < (g %% 10) / 10.0 AS passed,
              now() - (%(groups)s - g) * interval '20 seconds' AS t
-      FROM generate_series(1, %(groups)s) g, generate_series(0, %(group)s - 1) s) made;
+      FROM generate_series(1, %(groups)s) g, generate_series(0, %(group)s - 1) s) made ORDER BY g, s;
 INSERT INTO rollouts_finding (subject, run_id, task_version_id, group_id, rollout_id, source, rule, rule_version, key,
     severity, summary, evidence, hits, fingerprint, state, note, created_at, decided_at)
 SELECT 'rollout', g.run_id, g.task_version_id, g.id, r.id, 'rules',
@@ -145,6 +148,18 @@ def fill(size: Size) -> User:
     }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers: see above
+        Environment.objects.bulk_create(
+            [
+                Environment(
+                    name=f"package-{n}",
+                    source=f"package-{n}==1.{n}",
+                    digest=f"{n:064x}",
+                    state="ready",
+                    detail={"tests": 412, "bytes": 9_000_000},
+                )
+                for n in range(1, ENVIRONMENTS + 1)
+            ]
+        )
         for part in (PEOPLE, TASKS, ROLLOUTS):
             for statement in filter(str.strip, part.split(";\n")):
                 cursor.execute(statement, {name: value for name, value in values.items() if f"%({name})s" in statement})
