@@ -5,53 +5,69 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('tasks', '0003_test_strength'),
+        ("tasks", "0003_test_strength"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='GeneratorRun',
+            name="GeneratorRun",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('generator', models.CharField(max_length=20)),
-                ('package', models.CharField(max_length=200)),
-                ('split', models.CharField(max_length=10)),
-                ('seed', models.PositiveBigIntegerField(default=0)),
-                ('tried', models.PositiveIntegerField()),
-                ('kept', models.PositiveIntegerField()),
-                ('rejected', models.JSONField(default=dict, help_text='Reason → drafts')),
-                ('operators', models.JSONField(default=dict, help_text='Operator → [tried, kept]')),
-                ('seconds', models.FloatField(help_text='Wall time')),
-                ('control_seconds', models.FloatField(default=0.0)),
-                ('model_tokens', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("generator", models.CharField(max_length=20)),
+                ("package", models.CharField(max_length=200)),
+                ("split", models.CharField(max_length=10)),
+                ("seed", models.PositiveBigIntegerField(default=0)),
+                ("tried", models.PositiveIntegerField()),
+                ("kept", models.PositiveIntegerField()),
+                ("rejected", models.JSONField(default=dict, help_text="Reason → drafts")),
+                ("operators", models.JSONField(default=dict, help_text="Operator → [tried, kept]")),
+                ("seconds", models.FloatField(help_text="Wall time")),
+                ("control_seconds", models.FloatField(default=0.0)),
+                ("model_tokens", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['-id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('kept__lte', models.F('tried'))), name='generator_keeps_what_it_tried')],
+                "ordering": ["-id"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("kept__lte", models.F("tried"))), name="generator_keeps_what_it_tried"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='TaskStatistic',
+            name="TaskStatistic",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('policy', models.CharField(max_length=120)),
-                ('version', models.PositiveIntegerField(default=0)),
-                ('evaluation_id', models.PositiveBigIntegerField(help_text='Where it was measured')),
-                ('samples', models.PositiveIntegerField(help_text='Rollouts with a verdict of passed or failed')),
-                ('passed', models.PositiveIntegerField()),
-                ('turns', models.FloatField(default=0.0, help_text='Mean of a rollout')),
-                ('thinking_tokens', models.FloatField(default=0.0, help_text='Mean of a rollout')),
-                ('policy_tokens', models.FloatField(default=0.0, help_text='Mean of a rollout')),
-                ('measured_at', models.DateTimeField()),
-                ('task_version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='statistics', to='tasks.taskversion')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("policy", models.CharField(max_length=120)),
+                ("version", models.PositiveIntegerField(default=0)),
+                ("evaluation_id", models.PositiveBigIntegerField(help_text="Where it was measured")),
+                ("samples", models.PositiveIntegerField(help_text="Rollouts with a verdict of passed or failed")),
+                ("passed", models.PositiveIntegerField()),
+                ("turns", models.FloatField(default=0.0, help_text="Mean of a rollout")),
+                ("thinking_tokens", models.FloatField(default=0.0, help_text="Mean of a rollout")),
+                ("policy_tokens", models.FloatField(default=0.0, help_text="Mean of a rollout")),
+                ("measured_at", models.DateTimeField()),
+                (
+                    "task_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="statistics", to="tasks.taskversion"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-measured_at', 'task_version_id'],
-                'indexes': [models.Index(fields=['policy', '-measured_at'], name='statistic_by_policy')],
-                'constraints': [models.UniqueConstraint(fields=('task_version', 'policy', 'version'), name='one_statistic_per_policy'), models.CheckConstraint(condition=models.Q(('passed__lte', models.F('samples'))), name='statistic_is_a_share'), models.CheckConstraint(condition=models.Q(('samples__gte', 1)), name='statistic_has_samples')],
+                "ordering": ["-measured_at", "task_version_id"],
+                "indexes": [models.Index(fields=["policy", "-measured_at"], name="statistic_by_policy")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("task_version", "policy", "version"), name="one_statistic_per_policy"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("passed__lte", models.F("samples"))), name="statistic_is_a_share"
+                    ),
+                    models.CheckConstraint(condition=models.Q(("samples__gte", 1)), name="statistic_has_samples"),
+                ],
             },
         ),
     ]
