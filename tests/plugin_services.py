@@ -23,6 +23,7 @@ _open = contextlib.ExitStack()
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """A wrapper runs before every plain implementation of this hook, pytest-django's among them."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's own threads do not survive a fork
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         base = os.environ["OPENCOMPOSER_REDIS_URL"].rsplit("/", 1)[0]

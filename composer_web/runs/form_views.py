@@ -46,7 +46,14 @@ def origin(data: QueryDict) -> Origin:
 
 def _options() -> dict[str, list[str]]:
     suites = [suite.name for suite in tasks.suites()]
-    return {"policy": policies.references(), "stage.rl.suite": suites, "stage.rl.eval_suite": suites}
+    references = policies.references()
+    names = list(dict.fromkeys(reference.partition("@")[0] for reference in references))
+    return {
+        "policy": references,
+        "stage.rl.suite": suites,
+        "stage.rl.eval_suite": suites,
+        "stage.rl.sampler.policy": ["", *names],
+    }
 
 
 def _checked(form: RunForm) -> list[str]:

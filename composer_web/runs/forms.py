@@ -71,7 +71,7 @@ def default_values() -> dict[str, str]:
 
 
 class RunForm:
-    """`options` lists what the control plane knows for a free-text field (`{"policy": ["base"], ...}`).
+    """`options` lists what the control plane knows for a free-text field, by its full name (`{"policy": ["base"], ...}`).
 
     `initial` fills the fields; `base` is what changes are told against.
     """
@@ -162,8 +162,7 @@ class RunForm:
         )
 
     def _bind_field(self, item: FormField) -> BoundField:
-        key = item.name.rpartition(".")[2]
-        known = tuple(self.options.get(item.name, self.options.get(key, ())))
+        known = tuple(self.options.get(item.name, ()))
         change = self._changes.get(item.name)
         return BoundField(
             replace(item, choices=item.choices or known),

@@ -14,7 +14,7 @@ import torch
 
 from trainer.weights import payload
 from trainer.weights.blocks import in_threads
-from trainer.weights.codec import Mode
+from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.parts import compose
@@ -29,6 +29,7 @@ class Publisher:
         self, store: Versions, *, dtype: str = "bfloat16", anchor_every: int = 20, mode: Mode = "small"
     ) -> None:
         assert anchor_every > 0
+        prepare(FORMATS[dtype])
         self.store = store
         self.dtype = dtype
         self.anchor_every = anchor_every

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from trainer.weights import payload
 from trainer.weights.blocks import in_threads
-from trainer.weights.codec import Mode
+from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.errors import BlobMissing, ShardMissing, VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest, Model, Shard
 from trainer.weights.parts import Part, compose
@@ -55,6 +55,7 @@ class RankPublisher:
     ) -> None:
         """`timeout`: seconds that one rank waits for the others."""
         assert 0 <= rank < world and anchor_every > 0
+        prepare(FORMATS[dtype])
         self.store = store
         self.rank = rank
         self.world = world
@@ -79,11 +80,7 @@ class RankPublisher:
                 self.store.sweep()
                 manifest = self._lead(version, raw, aliases, last, anchor=anchor)
         else:
-            plan = self._await(lambda: self._plan(version), f"rank 0 planned no version {version}")
-            part = self._contribute(version, plan, raw, aliases, last)
-            manifest = self._await(
-                lambda: self._finished(version, part.shard), f"rank 0 did not complete version {version}"
-            )
+            manifest = self._follow(version, raw, aliases, last)
         self._last = (manifest, raw)
         return manifest
 
@@ -124,6 +121,24 @@ class RankPublisher:
         if base is None:
             self.store.clear_anchor_request()
         return manifest
+
+    def _follow(
+        self, version: int, raw: RawState, aliases: Mapping[str, str], last: tuple[Manifest, RawState] | None
+    ) -> Manifest:
+        """Answers rank 0's plan, and again when another replaces it: the first may be of an attempt that failed."""
+        plan: Plan | None = self._await(lambda: self._plan(version), f"rank 0 planned no version {version}")
+        while plan is not None:
+            part = self._contribute(version, plan, raw, aliases, last)
+            look = partial(self._finished_or_replanned, version, part.shard)
+            manifest, plan = self._await(look, f"rank 0 did not complete version {version}")
+        assert manifest is not None
+        return manifest
+
+    def _finished_or_replanned(self, version: int, mine: Shard) -> tuple[Manifest | None, Plan | None] | None:
+        if manifest := self._finished(version, mine):
+            return manifest, None
+        plan = self._plan(version)
+        return (None, plan) if plan else None
 
     def _base(self, version: int, last: Manifest) -> Manifest | None:
         due = version - anchor_of(self.store, last) >= self.anchor_every

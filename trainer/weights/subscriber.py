@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from trainer.weights import payload
+from trainer.weights.codec import prepare
 from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.tensors import RawState, thaw
@@ -131,6 +132,8 @@ class Subscriber:
             decoded += time.perf_counter() - read
             size += manifest.payload_bytes
         assert mirror is not None
+        for form in {tensor.form for tensor in mirror.raw.values()}:
+            prepare(form)  # an anchor needs no loops, what follows it does
         return Fetched(mirror, chain[0].kind, size, fetched, decoded, refusals)
 
 

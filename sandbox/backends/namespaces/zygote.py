@@ -205,8 +205,10 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    host.send(json.dumps(zygote.capabilities()).encode())
     try:
+        host.send(json.dumps(zygote.capabilities()).encode())
         zygote.serve()
+    except BrokenPipeError:  # the host ended while we started
+        return
     finally:
         zygote.close()

@@ -87,7 +87,7 @@ def test_a_rank_that_restarted_sends_its_part_whole_inside_the_delta(tmp_path: P
 def test_a_version_without_one_rank_does_not_exist_and_the_next_is_an_anchor(tmp_path: Path, state: Make) -> None:
     group = ranks(tmp_path)
     publish(group, 0, state(0))
-    short = [RankPublisher(open_versions(tmp_path), rank, WORLD, dtype="float32", timeout=0.3) for rank in (0, 1)]
+    short = [RankPublisher(open_versions(tmp_path), rank, WORLD, dtype="float32", timeout=3) for rank in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
         jobs = [pool.submit(one.publish, 1, cut(state(1), one.rank)) for one in short]
         with pytest.raises(ShardMissing, match="rank 2 published nothing of version 1"):

@@ -19,7 +19,7 @@ from trainer.weights.codec import block, numpy_loops
 from trainer.weights.codec.streams import Loops, Streams
 from trainer.weights.codec.words import FORMATS, Bytes, WordFormat
 
-__all__ = ["FORMATS", "MODES", "Bytes", "Mode", "WordFormat", "decode", "encode", "loops"]
+__all__ = ["FORMATS", "MODES", "Bytes", "Mode", "WordFormat", "decode", "encode", "loops", "prepare"]
 
 log = logging.getLogger(__name__)
 Mode = Literal["small", "fast"]
@@ -39,6 +39,16 @@ def loops(*, compiled: bool = True) -> Loops:
         except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder to keep compiled code in
             log.info("weights are coded without compiled loops, which is slower: %s", error)
     return numpy_loops
+
+
+@cache
+def prepare(form: WordFormat) -> None:
+    """Loads (on a new machine: compiles) the loops for these words now; the first delta would wait seconds for it."""
+    old = np.zeros(64, np.uint8)
+    new = old.copy()
+    new[0] = 1
+    for mode in MODES:
+        decode(old, encode(old, new, form, mode), form, np.empty_like(old))
 
 
 def encode(base: Bytes, new: Bytes, form: WordFormat, mode: Mode = "small", using: Loops | None = None) -> bytes:
