@@ -5,8 +5,9 @@
 `importable`: the package's top modules import in a fresh sandbox without network; `collected`: its tests are collected,
 at most a fifth of their files failing to load; `mostly_passing`: at least 80 % of the tests that are not skipped pass;
 `repeatable`: the environment was accepted and three fresh offline runs gave every test the same outcome; `yields_task`:
-at least one mutation task of it has all its controls green. What a package came to is kept in `FOLDER` (or --folder), so
-a bench that was cut off goes on; --fresh begins anew. One line a package, with the reason of what was discarded.
+at least one task of it (a mutation, or a deleted feature) has all its controls green. What a package came to is kept
+in `FOLDER` (or --folder), so a bench that was cut off goes on; --fresh begins anew. One line a package, with the reason
+of what was discarded.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from sandbox.install.sources.sdist import from_archive
 from sandbox.network import Upstreams, discover
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
-from sandbox.tasks.generators.mutation import generate_tasks
+from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
+from sandbox.tasks.generators.targets import Split
+from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.packages import BuiltPackage
 from sandbox.tasks.sdist import Pin
 from tests.bench import report
@@ -50,6 +53,11 @@ AT_ONCE = 2
 PACKAGE_SECONDS = 1500.0
 TASK_SECONDS = 600.0
 NOT_LOADED = 0.2
+TASKS: tuple[tuple[GeneratorName, Split], ...] = (
+    ("mutation", "train"),
+    ("mutation", "held-out"),
+    ("deletion", "train"),
+)
 
 
 class Outcome(BaseModel):
@@ -138,12 +146,17 @@ async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend
 
 
 async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log) -> bool:
-    """Whether a mutation task of the package keeps all its controls."""
+    """Whether a task of the package keeps all its controls: mutations of either split first, then deleted features."""
     try:
         async with asyncio.timeout(TASK_SECONDS):
-            async for task in generate_tasks(store, built, backend=backend, count=1):
-                log(f"task {task.id}")
-                return True
+            for generator, split in TASKS:
+                found = Yield(generator=generator, package=built.name)
+                async for task in generate_tasks(
+                    store, built, backend=backend, generator=generator, split=split, count=1, found=found
+                ):
+                    log(f"task {task.id}")
+                    return True
+                log(f"no {generator} task for {split}: {found.model_dump_json(exclude_defaults=True)}")
     except TimeoutError:
         log(f"no task within {TASK_SECONDS:g} s")
     except (TaskError, SandboxError, SyntaxError, ValueError, OSError):

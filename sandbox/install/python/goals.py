@@ -35,7 +35,9 @@ def configuration(checkout: Checkout, roots: tuple[str, ...]) -> tuple[str, ...]
     path = list(dict.fromkeys([*declared, ".", *roots]))
     arguments = ["-c", file] if file else []
     kept = [w for w in project.pytest_options(checkout).get("addopts", "").split() if w.startswith("--import-mode")]
-    return (*arguments, *(kept or ["--import-mode=prepend"]), "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}")
+    examples = ["--doctest-modules"] if project.doctests(checkout) else []
+    mode = kept or ["--import-mode=prepend"]
+    return (*arguments, *mode, *examples, "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}")
 
 
 def declared(checkout: Checkout) -> list[str]:

@@ -137,9 +137,9 @@ def python_specifier(checkout: Checkout) -> SpecifierSet | None:
 
 def test_paths(checkout: Checkout) -> tuple[str, ...]:
     """Files and directories that pytest is to collect; empty where the checkout has no tests."""
-    tests = [path for path in checkout.files if is_test_file(checkout, path)]
+    tests = _test_files(checkout)
     if not tests:
-        return ()
+        return doctests(checkout)
     folders = set(checkout.folders())
     declared = [p.strip("/").removeprefix("./") for p in pytest_options(checkout).get("testpaths", "").split()]
     declared = [p for p in declared if (p in folders and p != ".") or p in checkout.files]
@@ -153,6 +153,24 @@ def test_paths(checkout: Checkout) -> tuple[str, ...]:
         if parts[0] not in ("docs", "doc", "examples", "example", "benchmarks", "bench") and place not in found:
             found.append(place)
     return tuple(found)
+
+
+def doctests(checkout: Checkout) -> tuple[str, ...]:
+    """The product's modules with examples, where the checkout has no other tests; else nothing."""
+    if _test_files(checkout):
+        return ()
+    where = layout(checkout)
+    prefix = "" if where.roots[0] == "." else f"{where.roots[0]}/"
+    tops = tuple(f"{prefix}{module}" for module in where.modules)
+    return tuple(
+        path for path in sorted(checkout.files)
+        if path.endswith(".py") and (path.startswith(tuple(f"{top}/" for top in tops)) or path[:-3] in tops)
+        and re.search(r"^\s*>>> ", checkout.text(path), re.MULTILINE)
+    )  # fmt: skip
+
+
+def _test_files(checkout: Checkout) -> list[str]:
+    return [path for path in checkout.files if is_test_file(checkout, path)]
 
 
 def is_test_file(checkout: Checkout, path: str) -> bool:

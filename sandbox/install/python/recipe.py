@@ -181,11 +181,11 @@ class _Work:
     async def tests(self) -> Installed:
         """Install what the tests need, run them, and repair what the run misses. Raises InstallFailed."""
         paths = project.test_paths(self.checkout)
-        wanted = requirements.test_requirements(self.checkout)
-        done = await self.pip(*["pytest", *wanted])
+        wanted = list(dict.fromkeys(["pytest", *requirements.test_requirements(self.checkout)]))
+        done = await self.pip(*wanted)
         if done.exit_code != 0:
             self.log("they do not fit together: one after the other, without their bounds where need be")
-            await self.pip_each(["pytest", *wanted])
+            await self.pip_each(wanted)
         if not paths:
             return self.problem(
                 InstallFailed(

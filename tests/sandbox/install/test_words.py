@@ -56,6 +56,15 @@ def test_modules_tests_and_set_up():
     assert project.test_paths(of({"shop.py": ""})) == ()
 
 
+def test_examples_are_the_tests_of_a_checkout_without_others():
+    files = {"shop.py": '"""Sells.\n\n>>> 1 + 1\n2\n"""\n', "tools/x.py": '""">>> 1\n1\n"""\n', "setup.py": ""}
+    assert project.test_paths(of(files)) == ("shop.py",)
+    assert "--doctest-modules" in goals.configuration(of(files), (".",))
+    files["test_shop.py"] = "def test_a(): pass\n"
+    assert project.test_paths(of(files)) == ("test_shop.py",)
+    assert "--doctest-modules" not in goals.configuration(of(files), (".",))
+
+
 def test_ten_goals_of_which_three_are_shown_the_same_each_time():
     found = of({"shop.py": "", "test_shop.py": "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"})
     first, second = (draw(goals.goals(found), seed=found.digest) for _ in range(2))
