@@ -22,6 +22,8 @@ from trainer.config import RLConfig, RunConfig
 GROUP = 8
 """Rollouts of a prompt."""
 RUNS, POLICIES, EVALUATIONS, ENVIRONMENTS, SUITES = 60, 20, 600, 300, 40
+BENCH = "bench"
+"""Who looks at the lists; there is nobody before `fill`."""
 EVALUATED = 40
 """Tasks of an evaluation."""
 
@@ -165,4 +167,4 @@ def fill(size: Size) -> User:
                 cursor.execute(statement, {name: value for name, value in values.items() if f"%({name})s" in statement})
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-    return User.objects.create(username="bench", role=Role.OPERATOR, password=make_password(None))
+    return User.objects.create(username=BENCH, role=Role.OPERATOR, password=make_password(None))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,7 +30,9 @@ from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
 from trainer.rewards import RewardError, score
+from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.partial import Partials
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
@@ -84,6 +86,8 @@ class RolloutServices:
     slots: asyncio.Semaphore
     snapshots: SnapshotStore | None = None
     """Where snapshots of turns are kept, for settings that ask for them."""
+    partials: Partials | None = None
+    """Where attempts in the middle are kept, each beside its newest snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,12 @@ class EpisodeSettings:
     sampling: SamplingConfig
     harness: HarnessConfig
     reward: RewardConfig
+    interruption: Interruption | None = None
+    """What a person says in the middle, in evaluations of how a policy takes it."""
+
+    def asked(self, turns: int) -> str:
+        """What the user says after so many turns; mostly nothing."""
+        return self.interruption.says if self.interruption and turns == self.interruption.after_turns else ""
 
 
 class EpisodeLost(Exception):
@@ -119,17 +129,45 @@ async def run_episode(
     limits = EpisodeLimits.of(settings.sampling)
     limits.turns.used = len(record.turns)
     limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
+
+    async def act() -> StopReason:
+        return await _act(record, limits, task, session_id, seed, settings, services, origin)
+
+    return await graded(
+        record,
+        limits,
+        act,
+        task=task,
+        sample=sample,
+        reward=settings.reward,
+        slots=services.slots,
+        backend=services.backend,
+        environments=services.environments,
+    )
+
+
+async def graded(
+    record: Record,
+    limits: EpisodeLimits,
+    act: Callable[[], Awaitable[StopReason]],
+    *,
+    task: TaskSpec,
+    sample: int,
+    reward: RewardConfig,
+    slots: asyncio.Semaphore,
+    backend: Backend,
+    environments: EnvironmentStore,
+) -> Trajectory:
+    """What comes of an episode whose turns `act` makes: its work graded and scored, or lost with a cause."""
     queued = time.monotonic()
-    async with services.slots:
+    async with slots:
         record.spend("queue", time.monotonic() - queued)
         limits.started = started = time.monotonic()
         try:
             async with asyncio.timeout(limits.wall_seconds):
-                stop = await _act(record, limits, task, session_id, seed, settings, services, origin)
+                stop = await act()
                 with_grade = time.monotonic()
-                report = await grade(
-                    backend=services.backend, environments=services.environments, task=task, patch=record.patch
-                )
+                report = await grade(backend=backend, environments=environments, task=task, patch=record.patch)
                 record.spend("grade", time.monotonic() - with_grade)
         except TimeoutError:
             cause = f"no end after {limits.wall_seconds:g} s: engine or sandboxes are too slow or stuck"
@@ -141,7 +179,7 @@ async def run_episode(
         stop = StopReason.INFRA_ERROR
     trajectory = _trajectory(record, task, sample, stop, report, limits)
     try:
-        return await asyncio.to_thread(score, trajectory, settings.reward)  # a part may wait for a language model
+        return await asyncio.to_thread(score, trajectory, reward)  # a part may wait for a language model
     except RewardError as error:
         # The work is judged but not priced: missing data, like any other fault of ours.
         report = _lost(task, Cause.REWARD_FAILED, str(error))
@@ -214,6 +252,7 @@ async def _turns(
         if parsed.error and not cut:
             error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=parsed.error)
             results = (ToolResult(call_id="", output=f"error: {parsed.error}", error=error),)
+        asked = settings.asked(len(record.turns) + 1) if results and not session.finished else ""
         record.turns.append(
             Turn(
                 index=len(record.turns),
@@ -222,6 +261,7 @@ async def _turns(
                 token_start=turn_start,
                 token_end=len(record.tokens),
                 thinking_tokens=parsed.thinking_tokens,
+                asked=asked,
                 calls=calls,
                 results=results,
                 generate_seconds=generate_seconds,
@@ -229,9 +269,7 @@ async def _turns(
                 snapshot=snapshot,
             )
         )
-        lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
-        if lost is not None:
-            raise EpisodeLost(Cause.TOOL_FAILED, f"a tool failed for reasons of its own: {lost.message}")
+        refuse_infrastructure(results)
         if cut:
             return StopReason.TOKEN_LIMIT
         if parsed.error and settings.harness.end_on_malformed_call:
@@ -240,8 +278,8 @@ async def _turns(
             return StopReason.NO_TOOL_CALL
         if session.finished:
             return StopReason.FINISHED
-        observation = services.renderer.observe(results)
-        if not windows.full(len(record.tokens) + len(observation)):
+        observation = services.renderer.observe(results, ask=asked)
+        if asked or not windows.full(len(record.tokens) + len(observation)):
             record.read(observation)
         elif windows.asks:
             question = windows.question(len(record.tokens), results, services.renderer)
@@ -256,6 +294,13 @@ async def _turns(
             record.close_segment()
             windows.made += 1
             record.read([*services.renderer.start(record.messages, session.schemas()), *kept_tokens])
+
+
+def refuse_infrastructure(results: Sequence[ToolResult]) -> None:
+    """Raises EpisodeLost when a tool failed for reasons that are not the policy's."""
+    lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
+    if lost is not None:
+        raise EpisodeLost(Cause.TOOL_FAILED, f"a tool failed for reasons of its own: {lost.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +322,9 @@ class _Sampler:
                 prompt_ids=self.record.tokens,
                 max_tokens=max_tokens,
                 temperature=self.settings.sampling.temperature,
+                top_k=self.settings.sampling.top_k,
+                top_p=self.settings.sampling.top_p,
+                experts_from=self.record.choices.experts_known if self.settings.sampling.return_experts else None,
                 stop_ids=self.services.renderer.stop_ids,
                 seed=seed % (1 << 31),
                 session=self.session_id,
@@ -349,4 +397,5 @@ def _trajectory(
         seconds={phase: round(value, 4) for phase, value in record.seconds.items()},
         limits_in_force=limits.describe(),
         forked=record.forked,
+        usage=record.usage,
     )

@@ -46,10 +46,12 @@ def admissible_groups(
     reserved_groups: int,
     in_flight_limit: int | None = None,
     total_groups: int | None = None,
+    surplus_groups: int = 0,
 ) -> int:
     """Whole groups to dispatch now. `reserved_groups` are dispatched and not yet accepted (the ones in flight).
 
-    `total_groups` caps the run: nothing is dispatched that no step will consume.
+    `total_groups` caps the run: nothing is dispatched that no step will consume. `surplus_groups` are dispatched beyond
+    that staleness bound (over-sampling); a step leaves them over, and they count as accepted until the next one.
     """
     room = staleness_capacity(
         published_version=published_version,
@@ -58,6 +60,7 @@ def admissible_groups(
         accepted=accepted_groups * group_size,
         reserved=reserved_groups * group_size,
     )
+    room += surplus_groups * group_size
     limit = None if in_flight_limit is None else in_flight_limit * group_size
     slots = concurrency_capacity(limit=limit, in_flight=reserved_groups * group_size)
     if slots is not None:

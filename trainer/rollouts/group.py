@@ -4,6 +4,8 @@ An attempt lost to infrastructure is run again, `infra_retries` times where the 
 (`sandbox/grading/outcomes.py`) allows it; only verdicts of executed tests become rewards.
 The group is accepted only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for
 exactly the prompts that strain the infrastructure most. A group that is not accepted is reported with its causes.
+The exception is a configured one: `straggler = trim` ends attempts that take far longer than the rest of their group
+(`stragglers.py`), and the baseline is then that of the others.
 """
 
 from __future__ import annotations
@@ -22,11 +24,17 @@ from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.algorithms import group_streams
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
+from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.partial import Partials
 from trainer.rollouts.snapshots import Origin
+from trainer.rollouts.stragglers import cut_short, cut_stragglers
 from trainer.rollouts.types import TrainGroup, Trajectory
 
 SANDBOXES_AT_ONCE = 32
 """Default bound on the episodes of one process that hold a sandbox."""
+
+Episode = Callable[[int, str, int], Awaitable[Trajectory]]
+"""One attempt: (sample, session, seed) → its trajectory, whatever became of it."""
 
 LIMIT_STOPS = frozenset({StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT, StopReason.TIME_LIMIT})
 
@@ -60,13 +68,16 @@ async def run_group(
     on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None,
     snapshots: SnapshotStore | None = None,
     origin: Origin | None = None,
+    interruption: Interruption | None = None,
+    partials: Partials | None = None,
 ) -> GroupResult:
     """Run `config.group_size` attempts at `task`.
 
     `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, lost
     attempts included. `slots` is shared by all groups of a process; without it the group has its own bound.
     `dispatched_version` is the version at admission; without it, the oldest version that generated. `snapshots` keeps
-    what `config.harness.snapshot_every` asks for. With an `origin` every attempt goes on from there (`fork.py`).
+    what `config.harness.snapshot_every` asks for. With an `origin` every attempt goes on from there (`fork.py`);
+    with `partials` an attempt that was lost with its worker goes on from its last snapshot (`partial.py`).
     """
     services = RolloutServices(
         client=client,
@@ -76,21 +87,49 @@ async def run_group(
         deployment=deployment,
         slots=slots or asyncio.Semaphore(SANDBOXES_AT_ONCE),
         snapshots=snapshots,
+        partials=partials if config.asynchrony.resume_rollouts else None,
     )
-    settings = EpisodeSettings(config.sampling, config.harness, config.reward)
+    settings = EpisodeSettings(config.sampling, config.harness, config.reward, interruption)
+
+    async def episode(sample: int, session_id: str, seed: int) -> Trajectory:
+        return await run_episode(
+            task=task,
+            sample=sample,
+            session_id=session_id,
+            seed=seed,
+            settings=settings,
+            services=services,
+            origin=origin,
+        )
+
+    return await run_attempts(
+        episode,
+        group_id=group_id,
+        prompt_index=prompt_index,
+        config=config,
+        seed=seed,
+        dispatched_version=dispatched_version,
+        on_trajectory=on_trajectory,
+    )
+
+
+async def run_attempts(
+    episode: Episode,
+    *,
+    group_id: str,
+    prompt_index: int,
+    config: RLConfig,
+    seed: int,
+    dispatched_version: int | None = None,
+    on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None,
+) -> GroupResult:
+    """`config.group_size` episodes at the same time, each run again while the infrastructure loses it."""
     causes: list[str] = []
 
     async def attempt(sample: int) -> Trajectory:
         for attempt_index in range(config.infra_retries + 1):
-            trajectory = await run_episode(
-                task=task,
-                sample=sample,
-                session_id=f"{group_id}-{sample}-{attempt_index}",
-                seed=episode_seed(seed, prompt_index, sample),
-                settings=settings,
-                services=services,
-                origin=origin,
-            )
+            session = f"{group_id}-{sample}-{attempt_index}"
+            trajectory = await episode(sample, session, episode_seed(seed, prompt_index, sample))
             if on_trajectory is not None:
                 await on_trajectory(trajectory)
             if trajectory.verdict is not Verdict.INFRA_ERROR:
@@ -102,18 +141,26 @@ async def run_group(
 
     async with asyncio.TaskGroup() as running:
         tasks = [running.create_task(attempt(sample)) for sample in range(config.group_size)]
-    trajectories = tuple(task_.result() for task_ in tasks)
-    accepted = all(trajectory.reward is not None for trajectory in trajectories)
+        if config.asynchrony.straggler == "trim":
+            await cut_stragglers(tasks, config.asynchrony)
+    ended = {sample: attempt_.result() for sample, attempt_ in enumerate(tasks) if not attempt_.cancelled()}
+    cut = [cut_short(next(iter(ended.values())), n) for n in range(config.group_size) if n not in ended]
+    if on_trajectory is not None:
+        for trajectory in cut:
+            await on_trajectory(trajectory)
+    trajectories = tuple(sorted([*ended.values(), *cut], key=lambda trajectory: trajectory.sample))
+    scored = [trajectory for trajectory in trajectories if trajectory.reward is not None]
     group = (
         build_train_group(
-            trajectories,
+            scored,
             group_id=group_id,
             prompt_index=prompt_index,
             config=config,
             dispatched_version=dispatched_version,
             lost_attempts=len(causes),
+            cut=len(cut),
         )
-        if accepted
+        if len(scored) + len(cut) == config.group_size
         else None
     )
     return GroupResult(trajectories, group, tuple(causes))
@@ -132,6 +179,7 @@ def build_train_group(
     config: RLConfig,
     dispatched_version: int | None = None,
     lost_attempts: int = 0,
+    cut: int = 0,
 ) -> TrainGroup:
     """The trainer's view of a group whose trajectories all have rewards (else ValueError)."""
     rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
@@ -143,23 +191,25 @@ def build_train_group(
         prompt_index=prompt_index,
         dispatched_version=oldest if dispatched_version is None else dispatched_version,
         oldest_version=oldest,
+        newest_version=max((t.newest_version for t in trajectories), default=-1),
         rewards=rewards,
         samples=group_streams(rewards, [trajectory.segments for trajectory in trajectories], config),
-        stats=group_stats(trajectories, lost_attempts=lost_attempts),
+        stats=group_stats(trajectories, lost_attempts=lost_attempts, cut=cut),
     )
 
 
-def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0) -> dict[str, float]:
+def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, cut: int = 0) -> dict[str, float]:
     """Means over the group's rollouts under the names of `learning/metrics.py`."""
     n = len(trajectories)
     passed = [trajectory.verdict is Verdict.PASSED for trajectory in trajectories]
     sums: dict[str, float] = {
         "verdict/passed": float(sum(passed)),
         "tokens/policy": float(sum(t.policy_tokens for t in trajectories)),
-        "tokens/total": float(sum(len(s.tokens) for t in trajectories for s in t.segments)),
+        "tokens/total": float(sum(t.total_tokens for t in trajectories)),
         "turns/mean": float(sum(not turn.summary for t in trajectories for turn in t.turns)),
         "segments/mean": float(sum(len(t.segments) for t in trajectories)),
         "calls/mean": float(sum(len(turn.calls) for t in trajectories for turn in t.turns)),
+        "staleness/versions": float(sum(t.version_count for t in trajectories)),
         "truncated": float(sum(t.stop_reason in LIMIT_STOPS for t in trajectories)),
     }
 
@@ -181,4 +231,5 @@ def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0) -
     means["groups/solved_all"] = float(all(passed))
     means["groups/solved_some"] = float(any(passed) and not all(passed))
     means["infra/retries"] = float(lost_attempts)
+    means["rollouts/cut"] = cut / (n + cut)
     return means

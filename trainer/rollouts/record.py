@@ -9,9 +9,11 @@ from typing import Any
 from sandbox.backends.base import Patch
 from sandbox.harness.session import system_prompt
 from sandbox.tasks.spec import TaskSpec
-from trainer.inference.contract import GenerateResponse, InferenceError
+from trainer.asynchrony.checks import token_versions
+from trainer.inference.contract import GenerateResponse
+from trainer.rollouts.choices import Choices
 from trainer.rollouts.snapshots import Origin
-from trainer.rollouts.types import Forked, Segment, Turn
+from trainer.rollouts.types import Forked, Segment, Turn, Usage
 
 
 def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
@@ -29,6 +31,7 @@ class Record:
     logprobs: list[float] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    choices: Choices = field(default_factory=Choices)
     segments: list[Segment] = field(default_factory=list)
     """Context windows that were left; the lists above are the one that is open."""
     turns: list[Turn] = field(default_factory=list)
@@ -36,6 +39,7 @@ class Record:
     visible_passed: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     forked: Forked | None = None
+    usage: Usage | None = None
 
     @classmethod
     def begin(cls, task: TaskSpec, origin: Origin | None) -> Record:
@@ -52,17 +56,12 @@ class Record:
         self.logprobs += [0.0] * len(tokens)
         self.loss_mask += [0] * len(tokens)
         self.versions += [-1] * len(tokens)
+        self.choices.read(len(tokens))
 
     def wrote(self, response: GenerateResponse) -> None:
-        """Append tokens that the policy sampled, with the version that sampled each of them."""
-        versions = [-1] * len(response.token_ids)
-        for span in response.spans:
-            versions[span.start : span.end] = [span.version] * (span.end - span.start)
-        if len(response.logprobs) != len(response.token_ids) or min(versions, default=0) < 0:
-            raise InferenceError(
-                f"the engine returned {len(response.token_ids)} tokens with {len(response.logprobs)} log-probabilities "
-                f"and version spans {[(s.start, s.end, s.version) for s in response.spans]}"
-            )
+        """Append tokens that the policy sampled, with the version that sampled each of them. Raises EngineLied."""
+        versions = token_versions(response)
+        self.choices.wrote(response, len(self.tokens))
         self.tokens += response.token_ids
         self.logprobs += response.logprobs
         self.loss_mask += [1] * len(response.token_ids)
@@ -72,9 +71,17 @@ class Record:
         """Leave the open context window; the next one is empty."""
         if self.tokens:
             self.segments.append(
-                Segment(tokens=self.tokens, logprobs=self.logprobs, loss_mask=self.loss_mask, versions=self.versions)
+                Segment(
+                    tokens=self.tokens,
+                    logprobs=self.logprobs,
+                    loss_mask=self.loss_mask,
+                    versions=self.versions,
+                    experts=self.choices.routed(),
+                    support=self.choices.support(),
+                )
             )
         self.tokens, self.logprobs, self.loss_mask, self.versions = [], [], [], []
+        self.choices = Choices()
 
     def spend(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolResult
+from trainer.replay.wire import RoutedExperts, SamplingSupport
 
 
 class Frozen(BaseModel):
@@ -28,6 +29,10 @@ class Segment(Frozen):
     logprobs: list[float]
     loss_mask: list[int]
     versions: list[int]
+    experts: RoutedExperts | None = None
+    """What the sampler routed the first of these tokens to, where the policy has experts."""
+    support: SamplingSupport | None = None
+    """Open ids by token, where sampling was narrowed; one entry a token of the segment."""
 
 
 class Turn(Frozen):
@@ -48,6 +53,8 @@ class Turn(Frozen):
     results: tuple[ToolResult, ...] = ()
     generate_seconds: float = 0.0
     tool_seconds: float = 0.0
+    asked: str = ""
+    """What the user said after this turn's results, where somebody interrupted."""
     snapshot: str = ""
     """Digest of the sandbox after this turn's calls, where one was kept (`snapshots.py`)."""
 
@@ -61,6 +68,19 @@ class Forked(Frozen):
     tokens: int
     replayed: int
     """Of these turns, those whose calls were run again because no snapshot was kept after them."""
+
+
+class Usage(Frozen):
+    """Tokens of an episode as an endpoint counts them, summed over its requests: it gives their numbers only."""
+
+    read: int
+    cached: int
+    """Of those read, taken from the endpoint's cache."""
+    written: int
+    thinking: int
+    """Of those written, reasoning that is not shown."""
+    window: int
+    """Read and written by the last request: the transcript at its end."""
 
 
 class RewardPart(Frozen):
@@ -97,6 +117,8 @@ class Trajectory(Frozen):
     """Whether the reward's visible command succeeded in the policy's own checkout; None when it was not asked."""
     limits_in_force: tuple[str, ...] = ()
     forked: Forked | None = None
+    usage: Usage | None = None
+    """Of a policy behind an endpoint; then there are no segments."""
 
     @property
     def verdict(self) -> Verdict:
@@ -104,7 +126,12 @@ class Trajectory(Frozen):
 
     @property
     def policy_tokens(self) -> int:
-        return sum(sum(s.loss_mask) for s in self.segments)
+        return self.usage.written if self.usage else sum(sum(s.loss_mask) for s in self.segments)
+
+    @property
+    def total_tokens(self) -> int:
+        """Of all context windows, or of the transcript of an endpoint at its end."""
+        return self.usage.window if self.usage else sum(len(s.tokens) for s in self.segments)
 
     @property
     def oldest_version(self) -> int:
@@ -113,6 +140,11 @@ class Trajectory(Frozen):
     @property
     def newest_version(self) -> int:
         return max((v for s in self.segments for v in s.versions if v >= 0), default=-1)
+
+    @property
+    def version_count(self) -> int:
+        """Policy versions that generated its tokens; more than 1 when weights were swapped under it."""
+        return len({v for s in self.segments for v in s.versions if v >= 0})
 
 
 class TrainSample(Frozen):
@@ -123,6 +155,21 @@ class TrainSample(Frozen):
     sampler_logprobs: list[float]
     advantages: list[float]
     """Per token, already final (group baseline subtracted); 0 where the mask is 0."""
+    experts: RoutedExperts | None = None
+    support: SamplingSupport | None = None
+    """As in the segment."""
+
+
+class HintedTurn(Frozen):
+    """One turn of a rollout behind two contexts; both end with the turn's own sampled tokens."""
+
+    rule: str
+    """Who found the mistake."""
+    tokens: list[int]
+    """The context as it was, and the turn."""
+    hinted_tokens: list[int]
+    """The context with a hint at its end, and the same turn."""
+    turn_tokens: int
 
 
 class TrainGroup(Frozen):
@@ -132,7 +179,11 @@ class TrainGroup(Frozen):
     prompt_index: int
     dispatched_version: int
     oldest_version: int
+    newest_version: int = -1
+    """Newest version that generated any token; -1 for groups recorded before it was kept."""
     rewards: list[float]
     samples: list[TrainSample]
+    hints: list[HintedTurn] = Field(default_factory=list)
+    """Turns to be learned by textual feedback (`learning/feedback/`), beside the reward."""
     stats: dict[str, float] = Field(default_factory=dict)
     """Numbers of the group's rollouts for the step's metrics (names of `learning/metrics.py`), means over rollouts."""
