@@ -113,6 +113,28 @@ class ObjectiveConfig(Part):
     correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
 
 
+class FeedbackConfig(Part):
+    """Targeted textual feedback: turns with a mistake are re-scored with a hint and pulled toward what it says."""
+
+    coefficient: float = setting(0.0, "Weight of the KL toward the hinted policy on turns with a mistake; 0 is off", ge=0)
+    rules: str = setting(
+        "unknown_tool, invalid_arguments, repeated_call",
+        "Rules that find mistakes and write hints, separated by commas; also terminal_for_tools, and model where a "
+        "language model is configured",
+    )
+    most_hints: int = setting(8, "Most hinted turns of one group", gt=0, advanced=True)
+    top_k: int = setting(64, "Tokens of the hinted policy that are matched; 0 for all", ge=0, advanced=True)
+    cap: float = setting(4.0, "Most nats that one token of a hinted turn counts", gt=0, advanced=True)
+    least_shift: float = setting(
+        0.01, "A hint that moves a turn's tokens by less (nats, mean) is dropped", ge=0, advanced=True
+    )
+    turns_at_once: int = setting(16, "Hinted turns of one forward pass", gt=0, advanced=True)
+
+    @property
+    def named_rules(self) -> tuple[str, ...]:
+        return tuple(name for part in self.rules.split(",") if (name := part.strip()))
+
+
 class LoraConfig(Part):
     """Low-rank adapters (peft, extra `lora`). Published versions are plain merged weights."""
 
@@ -296,6 +318,7 @@ class RLConfig(Part):
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
