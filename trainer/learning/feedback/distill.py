@@ -1,0 +1,99 @@
+"""The loss of a hinted turn: the policy that reads the hint teaches the policy that does not, on that turn's tokens.
+
+    L = (c / Z) Σ_turn tokens  min(1, cap / KL_t) · KL_t,     KL_t = KL( π(· | context with hint) ‖ π(· | context) )
+
+Teacher and student are the same weights in the same step; the teacher has no gradient, nothing is decoded again, and all
+positions are those that the policy visited (on-policy distillation). The KL is over the teacher's `top_k` tokens and one
+bucket for the rest, so that it is a true divergence at any k. Its gradients are added to those of the reward, and Z is
+the constant of the policy-gradient loss.
+
+Guards: a token counts at most `cap` nats; a turn on which the hint moves the mean token by less than `least_shift` nats
+teaches nothing and is dropped; only the turn's tokens have a loss. The hint is in no stream of the policy-gradient loss,
+so that no importance ratio ever sees it. Unpublished: direction, coefficient, k, cap and the teacher's weights.
+
+Shape suffixes: B rows, T padded length, N tokens of the hinted turns, V vocabulary, K the teacher's top tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from trainer.config import FeedbackConfig
+from trainer.learning.packing import PAD
+from trainer.rollouts.types import HintedTurn, TrainGroup
+
+LEAST = 1e-8
+"""Probability below which the bucket of the remaining tokens is not resolved."""
+
+
+def learn_from_hints(
+    model: PreTrainedModel, groups: Sequence[TrainGroup], config: FeedbackConfig, *, temperature: float, divisor: float
+) -> dict[str, float]:
+    """Add the gradients of the groups' hinted turns to `model`, before the reward's step; returns metrics.
+
+    Does nothing at coefficient 0 or without hints.
+    """
+    turns = [turn for group in groups for turn in group.hints]
+    if config.coefficient == 0 or not turns:
+        return {}
+    used, shift, tokens = 0, 0.0, 0
+    for start in range(0, len(turns), config.turns_at_once):
+        batch = turns[start : start + config.turns_at_once]
+        with torch.no_grad():
+            teacher_NV = turn_logps(model, [turn.hinted_tokens for turn in batch], batch, temperature)
+        student_NV = turn_logps(model, [turn.tokens for turn in batch], batch, temperature)
+        kl_N = bucket_kl(teacher_NV, student_NV, top_k=config.top_k)
+        means = [float(part.mean()) for part in kl_N.detach().split([turn.turn_tokens for turn in batch])]
+        keep_N = torch.tensor(
+            [
+                mean >= config.least_shift
+                for turn, mean in zip(batch, means, strict=True)
+                for _ in range(turn.turn_tokens)
+            ],
+            device=kl_N.device,
+        )
+        capped_N = kl_N * (config.cap / kl_N.detach().clamp(min=config.cap))
+        if keep_N.any():
+            (config.coefficient * capped_N[keep_N].sum() / divisor).backward()
+        used += sum(mean >= config.least_shift for mean in means)
+        shift += float(kl_N.detach().sum())
+        tokens += kl_N.numel()
+    return {
+        "feedback/turns": float(len(turns)),
+        "feedback/dropped": 1.0 - used / len(turns),
+        "feedback/shift": shift / tokens,
+    }
+
+
+def turn_logps(
+    model: PreTrainedModel, rows: Sequence[Sequence[int]], turns: Sequence[HintedTurn], temperature: float
+) -> Tensor:
+    """Log-probabilities [N, V] at the last `turn_tokens` positions of each row, of the distribution sampled from."""
+    width = max(len(row) for row in rows)
+    device = next(model.parameters()).device
+    tokens_BT = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
+    hidden_BTD = model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    at = [
+        b * width + position - 1
+        for b, (row, turn) in enumerate(zip(rows, turns, strict=True))
+        for position in range(len(row) - turn.turn_tokens, len(row))
+    ]
+    hidden_ND = hidden_BTD.flatten(0, 1)[torch.tensor(at, device=device)]
+    logits_NV = cast(Tensor, model.get_output_embeddings()(hidden_ND)).float() / temperature
+    return torch.log_softmax(logits_NV, dim=-1)
+
+
+def bucket_kl(teacher_NV: Tensor, student_NV: Tensor, *, top_k: int) -> Tensor:
+    """KL(teacher ‖ student) [N] over the teacher's `top_k` tokens and the rest as one bucket; 0 takes the vocabulary."""
+    if not 0 < top_k < teacher_NV.shape[1] - 1:
+        return (teacher_NV.exp() * (teacher_NV - student_NV)).sum(-1)
+    top_NK, index_NK = teacher_NV.topk(top_k, dim=-1)
+    same_NK = student_NV.gather(1, index_NK)
+    rest_N = (1.0 - top_NK.exp().sum(-1)).clamp(min=LEAST)
+    others_N = (1.0 - same_NK.exp().sum(-1)).clamp(min=LEAST)
+    return (top_NK.exp() * (top_NK - same_NK)).sum(-1) + rest_N * (rest_N.log() - others_N.log())

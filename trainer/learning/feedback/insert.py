@@ -1,0 +1,52 @@
+"""The same turn behind another context: everything as it was, and the hint as the last thing that the policy reads.
+
+No sampled token is decoded and encoded again. What stands between two turns was made by the chat template from tool
+results, so that it can be made once more with a message of the user after them; only if what the template makes without
+the hint is token for token what the policy read, is the turn used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sandbox.harness.types import ToolResult
+from trainer.learning.feedback.find import Hint
+from trainer.rollouts.types import HintedTurn, Trajectory
+
+
+class Renderer(Protocol):
+    """The part of the policy's chat template that hints need."""
+
+    def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
+
+    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+
+
+def hinted(
+    trajectory: Trajectory, hint: Hint, *, renderer: Renderer, schemas: Sequence[Mapping[str, Any]], most: int
+) -> HintedTurn | None:
+    """The hinted turn, or None: its context cannot be made again exactly, or does not fit into `most` tokens with a hint."""
+    turn = trajectory.turns[hint.turn]
+    tokens = trajectory.segments[turn.segment].tokens
+    said = tokens[turn.token_start : turn.token_end]
+    before = trajectory.turns[hint.turn - 1] if hint.turn else None
+    if before is None:
+        kept = 0
+        plain = renderer.start(trajectory.messages, schemas)
+        *rest, last = trajectory.messages
+        told = renderer.start([*rest, {**last, "content": f"{last['content']}\n\n{hint.text}"}], schemas)
+    elif before.segment == turn.segment:
+        kept = before.token_end
+        plain = renderer.observe(before.results)
+        told = renderer.observe(before.results, ask=hint.text)
+    else:  # the first turn of a later window: its opening holds a summary, which is not made again
+        return None
+    if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > most:
+        return None
+    return HintedTurn(
+        rule=hint.rule,
+        tokens=tokens[: turn.token_end],
+        hinted_tokens=[*tokens[:kept], *told, *said],
+        turn_tokens=len(said),
+    )
