@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox.backends.base import Backend
 from sandbox.backends.snapshots import SnapshotStore
@@ -23,6 +23,7 @@ from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.algorithms import group_streams
+from trainer.learning.feedback import hints_of
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.partial import Partials
@@ -102,7 +103,7 @@ async def run_group(
             origin=origin,
         )
 
-    return await run_attempts(
+    result = await run_attempts(
         episode,
         group_id=group_id,
         prompt_index=prompt_index,
@@ -111,6 +112,15 @@ async def run_group(
         dispatched_version=dispatched_version,
         on_trajectory=on_trajectory,
     )
+    return await asyncio.to_thread(_with_hints, result, config, renderer) if config.feedback.coefficient else result
+
+
+def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer) -> GroupResult:
+    """The group with the hinted turns of textual feedback; a rule may wait for a language model."""
+    if result.train_group is None:
+        return result
+    hints = hints_of(result.trajectories, config, renderer)
+    return replace(result, train_group=result.train_group.model_copy(update={"hints": hints}))
 
 
 async def run_attempts(

@@ -36,6 +36,7 @@ from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
+from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices
@@ -147,6 +148,7 @@ async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
     if run.reference is not None:
         run.reference.follow(run.version)
     values = batch_metrics(groups, trained_version=run.version)
+    values |= learn_from_hints(run.learner.model, groups, run.config)
     values |= run.learner.train(groups, step=run.version + 1)
     trained = time.perf_counter()
     run.version += 1

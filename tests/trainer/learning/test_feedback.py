@@ -19,7 +19,7 @@ from tests.trainer.learning.models import tiny_model
 from trainer import policy as policies
 from trainer.config import FeedbackConfig, RLConfig
 from trainer.learning.feedback import hints_of
-from trainer.learning.feedback.distill import bucket_kl, learn_from_hints, turn_logps
+from trainer.learning.feedback.distill import add_gradients, bucket_kl, learn_from_hints, turn_logps
 from trainer.learning.feedback.find import Hint, find
 from trainer.learning.feedback.insert import hinted
 from trainer.learning.feedback.writer import HintWriter
@@ -136,12 +136,6 @@ def test_hints_of_a_group_are_bounded_and_off_by_default(
 # -- the loss -------------------------------------------------------------------------------------------------------
 
 
-def group(*turns: HintedTurn) -> TrainGroup:
-    return TrainGroup(
-        group_id="g", prompt_index=0, dispatched_version=0, oldest_version=0, rewards=[], samples=[], hints=list(turns)
-    )
-
-
 TURN = HintedTurn(rule="r", tokens=[1, 2, 3, 9, 10], hinted_tokens=[1, 2, 20, 21, 3, 9, 10], turn_tokens=2)
 
 
@@ -166,7 +160,7 @@ def test_student_comes_to_do_without_the_hint_what_it_does_with_it() -> None:
 
     before = distance()
     for _ in range(30):
-        values = learn_from_hints(model, [group(TURN)], ON, temperature=1.0, divisor=1.0)
+        values = add_gradients(model, [TURN], ON, temperature=1.0, divisor=1.0)
         optimizer.step()
         optimizer.zero_grad()
     assert values["feedback/turns"] == 1
@@ -176,7 +170,7 @@ def test_student_comes_to_do_without_the_hint_what_it_does_with_it() -> None:
 def test_gradients_are_those_of_the_turns_positions_only() -> None:
     """The same turn behind a context whose last positions have other targets: only what predicts the turn moves."""
     model = tiny_model()
-    learn_from_hints(model, [group(TURN)], ON.model_copy(update={"top_k": 0}), temperature=1.0, divisor=2.0)
+    add_gradients(model, [TURN], ON.model_copy(update={"top_k": 0}), temperature=1.0, divisor=2.0)
     got = model.lm_head.weight.grad.clone()
     model.zero_grad()
     with torch.no_grad():
@@ -189,7 +183,7 @@ def test_gradients_are_those_of_the_turns_positions_only() -> None:
 def test_a_hint_that_moves_nothing_is_dropped() -> None:
     model = tiny_model()
     nothing = TURN.model_copy(update={"hinted_tokens": TURN.tokens})
-    values = learn_from_hints(model, [group(nothing)], FeedbackConfig(coefficient=1.0), temperature=1.0, divisor=1.0)
+    values = add_gradients(model, [nothing], FeedbackConfig(coefficient=1.0), temperature=1.0, divisor=1.0)
     assert values["feedback/dropped"] == 1.0
     assert all(parameter.grad is None for parameter in model.parameters())
 
@@ -200,7 +194,7 @@ def test_a_token_counts_at_most_the_cap() -> None:
     def norm(cap: float) -> float:
         model.zero_grad()
         config = ON.model_copy(update={"cap": cap})
-        learn_from_hints(model, [group(TURN)], config, temperature=1.0, divisor=1.0)
+        add_gradients(model, [TURN], config, temperature=1.0, divisor=1.0)
         return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
 
     assert norm(0.01) < 0.1 * norm(100.0)
@@ -216,10 +210,15 @@ def test_the_bucket_keeps_it_a_divergence() -> None:
     torch.testing.assert_close(bucket_kl(teacher, teacher, top_k=4), torch.zeros(200), atol=1e-5, rtol=0)
 
 
-def test_without_a_coefficient_nothing_happens() -> None:
+def test_only_a_coefficient_turns_it_on() -> None:
     model = tiny_model()
-    assert learn_from_hints(model, [group(TURN)], FeedbackConfig(), temperature=1.0, divisor=1.0) == {}
+    group = TrainGroup(
+        group_id="g", prompt_index=0, dispatched_version=0, oldest_version=0, rewards=[], samples=[], hints=[TURN]
+    )
+    assert learn_from_hints(model, [group], RLConfig()) == {}
     assert all(parameter.grad is None for parameter in model.parameters())
+    assert learn_from_hints(model, [group], RLConfig(feedback=ON))["feedback/turns"] == 1
+    assert any(parameter.grad is not None for parameter in model.parameters())
 
 
 # -- the language model ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from trainer.config import FeedbackConfig
+from trainer.config import FeedbackConfig, RLConfig
 from trainer.learning.packing import PAD
 from trainer.rollouts.types import HintedTurn, TrainGroup
 
@@ -31,16 +31,27 @@ LEAST = 1e-8
 """Probability below which the bucket of the remaining tokens is not resolved."""
 
 
-def learn_from_hints(
-    model: PreTrainedModel, groups: Sequence[TrainGroup], config: FeedbackConfig, *, temperature: float, divisor: float
-) -> dict[str, float]:
-    """Add the gradients of the groups' hinted turns to `model`, before the reward's step; returns metrics.
+def learn_from_hints(model: PreTrainedModel, groups: Sequence[TrainGroup], config: RLConfig) -> dict[str, float]:
+    """Add the gradients of the groups' hinted turns to `model`, just before the reward's step; returns metrics.
 
-    Does nothing at coefficient 0 or without hints.
+    Does nothing at coefficient 0 or without hints. In a step whose groups are all without signal they wait for the next.
     """
     turns = [turn for group in groups for turn in group.hints]
-    if config.coefficient == 0 or not turns:
+    if config.feedback.coefficient == 0 or not turns:
         return {}
+    return add_gradients(
+        model,
+        turns,
+        config.feedback,
+        temperature=config.sampling.temperature,
+        divisor=config.objective.loss_divisor,
+    )
+
+
+def add_gradients(
+    model: PreTrainedModel, turns: Sequence[HintedTurn], config: FeedbackConfig, *, temperature: float, divisor: float
+) -> dict[str, float]:
+    """The backward pass of L, `turns_at_once` turns a time."""
     used, shift, tokens = 0, 0.0, 0
     for start in range(0, len(turns), config.turns_at_once):
         batch = turns[start : start + config.turns_at_once]
