@@ -39,6 +39,11 @@ METRICS: dict[str, Metric] = {
     "correction/clipped_share": Metric("Clipped tokens", "share", "policy tokens whose ratio was truncated"),
     "correction/ratio_mean": Metric("Ratio, mean", "", "mean of p_trainer / p_sampler"),
     "correction/ratio_max": Metric("Ratio, max", "", "largest p_trainer / p_sampler"),
+    "feedback/turns": Metric("Hinted turns", "count", "turns of the step that textual feedback re-scored with a hint"),
+    "feedback/dropped": Metric("Hints dropped", "share", "hinted turns whose hint moved nothing"),
+    "feedback/shift": Metric(
+        "Hinted KL", "nat/token", "mean KL from the policy with the hint to the one without, on hinted turns"
+    ),
     "kl/k1": Metric("KL to the start", "nat/token", "mean log π - log π_ref at policy tokens"),
     "staleness/mean": Metric(
         "Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"

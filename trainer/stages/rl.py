@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainer import policy as policies
 from trainer.config import RLConfig
+from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
 from trainer.rollouts.types import TrainGroup
@@ -66,6 +67,7 @@ class RLStage:
         if self.reference is not None:
             self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
+        values |= learn_from_hints(self.learner.model, groups, self.config)
         values |= self.learner.train(groups, step=self.step + 1)
         self.step += 1
         self.consumed += prompts
