@@ -40,6 +40,13 @@ class OptimizerConfig(Part):
 
 class SamplingConfig(Part):
     temperature: float = setting(0.8, "Sampling temperature; log-probabilities use the same", gt=0, le=2)
+    top_k: int = setting(0, "Sample among so many of the likeliest tokens; 0 for all", ge=0, advanced=True)
+    top_p: float = setting(
+        1.0, "Sample among the likeliest tokens that together have this probability", gt=0, le=1, advanced=True
+    )
+    routed_experts: bool = setting(
+        True, "Mixture-of-experts policies: the trainer repeats the experts that the sampler chose", advanced=True
+    )
     max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
     max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
     max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
@@ -110,6 +117,14 @@ class ObjectiveConfig(Part):
         "start", "KL reference: the starting policy, or the policy of some steps ago", advanced=True
     )
     reference_steps: int = setting(20, "Steps between updates of a lagged reference", gt=0, advanced=True)
+    expert_plausibility: float = setting(
+        0.5,
+        "A repeated expert stays while its score is at least this share of the lowest score among the router's own "
+        "choices; 0 keeps all",
+        ge=0,
+        le=1,
+        advanced=True,
+    )
     correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
 
 

@@ -21,6 +21,8 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainer.replay.wire import RoutedExperts, SamplingSupport
+
 
 class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -33,12 +35,24 @@ class GenerateRequest(Wire):
     temperature: float = Field(
         default=1.0, ge=0.0, description="0 is greedy; log-probs are of the tempered distribution"
     )
+    top_k: int = Field(default=0, ge=0, description="only so many of the likeliest tokens are open; 0: all")
+    top_p: float = Field(
+        default=1.0, gt=0.0, le=1.0, description="only the likeliest tokens that together have this probability are open"
+    )
+    experts_from: int | None = Field(
+        default=None, ge=0, description="answer with the experts of positions from this one on, where the policy has any"
+    )
     stop_ids: list[int] = Field(default_factory=list, description="generation ends after one of these, which is kept")
     seed: int | None = Field(default=None, description="makes the sampling of this request reproducible")
     session: str | None = Field(
         default=None, description="turns of one episode share it, so that its KV prefix is reused"
     )
     timeout_seconds: float = Field(default=120.0, gt=0)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether some tokens are closed to sampling, so that the answer must say which were open."""
+        return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1.0)
 
 
 class VersionSpan(Wire):
@@ -52,11 +66,15 @@ class VersionSpan(Wire):
 class GenerateResponse(Wire):
     token_ids: list[int]
     logprobs: list[float]
-    """log p of each token under the distribution it was sampled from (temperature applied; 1.0 when greedy)."""
+    """log p of each token under the distribution it was sampled from: temperature (1.0 when greedy), top-k, top-p."""
     spans: list[VersionSpan]
     finish_reason: Literal["stop", "length", "abort"]
     reused_tokens: int = 0
     """Prompt tokens whose KV was reused from the session."""
+    experts: RoutedExperts | None = None
+    """As asked by `experts_from`, up to the last token that was read; None for a dense policy."""
+    support: SamplingSupport | None = None
+    """Open tokens at each sampled token, where the request narrows them."""
 
 
 class DeploymentSpec(Wire):

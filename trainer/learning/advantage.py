@@ -34,6 +34,8 @@ def token_streams(segments: Sequence[Segment], advantage: float) -> list[TrainSa
             loss_mask=list(segment.loss_mask),
             sampler_logprobs=list(segment.logprobs),
             advantages=[advantage if mask else 0.0 for mask in segment.loss_mask],
+            experts=segment.experts,
+            support=segment.support,
         )
         for segment in segments
         if any(segment.loss_mask)

@@ -6,7 +6,8 @@ with Z a constant, A_t final per-token advantages, w_t importance weights withou
 sg[] = stop gradient. The KL term is the k1 estimator *inside the advantage*: as a direct loss its gradient is zero
 in expectation, and the k3 estimator's variance explodes once the policies part.
 
-Log-probabilities are of the distribution that was sampled from: logits divided by the sampling temperature.
+Log-probabilities are of the distribution that was sampled from: logits divided by the sampling temperature, and only
+the tokens that top-k and top-p had left open.
 Shape suffixes: B rows, T padded length, N policy tokens, V vocabulary, D hidden width.
 """
 
@@ -39,10 +40,21 @@ def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, temperature: floa
     hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
     hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
     logits_NV = model.get_output_embeddings()(hidden_ND).float() / temperature
+    if batch.open_M is not None:
+        logits_NV = narrowed(logits_NV, *batch.open_M)
     logps_NV = torch.log_softmax(logits_NV, dim=-1)
     with torch.no_grad():
-        entropy_N = -(logps_NV.exp() * logps_NV).sum(-1)
+        terms_NV = logps_NV.exp() * logps_NV
+        entropy_N = -(terms_NV if batch.open_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
     return TokenScores(logprobs_N=logps_NV.gather(1, batch.targets_N[:, None])[:, 0], entropy_N=entropy_N)
+
+
+def narrowed(logits_NV: Tensor, open_rows_M: Tensor, open_ids_M: Tensor) -> Tensor:
+    """Logits with -inf at the tokens that were closed to sampling; rows without any pair stay as they are."""
+    closed_NV = torch.zeros_like(logits_NV, dtype=torch.bool)
+    closed_NV[open_rows_M] = True
+    closed_NV[open_rows_M, open_ids_M] = False
+    return logits_NV.masked_fill(closed_NV, float("-inf"))
 
 
 def kl_adjusted_advantages(

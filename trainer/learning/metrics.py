@@ -33,6 +33,22 @@ METRICS: dict[str, Metric] = {
     "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
     "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),
+    "mismatch/k3_max": Metric("Mismatch k3, max", "nat", "the same, largest token"),
+    "mismatch/k1_mean": Metric("Mismatch k1, mean", "nat", "mean of log p_sampler - log p_trainer at sampled tokens"),
+    "mismatch/abs_mean": Metric("Log-probability gap, mean", "nat", "mean of |log p_trainer - log p_sampler|"),
+    "mismatch/abs_p99": Metric("Log-probability gap, p99", "nat", "99th percentile of the same over tokens"),
+    "mismatch/abs_max": Metric("Log-probability gap, max", "nat", "the same, largest token"),
+    "routing/replayed": Metric(
+        "Routing: recorded", "share", "tokens and layers for which the sampler's experts are known and repeated"
+    ),
+    "routing/differs": Metric(
+        "Routing: differs", "share", "of these, where the trainer's router alone would choose other experts"
+    ),
+    "routing/replaced": Metric(
+        "Routing: replaced", "share", "repeated experts that the plausibility filter replaced by the router's own"
+    ),
+    "routing/differs/": Metric("Routing differs, layer", "share", "the same of one mixture-of-experts layer"),
+    "routing/replaced/": Metric("Routing replaced, layer", "share", "the same of one mixture-of-experts layer"),
     "correction/ess": Metric("Effective sample size", "share", "(Σw)² / (N·Σw²) of the importance weights"),
     "correction/chi2": Metric("Chi²", "", "mean of r² minus 1: heavy tails of the ratio"),
     "correction/masked_share": Metric("Masked tokens", "share", "policy tokens whose importance weight is 0"),
@@ -96,7 +112,7 @@ METRICS: dict[str, Metric] = {
     "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
 }
 
-FAMILIES = ("reward/part/", "stop/", "tool_error/", "behaviour/")
+FAMILIES = ("routing/differs/", "routing/replaced/", "reward/part/", "stop/", "tool_error/", "behaviour/")
 
 
 def describe(name: str) -> Metric:

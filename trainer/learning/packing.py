@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainer.replay.wire import UNKNOWN, ReplayRefused
 from trainer.rollouts.types import TrainSample
 
 PAD = 0
@@ -33,6 +34,10 @@ class MicroBatch:
     """Row b of each policy token, int64."""
     tokens: int
     """Real tokens, padding not counted."""
+    experts_BTLK: Tensor | None = None
+    """Recorded experts by position, MoE layer and place, int64; negative where there is no record."""
+    open_M: tuple[Tensor, Tensor] | None = None
+    """Where sampling was narrowed: pairs of (policy token n, id that was open to it), int64."""
 
     def to(self, device: torch.device) -> MicroBatch:
         return MicroBatch(
@@ -43,6 +48,8 @@ class MicroBatch:
             self.advantages_N.to(device),
             self.rows_N.to(device),
             self.tokens,
+            None if self.experts_BTLK is None else self.experts_BTLK.to(device),
+            None if self.open_M is None else (self.open_M[0].to(device), self.open_M[1].to(device)),
         )
 
 
@@ -58,6 +65,17 @@ def check_sample(sample: TrainSample, *, vocabulary: int) -> None:
         raise ValueError("the first token of a sample cannot be a policy token: nothing predicts it")
     if min(sample.tokens) < 0 or max(sample.tokens) >= vocabulary:
         raise ValueError(f"sample has token ids outside the vocabulary of {vocabulary}")
+    if sample.experts is not None and sample.experts.stop >= length:
+        raise ReplayRefused(f"sample of {length} tokens has routed experts up to position {sample.experts.stop}")
+    if sample.support is not None:
+        open_ids = sample.support.unpack()
+        if len(open_ids) != length:
+            raise ReplayRefused(f"sample has {length} tokens and a sampling support of {len(open_ids)}")
+        for token, mask, ids in zip(sample.tokens, sample.loss_mask, open_ids, strict=True):
+            if ids and (max(ids) >= vocabulary or (mask and token not in ids)):
+                raise ReplayRefused(
+                    "the sampling support of a sample leaves out a sampled token or leaves the vocabulary"
+                )
 
 
 def pack(samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]:
@@ -84,10 +102,16 @@ def _stack(rows: Sequence[TrainSample]) -> MicroBatch:
     sampler: list[float] = []
     advantages: list[float] = []
     owners: list[int] = []
+    open_at: list[int] = []
+    open_ids: list[int] = []
     for b, row in enumerate(rows):
         tokens_BT[b, : len(row.tokens)] = torch.tensor(row.tokens)
+        support = row.support.unpack() if row.support else None
         for t, mask in enumerate(row.loss_mask):
             if mask:
+                if support:
+                    open_at += [len(targets)] * len(support[t])
+                    open_ids += support[t]
                 predict_from.append(b * width + t - 1)
                 targets.append(row.tokens[t])
                 sampler.append(row.sampler_logprobs[t])
@@ -101,4 +125,21 @@ def _stack(rows: Sequence[TrainSample]) -> MicroBatch:
         advantages_N=torch.tensor(advantages, dtype=torch.float32),
         rows_N=torch.tensor(owners, dtype=torch.int64),
         tokens=sum(len(row.tokens) for row in rows),
+        experts_BTLK=_experts(rows, width),
+        open_M=(torch.tensor(open_at), torch.tensor(open_ids)) if open_at else None,
     )
+
+
+def _experts(rows: Sequence[TrainSample], width: int) -> Tensor | None:
+    """Records of the rows, -1 where there is none; None when no row has any."""
+    shapes = {(row.experts.layers, row.experts.top_k) for row in rows if row.experts}
+    if not shapes:
+        return None
+    if len(shapes) > 1:
+        raise ReplayRefused(f"samples of one step have routed experts of several policies: {sorted(shapes)}")
+    experts_BTLK = torch.full((len(rows), width, *shapes.pop()), -1)
+    for b, row in enumerate(rows):
+        if row.experts:
+            record = torch.from_numpy(row.experts.unpack().astype("int64"))
+            experts_BTLK[b, row.experts.start : row.experts.stop] = record.masked_fill(record == UNKNOWN, -1)
+    return experts_BTLK

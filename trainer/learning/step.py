@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,6 +24,9 @@ from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, pack
+from trainer.learning.parity import mismatch
+from trainer.policy.names import checkpoint_state
+from trainer.replay.routing import Replay
 from trainer.rollouts.types import TrainGroup
 
 
@@ -42,6 +46,8 @@ class _Scored:
 
     weights_N: Tensor
     ratio_N: Tensor
+    log_ratio_N: Tensor
+    """log p_trainer - log p_sampler."""
     entropy_N: Tensor
     k1_N: Tensor | None
 
@@ -61,7 +67,9 @@ class Learner:
         micro_batch_tokens: int,
         reference: PreTrainedModel | None = None,
         adapters: Adapters | None = None,
+        repeat_experts: bool = True,
     ) -> None:
+        """Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known."""
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
         self.model = model
@@ -73,14 +81,20 @@ class Learner:
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
+        self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
-        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients, ValueError (bad sample)."""
+        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients, ValueError (bad sample).
+
+        Everything is checked before anything is computed: a refused sample leaves the weights as they are.
+        """
         samples = [sample for group in groups for sample in group.samples]
         for sample in samples:
             check_sample(sample, vocabulary=self.vocabulary)
+            if sample.experts is not None and self.replay is not None:
+                self.replay.check(sample.experts.unpack())
         useful = samples if self._needs_all_samples else [sample for sample in samples if any(sample.advantages)]
         started = time.perf_counter()
         batches = pack(useful, max_tokens=self.micro_batch_tokens)
@@ -105,11 +119,12 @@ class Learner:
             "time/optimizer": time.perf_counter() - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
             **_token_metrics(scored),
+            **(self.replay.take_counts().metrics() if self.replay else {}),
         }
 
     def weights(self) -> dict[str, Tensor]:
         """The policy as others see it: plain weights by their Hugging Face names."""
-        return self.adapters.merged() if self.adapters else self.model.state_dict()
+        return self.adapters.merged() if self.adapters else checkpoint_state(self.model, self.model.state_dict())
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Everything beside the published weights that the next step depends on, by name."""
@@ -128,6 +143,10 @@ class Learner:
 
     def _backward(self, batch: MicroBatch) -> tuple[float, _Scored]:
         batch = batch.to(next(self.model.parameters()).device)
+        with self.replay.forced(batch.experts_BTLK) if self.replay else nullcontext():
+            return self._differentiate(batch)
+
+    def _differentiate(self, batch: MicroBatch) -> tuple[float, _Scored]:
         scores = score_tokens(self.model, batch, temperature=self.temperature)
         reference_N = None
         if self._needs_all_samples and self.reference is not None:
@@ -143,7 +162,8 @@ class Learner:
         loss = policy_loss(scores.logprobs_N, advantages_N, weights_N, divisor=self.objective.loss_divisor)
         loss.backward()
         k1_N = None if reference_N is None else (scores.logprobs_N.detach() - reference_N).cpu()
-        facts = _Scored(weights_N.cpu(), evidence.ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
+        log_ratio_N = evidence.trainer_logprobs_N - evidence.sampler_logprobs_N
+        facts = _Scored(weights_N.cpu(), evidence.ratio_N.cpu(), log_ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
         return float(loss.detach()), facts
 
     def _update(self, rate: float, step: int) -> float:
@@ -161,13 +181,10 @@ def _token_metrics(scored: Sequence[_Scored]) -> dict[str, float]:
         return {}
     ratio_N = torch.cat([facts.ratio_N for facts in scored]).double()
     weights_N = torch.cat([facts.weights_N for facts in scored])
-    log_ratio_N = ratio_N.log()
-    k3_N = ratio_N - log_ratio_N - 1.0
     stats = correction_stats(ratio_N, weights_N)
     out = {
         "policy/entropy": float(torch.cat([facts.entropy_N for facts in scored]).mean()),
-        "mismatch/k3_mean": float(k3_N.mean()),
-        "mismatch/k3_p99": float(k3_N.kthvalue(math.ceil(0.99 * k3_N.numel())).values),
+        **mismatch(torch.cat([facts.log_ratio_N for facts in scored])),
         "correction/ess": stats.ess,
         "correction/chi2": stats.chi2,
         "correction/masked_share": stats.masked_share,

@@ -324,7 +324,7 @@ class _Sampler:
                 temperature=self.settings.sampling.temperature,
                 top_k=self.settings.sampling.top_k,
                 top_p=self.settings.sampling.top_p,
-                experts_from=self.record.choices.experts_known if self.settings.sampling.return_experts else None,
+                experts_from=self.record.choices.experts_known if self.settings.sampling.routed_experts else None,
                 stop_ids=self.services.renderer.stop_ids,
                 seed=seed % (1 << 31),
                 session=self.session_id,

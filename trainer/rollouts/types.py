@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolResult
+from trainer.replay.wire import RoutedExperts, SamplingSupport
 
 
 class Frozen(BaseModel):
@@ -28,6 +29,10 @@ class Segment(Frozen):
     logprobs: list[float]
     loss_mask: list[int]
     versions: list[int]
+    experts: RoutedExperts | None = None
+    """What the sampler routed the first of these tokens to, where the policy has experts."""
+    support: SamplingSupport | None = None
+    """Open ids by token, where sampling was narrowed; one entry a token of the segment."""
 
 
 class Turn(Frozen):
@@ -123,6 +128,9 @@ class TrainSample(Frozen):
     sampler_logprobs: list[float]
     advantages: list[float]
     """Per token, already final (group baseline subtracted); 0 where the mask is 0."""
+    experts: RoutedExperts | None = None
+    support: SamplingSupport | None = None
+    """As in the segment."""
 
 
 class HintedTurn(Frozen):

@@ -33,4 +33,5 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         micro_batch_tokens=config.micro_batch_tokens,
         reference=reference.model if reference else None,
         adapters=adapters,
+        repeat_experts=config.sampling.routed_experts,
     )

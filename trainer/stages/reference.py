@@ -9,6 +9,7 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig
+from trainer.policy.names import load_checkpoint_state
 from trainer.weights import WeightStore
 
 PIN = "reference"
@@ -35,7 +36,7 @@ class Reference:
         wanted = version - version % self.objective.reference_steps
         if wanted == self.version:
             return
-        self.model.load_state_dict(self.store.load(wanted).state)
+        load_checkpoint_state(self.model, self.store.load(wanted).state)
         self.store.pin(PIN, wanted)
         self.version = wanted
 

@@ -10,14 +10,21 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from trainer.replay.wire import Experts
+
 
 class KVCache:
-    def __init__(self, slots: int, layers: int, length: int, kv_heads: int, head_dim: int) -> None:
+    def __init__(
+        self, slots: int, layers: int, length: int, kv_heads: int, head_dim: int, routed: tuple[int, int] | None = None
+    ) -> None:
+        """`routed`: layers with experts and experts a token, for policies that have any."""
         self.slots = slots
         self.layers = layers
         self.length = length
         # numpy asks the kernel for zero pages; torch.zeros would write, and so commit, all of them.
         self.data = torch.from_numpy(np.zeros((slots, layers, length, 2, kv_heads, head_dim), np.float32))
+        self.experts: Experts | None = np.zeros((slots, length, *routed), np.uint16) if routed else None
+        """The experts that each cached token was routed to: they belong to its keys and values."""
         self._records = self.data.view(slots * layers * length, 2 * kv_heads * head_dim)
 
     def records(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -35,8 +42,13 @@ class KVCache:
 
     def copy(self, source: int, target: int, length: int) -> None:
         self.data[target, :, :length] = self.data[source, :, :length]
+        if self.experts is not None:
+            self.experts[target, :length] = self.experts[source, :length]
 
     def swap(self, a: int, b: int, length_a: int, length_b: int) -> None:
         held = self.data[a, :, :length_a].clone()
+        held_experts = self.experts[a, :length_a].copy() if self.experts is not None else None
         self.copy(b, a, length_b)
         self.data[b, :, :length_a] = held
+        if self.experts is not None and held_experts is not None:
+            self.experts[b, :length_a] = held_experts

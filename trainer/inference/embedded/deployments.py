@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
+from trainer.inference.embedded.kinds import build_decoder, build_weights, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
-from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.memory import remember, remembered
@@ -182,7 +182,7 @@ class Deployments:
         self, deployment: Deployment, version: int | None
     ) -> tuple[SyncTimings, Decoder | None, str, Fetched | None]:
         spec = deployment.spec
-        shape = DecoderShape.read(Path(spec.policy_dir))
+        shape = read_shape(Path(spec.policy_dir))
         began = time.perf_counter()
         if deployment.subscriber is None:
             state = read_state(Path(spec.policy_dir))
@@ -197,9 +197,7 @@ class Deployments:
             state, digest = fetched.mirror.state(), fetched.mirror.digest
             timings = _timings(fetched)
         began = time.perf_counter()
-        decoder = Decoder(
-            shape, Weights.build(shape, state), min(self.limits.max_context, shape.max_position_embeddings)
-        )
+        decoder = build_decoder(shape, state, min(self.limits.max_context, shape.max_position_embeddings))
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
 
@@ -229,7 +227,7 @@ class Deployments:
         timings = _timings(fetched)
         began = time.perf_counter()
         assert deployment.runner.decoder is not None
-        weights = Weights.build(deployment.runner.decoder.shape, fetched.mirror.state())
+        weights = build_weights(deployment.runner.decoder.shape, fetched.mirror.state())
         timings.decode += time.perf_counter() - began
         return fetched, weights, timings
 

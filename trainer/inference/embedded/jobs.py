@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
-from trainer.inference.embedded.sampling import RandomStream
+from trainer.inference.embedded.sampling import Narrowing, RandomStream
 from trainer.inference.errors import ServerError
+from trainer.replay.wire import RoutedExperts, SamplingSupport
 
 Deliver = Callable[[GenerateResponse | ServerError], None]
 """Called once, on the engine thread."""
@@ -23,6 +24,8 @@ class Job:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     spans: list[VersionSpan] = field(default_factory=list)
+    open_ids: list[list[int]] = field(default_factory=list)
+    experts: RoutedExperts | None = None
     reused: int = 0
     limit: int = 0
     """Tokens that may be generated: the request's, or what fits the context."""
@@ -32,9 +35,12 @@ class Job:
         self.prompt = tuple(self.request.prompt_ids)
         self.stop = frozenset(self.request.stop_ids)
         self.random = RandomStream(self.request.seed)
+        asked = self.request
+        self.narrowing = Narrowing(asked.top_k, asked.top_p) if asked.narrowed else None
 
-    def append(self, token: int, logprob: float, version: int) -> None:
+    def append(self, token: int, logprob: float, version: int, open_ids: list[int]) -> None:
         end = len(self.token_ids)
+        self.open_ids.append(open_ids)
         self.token_ids.append(token)
         self.logprobs.append(logprob)
         if self.spans and self.spans[-1].version == version:
@@ -57,6 +63,8 @@ class Job:
                 "spans": self.spans,
                 "finish_reason": reason,
                 "reused_tokens": self.reused,
+                "experts": self.experts,
+                "support": SamplingSupport.pack(self.open_ids) if self.narrowing else None,
             }
         )
 

@@ -149,6 +149,9 @@ class Batch:
 class Decoder:
     """The forward pass; weights can be exchanged between two calls."""
 
+    routed: tuple[int, int] | None = None
+    """Layers with experts and experts a token; dense policies have none."""
+
     def __init__(self, shape: DecoderShape, weights: Weights, max_length: int) -> None:
         self.shape = shape
         self.weights = weights
@@ -170,7 +173,7 @@ class Decoder:
         count = x.shape[0]
         cos, sin = self.cos_TD[batch.positions_N][:, None], self.sin_TD[batch.positions_N][:, None]
         records = cache.records(batch.slots_N, batch.positions_N)
-        masks = _Masks(batch)
+        masks = Masks(batch)
         for index, layer in enumerate(self.weights.layers):
             normed = F.rms_norm(x, hidden, layer.norm_in_C, eps)
             q, k, v = F.linear(normed, layer.qkv, layer.qkv_bias).split((q_size, kv_size, kv_size), -1)
@@ -188,7 +191,15 @@ class Decoder:
         last = F.rms_norm(x[batch.logits_at], hidden, self.weights.norm_C, eps)
         return F.linear(last, self.weights.head_VC)
 
-    def _attend(self, layer: int, q_NHD: torch.Tensor, batch: Batch, cache: KVCache, masks: _Masks) -> torch.Tensor:
+    def _attend(
+        self,
+        layer: int,
+        q_NHD: torch.Tensor,
+        batch: Batch,
+        cache: KVCache,
+        masks: Masks,
+        scale: float | None = None,
+    ) -> torch.Tensor:
         parts = []
         group = self.heads // self.kv_heads
         if batch.decode_slots:
@@ -200,19 +211,25 @@ class Decoder:
                 spread[masks.decode_slots] = q
                 q = spread
             keys, values = cache.read(layer, slice(0, width), batch.decode_length)
-            out = F.scaled_dot_product_attention(q, keys, values, attn_mask=masks.decode)
+            out = F.scaled_dot_product_attention(q, keys, values, attn_mask=masks.decode, scale=scale)
             parts.append((out if width == rows else out[masks.decode_slots]).reshape(rows, -1))
         for chunk, mask in zip(batch.chunks, masks.chunks, strict=True):
             q = q_NHD[chunk.offset : chunk.offset + chunk.count].transpose(0, 1)[None]
             keys, values = cache.read(layer, slice(chunk.slot, chunk.slot + 1), chunk.start + chunk.count)
             out = F.scaled_dot_product_attention(
-                q, keys, values, attn_mask=mask, is_causal=mask is None and chunk.count > 1, enable_gqa=group > 1
+                q,
+                keys,
+                values,
+                attn_mask=mask,
+                is_causal=mask is None and chunk.count > 1,
+                scale=scale,
+                enable_gqa=group > 1,
             )
             parts.append(out[0].transpose(0, 1).reshape(chunk.count, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-class _Masks:
+class Masks:
     """Attention masks of one step, shared by its layers. fp32 and additive, so that no layer converts them."""
 
     def __init__(self, batch: Batch) -> None:

@@ -13,9 +13,10 @@ import torch
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.jobs import Job, Slot
 from trainer.inference.embedded.model import Batch, Chunk, Decoder, Weights
-from trainer.inference.embedded.sampling import sample
+from trainer.inference.embedded.sampling import narrow, sample
 from trainer.inference.embedded.slots import SlotTable
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
+from trainer.replay.wire import RoutedExperts
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,10 @@ class Runner:
         assert self.decoder is not None and self.table is not None
         room = self.table.cache.length - len(job.prompt)
         job.limit = min(job.request.max_tokens, room)
+        if (job.request.experts_from or 0) >= len(job.prompt):
+            return BadRequest(
+                f"experts_from={job.request.experts_from} lies behind the prompt's {len(job.prompt)} tokens"
+            )
         if room < 1:
             return BadRequest(f"prompt has {len(job.prompt)} tokens, the context holds {self.table.cache.length}")
         if min(job.prompt) < 0 or max(job.prompt) >= self.decoder.shape.vocab_size:
@@ -184,16 +189,26 @@ class Runner:
     def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> None:
         jobs = [slot.job for slot in slots]
         uniforms = [job.random[len(job.token_ids)] for job in jobs if job]
-        tokens, logprobs = sample(logits, [job.request.temperature for job in jobs if job], uniforms)
-        for slot, job, token, logprob in zip(slots, jobs, tokens, logprobs, strict=True):
+        temperatures = [job.request.temperature for job in jobs if job]
+        open_ids = narrow(logits, temperatures, [job.narrowing for job in jobs if job])
+        tokens, logprobs = sample(logits, temperatures, uniforms)
+        for slot, job, token, logprob, open_to in zip(slots, jobs, tokens, logprobs, open_ids, strict=True):
             assert job is not None
-            job.append(token, logprob, self.version)
+            job.append(token, logprob, self.version, open_to)
             slot.tokens.append(token)
             reason = job.finish_reason
             if reason is not None:
+                job.experts = _routed(table.cache, slot, job.request.experts_from)
                 table.release(slot)
                 job.deliver(job.response(reason))
         self.generated += len(slots)
+
+
+def _routed(cache: KVCache, slot: Slot, first: int | None) -> RoutedExperts | None:
+    """The experts of what is cached of `slot`, from position `first` on, when they are asked for and there are any."""
+    if first is None or cache.experts is None:
+        return None
+    return RoutedExperts.pack(cache.experts[slot.index, first : slot.cached], start=first)
 
 
 def make_cache(decoder: Decoder, limits: Limits) -> KVCache:
@@ -201,5 +216,9 @@ def make_cache(decoder: Decoder, limits: Limits) -> KVCache:
     shape = decoder.shape
     length = min(limits.max_context, shape.max_position_embeddings)
     per_slot = shape.num_hidden_layers * length * 2 * shape.num_key_value_heads * shape.head_dim * 4
+    if decoder.routed:
+        per_slot += length * decoder.routed[0] * decoder.routed[1] * 2
     slots = max(1, min(limits.max_slots, limits.kv_bytes // per_slot))
-    return KVCache(slots, shape.num_hidden_layers, length, shape.num_key_value_heads, shape.head_dim)
+    return KVCache(
+        slots, shape.num_hidden_layers, length, shape.num_key_value_heads, shape.head_dim, routed=decoder.routed
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -20,6 +22,38 @@ class RandomStream:
         while index >= len(self._numbers):
             self._numbers += self._generator.random(self.BLOCK).tolist()
         return self._numbers[index]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Closes all but the likeliest tokens: at most `top_k` (0: any number), and no more than reach `top_p` together."""
+
+    top_k: int
+    top_p: float
+
+    def open_V(self, logprobs_V: torch.Tensor) -> torch.Tensor:
+        """Ids of the open tokens, ascending; there is at least one."""
+        most = min(self.top_k or len(logprobs_V), len(logprobs_V))
+        likely, ids = logprobs_V.sort(descending=True, stable=True)
+        before = likely.exp().cumsum(0, dtype=torch.float64) - likely.exp()
+        inside = before < self.top_p
+        inside[0] = True
+        return ids[:most][inside[:most]].sort().values
+
+
+@torch.inference_mode()
+def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Narrowing | None]) -> list[list[int]]:
+    """Sets the logits of closed tokens to -inf, and returns the open ids of each row; empty where all are open."""
+    open_ids: list[list[int]] = [[] for _ in rules]
+    for row, (rule, temperature) in enumerate(zip(rules, temperatures, strict=True)):
+        if rule is None:
+            continue
+        kept = rule.open_V(torch.log_softmax(logits_RV[row] / temperature, -1))
+        closed = torch.ones(logits_RV.shape[1], dtype=torch.bool)
+        closed[kept] = False
+        logits_RV[row].masked_fill_(closed, float("-inf"))
+        open_ids[row] = kept.tolist()
+    return open_ids
 
 
 @torch.inference_mode()

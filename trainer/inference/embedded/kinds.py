@@ -1,0 +1,50 @@
+"""Which of the engine's two ways computes a policy: fused loops for dense decoders, the library's classes with experts.
+
+The library is imported where a policy needs it: it takes seconds and a hundred megabytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.shape import DecoderShape
+
+WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
+
+
+def read_shape(policy_dir: Path) -> DecoderShape:
+    """The sizes of a policy. Raises UnsupportedModel."""
+    path = policy_dir / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return DecoderShape.read(policy_dir)  # which says what is wrong
+    if isinstance(config, dict) and config.get("model_type") in WITH_EXPERTS:
+        from trainer.inference.embedded.library import LibraryShape
+
+        return LibraryShape.from_config(config)
+    return DecoderShape.read(policy_dir)
+
+
+def build_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor]) -> Weights:
+    """Of one version, ready to be swapped in. Raises UnsupportedModel."""
+    if shape.model_type in WITH_EXPERTS:
+        from trainer.inference.embedded.library import library_weights
+
+        return library_weights(shape, state)
+    return Weights.build(shape, state)
+
+
+def build_decoder(shape: DecoderShape, state: Mapping[str, torch.Tensor], max_length: int) -> Decoder:
+    """Raises UnsupportedModel."""
+    weights = build_weights(shape, state)
+    if shape.model_type in WITH_EXPERTS:
+        from trainer.inference.embedded.library import LibraryDecoder
+
+        return LibraryDecoder(shape, weights)
+    return Decoder(shape, weights, max_length)

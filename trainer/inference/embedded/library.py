@@ -1,0 +1,135 @@
+"""Policies with experts, by the library's own classes: they compute, this engine batches, caches and samples.
+
+Only attention is ours: the library lets a model call any registered function with queries, keys and values, and the one
+here writes them to the engine's cache and attends to what is there. The experts that the routers chose are kept beside
+the keys and values that were computed with them. Slower than `model.py`, and for every family alike.
+
+Shape letters as in `model.py`; L layers with experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.model import Batch, Decoder, Masks
+from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.errors import UnsupportedModel
+from trainer.policy.names import build_from_state
+from trainer.replay.routing import Recorder
+
+ATTENTION = "opencomposer_paged"
+
+
+class LibraryShape(DecoderShape):
+    """A shape with the whole config beside it. Heads of keys and values are as attention sees them."""
+
+    config: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LibraryShape:
+        """Raises UnsupportedModel."""
+        if config.get("sliding_window"):
+            raise UnsupportedModel("sliding-window attention is not supported here; serve it with vLLM")
+        heads = config["num_attention_heads"]
+        sizes: dict[str, Any] = {"num_key_value_heads": heads, "rms_norm_eps": 1e-6, **config}
+        sizes["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads
+        if "kv_lora_rank" in config:  # the low-rank form is expanded before attention sees it
+            sizes["num_key_value_heads"] = heads
+            sizes["head_dim"] = max(config["qk_nope_head_dim"] + config["qk_rope_head_dim"], config["v_head_dim"])
+        return cls.model_validate(sizes | {"config": config})
+
+
+@dataclass(frozen=True)
+class LibraryWeights:
+    """One policy version: the library's model, whose attention goes through the engine."""
+
+    model: PreTrainedModel
+    recorder: Recorder
+
+
+def library_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor]) -> Any:
+    """LibraryWeights from tensors under checkpoint names. Raises UnsupportedModel."""
+    assert isinstance(shape, LibraryShape)
+    config = AutoConfig.for_model(**shape.config)
+    try:
+        kind = cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)]
+        model = build_from_state(kind, config, state, attention=ATTENTION).eval()
+        return LibraryWeights(model, Recorder(model))
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise UnsupportedModel(f"{type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What attention needs to know of one packed batch."""
+
+    decoder: LibraryDecoder
+    batch: Batch
+    cache: KVCache
+    records: torch.Tensor
+    masks: Masks
+
+
+class LibraryDecoder(Decoder):
+    weights: Any
+    """LibraryWeights."""
+
+    def __init__(self, shape: DecoderShape, weights: Any) -> None:
+        self.shape = shape
+        self.weights = weights
+        self.heads, self.kv_heads, self.head_dim = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
+        found = weights.recorder.routers
+        self.routed = (len(found), found[0].top_k) if found else None
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
+        """Logits [len(logits_at), V] in fp32; keys, values and experts of the batch are written to the cache."""
+        records = cache.records(batch.slots_N, batch.positions_N)
+        step = _Step(self, batch, cache, records, Masks(batch))
+        model = self.weights.model
+        hidden_1NC = model.get_decoder()(
+            input_ids=batch.tokens_N[None], position_ids=batch.positions_N[None], use_cache=False, engine_step=step
+        ).last_hidden_state
+        if cache.experts is not None:
+            chosen_NLK = self.weights.recorder.chosen()
+            cache.experts[batch.slots_N.numpy(), batch.positions_N.numpy()] = chosen_NLK.numpy()
+        return model.get_output_embeddings()(hidden_1NC[0, batch.logits_at]).float()
+
+    def attend(
+        self, layer: int, q_NHD: torch.Tensor, k_NKD: torch.Tensor, v_NKD: torch.Tensor, scale: float, step: _Step
+    ) -> torch.Tensor:
+        """Attention of a layer over what is cached, the batch included: [N, H, D of the values]."""
+        count, width = q_NHD.shape[0], v_NKD.shape[-1]
+        q, k, v = (F.pad(part, (0, self.head_dim - part.shape[-1])) for part in (q_NHD, k_NKD, v_NKD))
+        step.cache.write(layer, step.records, torch.cat((k.reshape(count, -1), v.reshape(count, -1)), -1))
+        out = self._attend(layer, q, step.batch, step.cache, step.masks, scale)
+        return out.view(count, self.heads, self.head_dim)[..., :width]
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    engine_step: _Step,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """What the library's layers call, with tensors [1, heads, N, size]."""
+    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    return engine_step.decoder.attend(module.layer_idx, q, k, v, scaling, engine_step)[None], None
+
+
+if ATTENTION not in ALL_ATTENTION_FUNCTIONS:
+    AttentionInterface.register(ATTENTION, _attention)

@@ -1,0 +1,186 @@
+"""Hooks on a model's routers: what they chose is read, or another choice is put in its place.
+
+A replayed choice replaces the experts and nothing else. Scores are computed from the model's own logits, so that the
+gradient reaches the routers as if they had chosen so themselves.
+
+The plausibility filter (published idea, the threshold is ours): a replayed expert stays while its score is at least
+`plausibility` times the smallest score among the router's own choices. Others give way to the router's own best
+choices that are not taken yet, so every expert in use is at least that plausible.
+
+Shape suffixes: B rows, T length, L MoE layers, N = B·T tokens, E experts, K experts a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.replay.routers import Router, routers
+from trainer.replay.wire import UNKNOWN, Experts, ReplayRefused
+
+
+@dataclass(slots=True)
+class LayerCounts:
+    """Of one layer: tokens with a record; those for which the router alone chooses other experts; experts replaced."""
+
+    tokens: int = 0
+    differs: int = 0
+    replaced: int = 0
+
+
+@dataclass(slots=True)
+class RoutingCounts:
+    tokens: int = 0
+    """All tokens that were routed."""
+    top_k: int = 0
+    layers: list[LayerCounts] = field(default_factory=list)
+
+    def metrics(self) -> dict[str, float]:
+        """Shares for a run's metrics (`learning/metrics.py`), over all layers and by layer."""
+        if not self.layers or not self.tokens:
+            return {}
+        known = sum(layer.tokens for layer in self.layers)
+        out = {"routing/replayed": known / (self.tokens * len(self.layers))}
+        if known:
+            out["routing/differs"] = sum(layer.differs for layer in self.layers) / known
+            out["routing/replaced"] = sum(layer.replaced for layer in self.layers) / (known * self.top_k)
+            for index, layer in enumerate(self.layers):
+                out[f"routing/differs/{index:02d}"] = layer.differs / max(1, layer.tokens)
+                out[f"routing/replaced/{index:02d}"] = layer.replaced / max(1, layer.tokens * self.top_k)
+        return out
+
+
+class Recorder:
+    """Reads the experts of every forward pass of `model`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Raises RouterUnknown."""
+        self.routers = routers(model)
+        self._chosen: list[Tensor] = [torch.empty(0) for _ in self.routers]
+        for index, router in enumerate(self.routers):
+            router.module.register_forward_hook(self._hook(index))
+
+    def chosen(self) -> Tensor:
+        """Experts of the last pass: int64 [N, L, K]."""
+        return torch.stack(self._chosen, 1)
+
+    def _hook(self, index: int) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor, Tensor]) -> None:
+            self._chosen[index] = output[2].detach()
+
+        return hook
+
+
+class Replay:
+    """Makes the routers of `model` repeat recorded choices inside `forced`."""
+
+    def __init__(self, model: nn.Module, *, plausibility: float) -> None:
+        """Raises RouterUnknown."""
+        self.routers = routers(model)
+        self.plausibility = plausibility
+        self.counts = RoutingCounts()
+        self._forced_LNK: Tensor | None = None
+        for index, router in enumerate(self.routers):
+            router.module.register_forward_hook(self._hook(index, router))
+
+    @property
+    def active(self) -> bool:
+        """Whether the model has any routers."""
+        return bool(self.routers)
+
+    @contextmanager
+    def forced(self, experts_BTLK: Tensor | None) -> Iterator[None]:
+        """Within, backward included (a recomputed forward pass must choose the same), the model routes like this.
+
+        int64, negative where nobody recorded a choice. None: the routers are free.
+        """
+        if experts_BTLK is not None:
+            self._forced_LNK = experts_BTLK.flatten(0, 1).transpose(0, 1)
+        try:
+            yield
+        finally:
+            self._forced_LNK = None
+
+    def take_counts(self) -> RoutingCounts:
+        """What happened since the last call."""
+        taken, self.counts = self.counts, RoutingCounts()
+        return taken
+
+    def check(self, experts: Experts) -> None:
+        """Raises ReplayRefused unless these can be choices of this model: [rows, layers, top_k], all in range."""
+        _, layers, top_k = experts.shape
+        mine = (len(self.routers), self.routers[0].top_k if self.routers else 0)
+        if (layers, top_k) != mine:
+            raise ReplayRefused(
+                f"routed experts are of {layers} layers with {top_k} experts a token, the policy has {mine[0]} with "
+                f"{mine[1]}; the sampler serves another policy"
+            )
+        for layer, router in enumerate(self.routers):
+            mine_RK = experts[:, layer]
+            bad = (mine_RK >= router.experts) & (mine_RK != UNKNOWN)
+            if bad.any():
+                row, place = (int(axis[0]) for axis in bad.nonzero())
+                raise ReplayRefused(
+                    f"expert {int(mine_RK[row, place])} of layer {layer} at position {row} does not exist: the policy "
+                    f"has {router.experts}; the sampler serves another policy"
+                )
+            known_RK = mine_RK[(mine_RK != UNKNOWN).all(-1)]
+            ordered_RK = known_RK.copy()
+            ordered_RK.sort(axis=-1)
+            if (ordered_RK[:, 1:] == ordered_RK[:, :-1]).any():
+                raise ReplayRefused(f"routed experts of layer {layer} name one expert twice for a token")
+            if len(known_RK) != int((mine_RK != UNKNOWN).any(-1).sum()):
+                raise ReplayRefused(f"routed experts of layer {layer} are incomplete for a token")
+
+    def _hook(self, index: int, router: Router) -> Any:
+        def hook(
+            module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor, Tensor]
+        ) -> tuple[Tensor, Tensor, Tensor] | None:
+            if self._forced_LNK is None:
+                return None
+            logits_NE, _, own_NK = output
+            scores_NE = router.family.scores(logits_NE)
+            forced_NK = self._forced_LNK[index]
+            with torch.no_grad():
+                used_NK, layer = choose(scores_NE.detach(), own_NK, forced_NK, self.plausibility)
+            self._count(index, layer, own_NK)
+            return logits_NE, router.weights(logits_NE, scores_NE, used_NK), used_NK
+
+        return hook
+
+    def _count(self, index: int, layer: LayerCounts, own_NK: Tensor) -> None:
+        counts = self.counts
+        while len(counts.layers) < len(self.routers):
+            counts.layers.append(LayerCounts())
+        if index == 0:
+            counts.tokens += own_NK.shape[0]
+        counts.top_k = own_NK.shape[1]
+        sums = counts.layers[index]
+        sums.tokens += layer.tokens
+        sums.differs += layer.differs
+        sums.replaced += layer.replaced
+
+
+def choose(scores_NE: Tensor, own_NK: Tensor, forced_NK: Tensor, plausibility: float) -> tuple[Tensor, LayerCounts]:
+    """The experts in use: the recorded ones as far as they are plausible, else the router's own."""
+    known_N = (forced_NK >= 0).all(-1)
+    wanted_NK = torch.where(known_N[:, None], forced_NK, own_NK)
+    own_scores_NK = scores_NE.gather(1, own_NK)
+    kept_NK = scores_NE.gather(1, wanted_NK) >= plausibility * own_scores_NK.min(-1, keepdim=True).values
+    used_NK = wanted_NK if bool(kept_NK.all()) else _filled(wanted_NK, kept_NK, own_NK, own_scores_NK, scores_NE)
+    differs_N = (wanted_NK.sort(-1).values != own_NK.sort(-1).values).any(-1)
+    return used_NK, LayerCounts(int(known_N.sum()), int(differs_N.sum()), int((~kept_NK).sum()))
+
+
+def _filled(wanted_NK: Tensor, kept_NK: Tensor, own_NK: Tensor, own_scores_NK: Tensor, scores_NE: Tensor) -> Tensor:
+    """`wanted` with what was not kept replaced by the router's own choices, best first, none of them twice."""
+    taken_NE = torch.zeros_like(scores_NE, dtype=torch.bool).scatter_(1, wanted_NK, kept_NK)
+    free_NK = own_scores_NK.masked_fill(taken_NE.gather(1, own_NK), float("-inf"))
+    best_NK = own_NK.gather(1, free_NK.argsort(dim=-1, descending=True, stable=True))
+    place_NK = ((~kept_NK).cumsum(-1) - 1).clamp(min=0)
+    return torch.where(kept_NK, wanted_NK, best_NK.gather(1, place_NK))
