@@ -17,19 +17,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox.backends.base import Backend, EnvSpec, NetPolicy
+from sandbox.backends.base import HOME, Backend, EnvSpec, NetPolicy
 from sandbox.grading.adapters.base import TestRun
 from sandbox.install import verify as check
+from sandbox.install.cargo.recipe import CargoRecipe
 from sandbox.install.checkout import Checkout
 from sandbox.install.errors import InstallFailed, Reason
+from sandbox.install.go.recipe import GoRecipe
 from sandbox.install.goals import GoalSet, draw
+from sandbox.install.npm.recipe import NpmRecipe
 from sandbox.install.python.recipe import PythonRecipe
 from sandbox.install.recipe import Installed, Log, Recipe
 from sandbox.install.record import Attempt, Evidence, InstallRecord
 from sandbox.install.tools import tools_layer
 from sandbox.install.tree import lay_out, merge, scrub, size_of
-from sandbox.network import AuditRecord, RegistryPolicy, Upstreams, registry_only
+from sandbox.network import AuditRecord, RegistryPolicy, Upstreams
 from sandbox.network.audit import Sink
+from sandbox.network.gateway import RegistryGateway
+from sandbox.network.upstream import SETTINGS
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.leaks import scan_layers
@@ -47,7 +52,8 @@ LAST = frozenset(
     {Reason.NO_TESTS, Reason.LANGUAGE_VERSION, Reason.NETWORK, Reason.SERVICE, Reason.GPU, Reason.SECRETS, Reason.LEAK}
 )
 """Reasons that another attempt does not change."""
-RECIPES: tuple[Recipe, ...] = (PythonRecipe(),)
+RECIPES: tuple[Recipe, ...] = (GoRecipe(), CargoRecipe(), NpmRecipe(), PythonRecipe())
+"""In this order: a Python file in a Go project is a tool of it, seldom the other way round."""
 
 
 def recipe_of(checkout: Checkout, recipes: Sequence[Recipe] = RECIPES) -> Recipe:
@@ -90,9 +96,8 @@ async def install(
     goals = _goals(kept, recipe, checkout)
     for index, goal in enumerate(goals.goals):
         log(f"goal {index + 1}{' (shown)' if index in goals.shown else ''}: {goal.command}: {goal.description}")
-    work = _Stage2(
-        store, checkout, recipe, goals, backend, registry_only(policy or RegistryPolicy(), upstreams, _heard(log)), log
-    )
+    gateway = RegistryGateway(_open(policy or recipe.registries, upstreams, log), upstreams, _heard(log))
+    work = _Stage2(store, checkout, recipe, goals, backend, gateway, log)
     record = await work.run(attempts, began, provenance or {})
     replace_file(kept, record.model_dump_json(indent=1))
     return record
@@ -106,6 +111,14 @@ def _goals(kept: Path, recipe: Recipe, checkout: Checkout) -> GoalSet:
     goals = draw(recipe.goals(checkout), seed=checkout.digest)
     replace_file(path, goals.model_dump_json(indent=1))
     return goals
+
+
+def _open(policy: RegistryPolicy, upstreams: Upstreams, log: Log) -> RegistryPolicy:
+    """The policy without registries that this machine does not know: a checkout may do without."""
+    closed = [k for k in ("npm", "go", "cargo") if getattr(policy, k) is not None and not getattr(upstreams, k)]
+    for kind in closed:
+        log(f"no registry of {kind} packages is known here: set {SETTINGS[kind]} where packages are needed")
+    return policy.model_copy(update=dict.fromkeys(closed))
 
 
 def _heard(log: Log) -> Sink:
@@ -123,7 +136,7 @@ class _Stage2:
     recipe: Recipe
     goals: GoalSet
     backend: Backend
-    net: NetPolicy
+    gateway: RegistryGateway
     log: Log
     best: Evidence = field(default_factory=Evidence)
     attempts: list[Attempt] = field(default_factory=list)
@@ -173,13 +186,21 @@ class _Stage2:
         give_to_sandbox(tree)
         home = self.store.preview(tree, Manifest(name="x", version="0"))
         spec = EnvSpec(layers=(*home.layers, tools_layer(self.store)), env=home.env)
-        packages: tuple[str, ...] = ()
-        async with await self.backend.start(spec, limits=check.LIMITS, net=self.net) as box:
+        async with await self.backend.start(spec, limits=check.LIMITS, net=NetPolicy(self.gateway)) as box:
+            settings = {f"{HOME}/{path}": text.encode() for path, text in self.gateway.files.items()}
+            for path, content in settings.items():
+                await box.write(path, content)
             installed = await self.recipe.install(box, self.checkout, attempt=number, log=self.log)
             problems = [] if installed.problem else await check.run_goals(box, self.goals.seen, installed, self.log)
+            if not installed.problem and not problems:
+                await self.recipe.clean(box, self.checkout, installed, self.log)
+            packages = installed.packages
             if installed.framework == "pytest":
                 listed = await box.exec(f"uv pip freeze --python {installed.python}", timeout=60.0, keep_state=False)
                 packages = tuple(re.findall(r"(?m)^[\w.-]+==\S+$", listed.output.decode("utf-8", "replace")))
+            for path, content in settings.items():
+                if await box.read(path) == content:  # what a recipe wrote in its place is the environment's own
+                    await box.delete(path)
             with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
                 snapshot = await box.snapshot(Path(folder) / "layer")
                 merge(snapshot.layer, tree)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from sandbox.backends.base import ExecResult, Sandbox
 from sandbox.grading.adapters.base import Order, TestRun
+from sandbox.install import diagnosis
 from sandbox.install.checkout import Checkout
 from sandbox.install.errors import InstallFailed
 from sandbox.install.goals import Goal
+from sandbox.network import RegistryPolicy
 
 Log = Callable[[str], None]
 """Takes one line (or a few) of the live log. Raises InstallCancelled when the work is to stop."""
@@ -31,6 +34,8 @@ class Installed:
     modules: tuple[str, ...] = ()
     test_command: str = ""
     """For people."""
+    packages: tuple[str, ...] = ()
+    """What was installed beside the checkout, `name==version`."""
     run: TestRun | None = None
     """The last run of the suite in the installing sandbox."""
     problem: InstallFailed | None = None
@@ -41,6 +46,8 @@ class Recipe(Protocol):
     """One language, deterministic: goals from project files, and one way to install per attempt."""
 
     language: str
+    registries: RegistryPolicy
+    """The registries that its installations need."""
 
     def applies(self, checkout: Checkout) -> bool: ...
 
@@ -50,6 +57,10 @@ class Recipe(Protocol):
 
     async def install(self, box: Sandbox, checkout: Checkout, *, attempt: int, log: Log) -> Installed:
         """Install into the fresh sandbox `box`. Attempts count from 1 and differ. Raises InstallFailed, SandboxError."""
+        ...
+
+    async def clean(self, box: Sandbox, checkout: Checkout, installed: Installed, log: Log) -> None:
+        """After the goals: take out what was made of the checkout itself and would give answers away. Raises InstallFailed."""
         ...
 
 
@@ -65,3 +76,14 @@ async def step(
     if result.exit_code != 0:
         log(f"→ {result.ended}, exit code {result.exit_code}, {result.seconds:.1f} s")
     return result
+
+
+def build_failure(result: ExecResult, what: str) -> InstallFailed:
+    """What a failed command says, with the reason and the remedy that its words name."""
+    said = result.output.decode("utf-8", "replace")
+    package = diagnosis.system_package(said)
+    lines = [line.strip() for line in re.sub(r"(?i)(caused by:)\s*\n\s*", r"\1 ", said).splitlines()]
+    lines = [line for line in lines if re.search(r"error|cause|because", line, re.IGNORECASE)]
+    why = " / ".join(line[:200] for line in lines[-3:]) or said.strip()[-300:] or f"{result.ended}, no output"
+    remedy = f"Install the system package {package} on this machine" if package else ""
+    return InstallFailed(diagnosis.of_build(said), f"{what}: {why}", remedy=remedy)

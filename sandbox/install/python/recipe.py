@@ -27,7 +27,8 @@ from sandbox.install.goals import SHARE, Goal, judge_suite
 from sandbox.install.python import goals as python_goals
 from sandbox.install.python import project, requirements
 from sandbox.install.python.repair import era_constraints, missing
-from sandbox.install.recipe import Installed, Log, step
+from sandbox.install.recipe import Installed, Log, build_failure, step
+from sandbox.network import RegistryPolicy
 
 INSIDE = Path(__file__).parent / "inside"
 VENV = f"{HOME}/.venv"
@@ -56,6 +57,7 @@ LAYOUT_ERROR = "it cannot be told where in the checkout the package lies"
 
 class PythonRecipe:
     language = "python"
+    registries = RegistryPolicy()
 
     def applies(self, checkout: Checkout) -> bool:
         names = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -69,6 +71,9 @@ class PythonRecipe:
         await work.interpreter()
         await work.package()
         return await work.tests()
+
+    async def clean(self, box: Sandbox, checkout: Checkout, installed: Installed, log: Log) -> None:
+        """Byte code of the checkout itself is never written (PYTHONDONTWRITEBYTECODE)."""
 
 
 class _Work:
@@ -136,7 +141,7 @@ class _Work:
             BUILD_SECONDS,
         )
         if built.exit_code != 0:
-            raise self.failed(built, "building it failed")
+            raise build_failure(built, "building it failed")
         extras = requirements.test_extras(await self.extras())
         wanted = f"[{','.join(extras)}]" if extras else ""
         done = await self.pip(f"$(ls {WHEELS}/*.whl | head -1){wanted}")
@@ -144,7 +149,7 @@ class _Work:
             self.log("its test extras cannot all be installed: the package alone first")
             done = await self.pip(f"$(ls {WHEELS}/*.whl | head -1)")
         if done.exit_code != 0:
-            raise self.failed(done, "installing it failed")
+            raise build_failure(done, "installing it failed")
         grafted = await self.script("graft.py", f"{WORKDIR} {WHEELS}/*.whl")
         self.roots = tuple(grafted["roots"]) or (".",)
         self.modules = tuple(dict.fromkeys(m for m in grafted["modules"] if m.isidentifier()))
@@ -320,15 +325,6 @@ class _Work:
 
     async def run(self, command: str, seconds: float) -> ExecResult:
         return await step(self.box, command, self.log, seconds=seconds, env=self.variables)
-
-    def failed(self, result: ExecResult, what: str) -> InstallFailed:
-        said = result.output.decode("utf-8", "replace")
-        reason = diagnosis.of_build(said)
-        package = diagnosis.system_package(said)
-        lines = [line.strip() for line in said.splitlines() if re.search(r"error|cause|because", line, re.IGNORECASE)]
-        why = " / ".join(line[:200] for line in lines[-3:]) or said.strip()[-300:]
-        remedy = f"Install the system package {package} on this machine" if package else ""
-        return InstallFailed(reason, f"{what}: {why}", remedy=remedy)
 
 
 def _plugins(facts: dict[str, Any]) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def fetch(location: str, *, revision: str = "", token: SecretStr | None = None, 
         raise PackageError(f"revision {revision!r} is not a branch, tag or commit", remedy="Give a plain name or hash")
     with tempfile.TemporaryDirectory(prefix="fetch-") as folder:
         bare = Path(folder) / "bare"
-        run = _Git(bare, location, token)
+        run = Git(bare, location, token)
         run("init", "-q", "--bare", str(bare), seconds=30.0)
         run(
             "fetch",
@@ -100,7 +100,7 @@ def fetch(location: str, *, revision: str = "", token: SecretStr | None = None, 
     return Fetched(Checkout(name=name, version=commit[:12], files=files, year=year, notes=tuple(notes)), commit)
 
 
-class _Git:
+class Git:
     """git in a bare repository, with nothing configured but what is said here."""
 
     def __init__(self, bare: Path, location: str, token: SecretStr | None) -> None:
@@ -174,7 +174,7 @@ class _Git:
         return PackageUnavailable(f"git {command} failed: {why}", remedy="Try again later")
 
 
-def _files(run: _Git, commit: str) -> tuple[dict[str, TreeFile], list[str]]:
+def _files(run: Git, commit: str) -> tuple[dict[str, TreeFile], list[str]]:
     """Regular files of a commit, and what was left out. Raises PackageError."""
     listing = run("ls-tree", "-r", "-z", "-l", commit, seconds=60.0)
     wanted: list[tuple[str, str, bool]] = []

@@ -117,6 +117,6 @@ def test_reasons_of_failed_tests_are_those_of_most():
 
 
 def test_a_checkout_without_a_recipe():
-    with pytest.raises(InstallFailed, match="Known are python") as error:
+    with pytest.raises(InstallFailed, match="Known are go, cargo, npm, python") as error:
         recipe_of(of({"README": "x", "Gemfile": ""}))
     assert error.value.reason == Reason.NO_RECIPE

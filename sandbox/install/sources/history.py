@@ -1,0 +1,104 @@
+"""The recent commits of a git repository as data: what each changed, file by file. Nothing of it is run or checked out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from sandbox.install.sources.git import REVISION, SECONDS, Git
+from sandbox.tasks.errors import PackageError
+from sandbox.tasks.spec import MAX_FILE_BYTES, check_relative_path
+
+DEPTH = 400
+"""Commits that are fetched."""
+MAX_CHANGED = 20
+"""Files of a commit: larger ones are no single piece of work."""
+NOTHING = "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file before and after a commit; None where it was not there."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    id: str
+    subject: str
+    changes: tuple[Change, ...]
+
+
+def commits(
+    location: str, *, revision: str = "", token: SecretStr | None = None, depth: int = DEPTH
+) -> tuple[Commit, ...]:
+    """Commits with one parent, the newest first; those with too many files, or files that are no text, are left out.
+
+    `location` was checked (`git.check_url`, `git.check_path`). Raises PackageError, PackageUnavailable.
+    """
+    if revision and not REVISION.fullmatch(revision):
+        raise PackageError(f"revision {revision!r} is not a branch, tag or commit", remedy="Give a plain name or hash")
+    with tempfile.TemporaryDirectory(prefix="history-") as folder:
+        bare = Path(folder) / "bare"
+        run = Git(bare, location, token)
+        run("init", "-q", "--bare", str(bare), seconds=30.0)
+        options = ("-q", f"--depth={depth}", "--no-tags", "--no-recurse-submodules")
+        run("fetch", *options, "--", location, revision or "HEAD", seconds=SECONDS)
+        # One line a file after a line a commit; a root or the edge of what was fetched has no parent to compare with.
+        shape = ("--no-merges", "--raw", "--no-abbrev", "--no-renames", "--format=%x01%H %P%n%s")
+        told = run("log", *shape, "FETCH_HEAD", seconds=SECONDS).decode("utf-8", "replace")
+        found = [entry for part in told.split("\x01")[1:] if (entry := _entry(part)) is not None]
+        wanted = sorted({blob for _, _, files in found for _, *blobs in files for blob in blobs} - {NOTHING})
+        texts = dict(zip(wanted, _texts(run, wanted), strict=True))
+    texts[NOTHING] = None
+    made = []
+    for digest, subject, files in found:
+        if all(blob == NOTHING or texts[blob] is not None for _, *blobs in files for blob in blobs):
+            changes = tuple(Change(path, texts[before], texts[after]) for path, before, after in files)
+            made.append(Commit(digest, subject, changes))
+    return tuple(made)
+
+
+def _entry(part: str) -> tuple[str, str, list[tuple[str, str, str]]] | None:
+    """(commit, subject, [(path, blob before, blob after)]) of one commit of the log; None for what is not used."""
+    head, subject, *rest = part.split("\n")
+    ids = head.split()
+    files = []
+    for line in filter(None, rest):
+        fields, _, path = line.partition("\t")
+        modes = fields.split()
+        try:
+            check_relative_path(path)
+        except ValueError:
+            return None
+        # Links and submodules are no texts; a quoted name is one that no task can carry.
+        if path.startswith('"') or not {modes[0][1:], modes[1]} <= {"100644", "100755", "000000"}:
+            return None
+        files.append((path, modes[2], modes[3]))
+    if len(ids) != 2 or not 0 < len(files) <= MAX_CHANGED:
+        return None
+    return ids[0], subject, files
+
+
+def _texts(run: Git, blobs: Iterable[str]) -> list[str | None]:
+    """The texts of blobs; None for one that is too large or not UTF-8."""
+    data = run("cat-file", "--batch", seconds=SECONDS, stdin="".join(f"{blob}\n" for blob in blobs).encode())
+    found: list[str | None] = []
+    at = 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        size = int(data[at:end].split()[2])
+        content = data[end + 1 : end + 1 + size]
+        at = end + size + 2
+        try:
+            found.append(content.decode() if size <= MAX_FILE_BYTES else None)
+        except UnicodeDecodeError:
+            found.append(None)
+    return found
