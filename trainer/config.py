@@ -131,7 +131,9 @@ class ObjectiveConfig(Part):
 class FeedbackConfig(Part):
     """Targeted textual feedback: turns with a mistake are re-scored with a hint and pulled toward what it says."""
 
-    coefficient: float = setting(0.0, "Weight of the KL toward the hinted policy on turns with a mistake; 0 is off", ge=0)
+    coefficient: float = setting(
+        0.0, "Weight of the KL toward the hinted policy on turns with a mistake; 0 is off", ge=0
+    )
     rules: str = setting(
         "unknown_tool, invalid_arguments, repeated_call",
         "Rules that find mistakes and write hints, separated by commas; also terminal_for_tools, and model where a "
@@ -311,6 +313,59 @@ class SamplerConfig(Part):
         return self
 
 
+class AsynchronyConfig(Part):
+    """What lies between dispatch and training. With `max_staleness` 0 and no over-sampling none of it changes a bit."""
+
+    oversample: float = setting(
+        0.0,
+        "Groups dispatched beyond what a step needs, as a share of it; the surplus is trained in the next step and "
+        "lags by up to one version more",
+        ge=0,
+        le=1,
+    )
+    adaptive: bool = setting(True, "Fewer groups in flight while the inference engine has a queue")
+    straggler: Literal["wait", "trim"] = setting(
+        "wait",
+        "A group's slow attempts are waited for, or cut once most of the group has ended (long attempts are then missing)",
+    )
+    straggler_factor: float = setting(
+        4.0,
+        "Times the median attempt of its group that an attempt may take before it is cut (trim)",
+        gt=1,
+        advanced=True,
+    )
+    trim_to: float = setting(
+        0.75,
+        "Share of a group's attempts that must have ended before the rest is cut (trim)",
+        gt=0,
+        le=1,
+        advanced=True,
+    )
+    window: int = setting(
+        0,
+        "How far a finished group may overtake the oldest unfinished one, in groups; 0: a step and 30 % of what may be out",
+        ge=0,
+        advanced=True,
+    )
+    group_seconds: float = setting(
+        0.0, "Longest that one try of a group may take; 0: what its episodes' limits add up to", ge=0, advanced=True
+    )
+    breaker: int = setting(
+        5, "Groups lost one after another for reasons of ours at which the run pauses; 0 never", ge=0, advanced=True
+    )
+    skip_non_finite: int = setting(
+        0,
+        "Steps in a row whose gradients are NaN or infinite that leave the weights as they are; one more stops the run",
+        ge=0,
+        advanced=True,
+    )
+    resume_rollouts: bool = setting(
+        True,
+        "An attempt whose worker was lost goes on from its last snapshot, where the harness keeps any",
+        advanced=True,
+    )
+
+
 class RLConfig(Part):
     """Asynchronous reinforcement learning over whole episodes."""
 
@@ -335,6 +390,7 @@ class RLConfig(Part):
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
+    asynchrony: AsynchronyConfig = Field(default_factory=AsynchronyConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     sampler: SamplerConfig = Field(default_factory=SamplerConfig)
@@ -361,7 +417,34 @@ class RLConfig(Part):
                 f"max_in_flight_groups={self.max_in_flight_groups} needs max_staleness >= {need} "
                 f"(or at most {(self.max_staleness + 1) * self.groups_per_step} groups in flight)"
             )
+        if 0 < self.asynchrony.window < self.groups_per_step:
+            raise ValueError(
+                f"asynchrony.window={self.asynchrony.window} is smaller than a step of {self.groups_per_step} groups; "
+                "raise it, or 0 for the default"
+            )
         return self
+
+    @property
+    def group_deadline(self) -> float:
+        """Seconds after which one try of a group is given up: episodes that all wait for a sandbox and are all run again."""
+        return self.asynchrony.group_seconds or 120.0 + 3.0 * self.sampling.episode_seconds * (1 + self.infra_retries)
+
+    @property
+    def surplus_groups(self) -> int:
+        """Groups that over-sampling keeps dispatched beyond a step's need."""
+        return round(self.asynchrony.oversample * self.groups_per_step)
+
+    @property
+    def window_groups(self) -> int:
+        """W: a group is overtaken by fewer than this many later ones."""
+        return self.asynchrony.window or self.groups_per_step + int(
+            0.3 * (self.max_staleness + 1) * self.groups_per_step
+        )
+
+    @property
+    def lag_limit(self) -> int:
+        """Versions that a group may lag when it is trained; the batch waits for one that would lag more."""
+        return self.max_staleness + -(-self.surplus_groups // self.groups_per_step)
 
 
 Stage = Annotated[MidtrainConfig | SFTConfig | RLConfig, Field(discriminator="kind")]

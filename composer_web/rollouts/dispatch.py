@@ -12,9 +12,10 @@ from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue, enqueue_many
+from composer_web.rollouts import scheduling
 from composer_web.rollouts.models import GROUP_LEGAL, GROUP_OPEN, Fork, Group, Quarantine, Rollout, RolloutState
 from composer_web.runs.models import Run, RunState
-from composer_web.runs.services import mark_failed
+from composer_web.runs.services import mark_failed, pause_for
 from composer_web.tasks.selectors import prompt_order
 from trainer.config import RLConfig
 from trainer.rollouts.gate import admissible_groups
@@ -41,8 +42,9 @@ def pump(*, run_id: int) -> int:
         group_size=stage.group_size,
         accepted_groups=len(states) - open_groups,
         reserved_groups=open_groups,
-        in_flight_limit=stage.max_in_flight_groups,
+        in_flight_limit=scheduling.limit_of(run, stage),
         total_groups=stage.steps * stage.groups_per_step,
+        surplus_groups=stage.surplus_groups,
     )
     if count <= 0:
         return 0
@@ -155,6 +157,9 @@ def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
         finished_at=timezone.now(),
         stop_reason="cancelled" if "ended" in cause or "cancelled" in cause else "infra_error",
     )
+    if group.run is not None and group.run.state == RunState.RUNNING and (cause := scheduling.fault(group.run) or ""):
+        pause_for(run=group.run, cause=f"{cause}; the last because: {group.cause}")
+        group.run.refresh_from_db()
     after_end(group)
     return group
 

@@ -9,7 +9,7 @@ from celery import shared_task
 
 from composer_web.ops import inference
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts import auditing, forks, judging, selectors, services
+from composer_web.rollouts import auditing, forks, judging, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.layout import deployment_name
@@ -92,6 +92,10 @@ def pump(*, run_id: int, **_: Any) -> None:
 
 @shared_task(name="runs.pump_all")
 def pump_all(**_: Any) -> None:
-    """Makes up for every pump that was lost."""
-    for run_id in Run.objects.filter(state="running", kind="rl").values_list("pk", flat=True):
-        services.pump(run_id=run_id)
+    """Follows the engine's load, and makes up for every pump that was lost."""
+    runs = list(Run.objects.filter(state="running", kind="rl"))
+    health = scheduling.engine_health() if runs else None
+    for run in runs:
+        if health is not None:
+            scheduling.adapt(run, health)
+        services.pump(run_id=run.pk)

@@ -63,6 +63,11 @@ class Run(models.Model):
     policy_version = models.IntegerField(
         default=-1, help_text="Newest version in the weight store; -1 before the first"
     )
+    in_flight_limit = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Groups that may be in flight, as the engine's load allows; empty: as configured",
+    )
     phase = models.CharField(max_length=80, blank=True, help_text="What the trainer does now, in words")
     latest = models.JSONField(default=dict, help_text="Last value of each metric")
     failure = models.TextField(blank=True)
@@ -78,6 +83,12 @@ class Run(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["state"]), models.Index(fields=["kind"])]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(in_flight_limit__isnull=True) | models.Q(in_flight_limit__gte=1),
+                name="run_may_have_groups_in_flight",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -20,15 +20,16 @@ from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import auditing
+from composer_web.rollouts import auditing, scheduling
 from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.models import GROUP_OPEN, Group
+from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
-from composer_web.runs.layout import weights_folder
+from composer_web.runs.layout import deployment_name, weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
+from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
-from trainer.inference.contract import InferenceError
+from trainer.inference.contract import InferenceError, ServerHealth
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
 
@@ -63,6 +64,9 @@ class RunControl:
 class DatabaseGroupSource:
     """Accepted groups of a run, assigned to steps in windowed first-in-first-out order."""
 
+    waits_for: tuple[int, ...] = ()
+    """Prompts that the batch asked for last waits for."""
+
     def __init__(self, control: RunControl) -> None:
         self.control = control
         stage = control.run.configuration.stage
@@ -80,13 +84,18 @@ class DatabaseGroupSource:
             if time.monotonic() > end:
                 raise BatchTimeout(
                     f"step {step}: fewer than {self.stage.groups_per_step} groups were accepted within {timeout:g} s; "
-                    "look at the run's infra events and at the health page for rollout workers and inference"
+                    f"it waits for prompts {list(self.waits_for)}; look at the run's infra events and at the health page "
+                    "for rollout workers and inference"
                 )
             time.sleep(POLL_SECONDS)
             if time.monotonic() - asked > 1.0:
                 asked = time.monotonic()
                 if self.control.should_stop():
                     raise Interrupted(f"stopped while waiting for the batch of step {step}")
+
+    def flow(self) -> Mapping[str, float]:
+        """See GroupSource."""
+        return survives_restart(scheduling.flow)(self.control.run)
 
     @transaction.atomic
     def _assign(self, step: int) -> list[int] | None:
@@ -95,17 +104,19 @@ class DatabaseGroupSource:
         recorded = TrainBatch.objects.filter(run=run, step=step).values_list("group_ids", flat=True).first()
         if recorded is not None:
             return list(recorded)
-        # Oldest prompts first. A group that would become staler than allowed if it missed this step is waited for.
-        must = Group.objects.filter(
-            run=run, state__in=GROUP_OPEN, dispatched_version__lte=step - 1 - self.stage.max_staleness
+        places = scheduling.places(run)
+        choice = choose(
+            [place for place, _ in places],
+            step=step,
+            groups_per_step=self.stage.groups_per_step,
+            window=self.stage.window_groups,
+            lag_limit=self.stage.lag_limit,
         )
-        accepted = list(
-            Group.objects.filter(run=run, state="accepted")
-            .order_by("prompt_index")
-            .values_list("pk", flat=True)[: self.stage.groups_per_step]
-        )
-        if len(accepted) < self.stage.groups_per_step or must.exists():
+        self.waits_for = choice.waits_for
+        if choice.batch is None:
             return None
+        key = {place.prompt: pk for place, pk in places}
+        accepted = [key[prompt] for prompt in choice.batch]
         self.control.fence()
         rollouts.consume(run=run, group_ids=accepted, step=step)
         services.record_batch(run=run, step=step, group_ids=accepted)
@@ -124,6 +135,9 @@ class DatabaseSink:
         self.control = control
         self.run = control.run
         self._pins: set[int] = set()
+        self._digests: dict[int, str] = {}
+        """Of the versions published by this process."""
+        self._lies: set[int] = set()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
@@ -139,7 +153,26 @@ class DatabaseSink:
         except InferenceError as error:
             log.info("no engine figures for this step: %s", error)
             return {}
+        self._prove(health)
         return {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
+
+    def _prove(self, health: ServerHealth) -> None:
+        """An engine that names a version and holds other weights is reported, once a version."""
+        served = next((d for d in health.deployments if d.name == deployment_name(self.run)), None)
+        if served is None or served.version in self._lies:
+            return
+        known = self._digests.get(served.version)
+        newest = max(self._digests, default=-1)
+        if known is not None and served.digest and served.digest != known:
+            wrong = f"other weights (digest {served.digest[:19]}, published {known[:19]})"
+        elif self._digests and served.version > newest:
+            wrong = f"a version that was never published (the newest is {newest})"
+        else:
+            return
+        self._lies.add(served.version)
+        self.event(
+            "error", f"the engine says that it serves version {served.version} and holds {wrong}; remove its deployment"
+        )
 
     def progress(self, done: int, total: int) -> None:
         survives_restart(services.set_progress)(run=self.run, step=done, total=total)
@@ -149,6 +182,7 @@ class DatabaseSink:
         survives_restart(services.set_progress)(run=self.run, phase=text)
 
     def version_published(self, version: int, digest: str) -> None:
+        self._digests[version] = digest
         survives_restart(self._version_published)(version)
 
     @transaction.atomic

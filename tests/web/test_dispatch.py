@@ -124,7 +124,7 @@ def test_a_suite_without_prompts_left_fails_the_run_with_a_remedy(running: Run) 
     record_version(run=running, version=1)
     for _ in range(12):
         for group in Group.objects.filter(run=running, state="dispatched"):
-            services.drop(group=group, cause="test")
+            services.drop(group=group, cause="the task fails its controls")
     running.refresh_from_db()
     assert running.state == "failed"
     assert "ran out of prompts" in running.failure and "larger suite" in running.failure

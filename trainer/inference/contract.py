@@ -115,6 +115,8 @@ class DeploymentStatus(Wire):
     follow: bool
     running: int = 0
     waiting: int = 0
+    slots: int = 0
+    """Requests that it computes at the same time; 0 when it does not say."""
     generated_tokens: int = 0
     last_sync: SyncTimings | None = None
     error: str = ""

@@ -5,6 +5,7 @@ Names are `<topic>/<name>`; families with open ends (`stop/`, `tool_error/`, `re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,16 @@ METRICS: dict[str, Metric] = {
     "groups/solved_all": Metric("Groups: all solved", "share", "groups in which every rollout passed"),
     "groups/zero_signal": Metric(
         "Zero-signal groups", "share", "groups whose rewards are all equal: they teach nothing"
+    ),
+    "groups/dispatched": Metric("Groups dispatched", "count", "groups that the gate admitted since the run began"),
+    "groups/accepted": Metric("Groups accepted", "count", "groups with all verdicts since the run began"),
+    "groups/dropped": Metric("Groups dropped", "count", "groups that were given up and replaced since the run began"),
+    "groups/dropped/": Metric("Groups dropped", "count", "the same, for one reason"),
+    "groups/in_flight": Metric("Groups in flight", "count", "groups dispatched and not yet accepted"),
+    "groups/surplus": Metric("Groups ready", "count", "accepted groups that wait for a later step"),
+    "concurrency/limit": Metric("Groups allowed in flight", "count", "limit that follows the engine's load"),
+    "rollouts/cut": Metric(
+        "Attempts cut", "share", "attempts that were ended because the rest of their group was done"
     ),
     "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
@@ -65,8 +76,17 @@ METRICS: dict[str, Metric] = {
         "Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"
     ),
     "staleness/max": Metric("Staleness, max", "versions", "the same, largest group"),
+    "staleness/p50": Metric("Staleness, median", "versions", "the same, median group"),
+    "staleness/p90": Metric("Staleness, 90 %", "versions", "the same, 90th percentile of groups"),
+    "staleness/at/": Metric(
+        "Groups at staleness", "share", "groups of the step that lag this many versions (8: or more)"
+    ),
+    "staleness/versions": Metric(
+        "Versions in a rollout", "count", "policy versions that wrote the tokens of one rollout"
+    ),
     "optim/loss": Metric("Loss", "", "policy-gradient loss (its level means little; see reward)"),
     "optim/grad_norm": Metric("Gradient norm", "", "norm before clipping"),
+    "optim/skipped": Metric("Step skipped", "", "1 when gradients were not finite and the weights stayed as they were"),
     "optim/learning_rate": Metric("Learning rate", "", "rate of this step"),
     "optim/skipped_samples": Metric(
         "Samples without gradient", "count", "samples of zero-signal groups, not run through the model"
@@ -112,7 +132,20 @@ METRICS: dict[str, Metric] = {
     "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
 }
 
-FAMILIES = ("routing/differs/", "routing/replaced/", "reward/part/", "stop/", "tool_error/", "behaviour/")
+FAMILIES = (
+    "routing/differs/",
+    "routing/replaced/",
+    "reward/part/",
+    "groups/dropped/",
+    "staleness/at/",
+    "stop/",
+    "tool_error/",
+    "behaviour/",
+)
+
+
+MOST_LAG = 8
+"""Largest lag with a share of its own."""
 
 
 def describe(name: str) -> Metric:
@@ -139,9 +172,19 @@ def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict
         "groups/zero_signal": sum(map(is_zero_signal, rewards)) / len(groups),
         "staleness/mean": sum(lag) / len(lag),
         "staleness/max": float(max(lag)),
+        "staleness/p50": float(_quantile(lag, 0.5)),
+        "staleness/p90": float(_quantile(lag, 0.9)),
     }
+    for versions in lag:
+        name = f"staleness/at/{min(versions, MOST_LAG)}"
+        out[name] = out.get(name, 0.0) + 1 / len(lag)
     out.update(mean_of_stats((group.stats, len(group.rewards)) for group in groups))
     return out
+
+
+def _quantile(values: Sequence[int], share: float) -> int:
+    """The smallest value that at least `share` of them do not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def mean_of_stats(stats: Iterable[tuple[Mapping[str, float], int]]) -> dict[str, float]:

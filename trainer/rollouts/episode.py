@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sandbox.backends.base import Backend, SandboxError
+from sandbox.backends.base import Backend, SandboxError, Snapshot
 from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.grader import cause_of, grade
 from sandbox.grading.outcomes import Cause
@@ -32,11 +32,14 @@ from trainer.inference.contract import GenerateRequest, GenerateResponse, Infere
 from trainer.rewards import RewardError, score
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.limits import EpisodeLimits
-from trainer.rollouts.partial import Partials
+from trainer.rollouts.partial import Keeper, Partials, restore
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
 from trainer.rollouts.types import Trajectory, Turn
+
+CONTINUATIONS = 8
+"""Times that the engine may stop one turn half-way before the episode is lost."""
 
 SUMMARY_SEED = 500
 """Seeds of summaries, away from those of turns."""
@@ -120,30 +123,39 @@ async def run_episode(
     settings: EpisodeSettings,
     services: RolloutServices,
     origin: Origin | None = None,
+    resume: bool = False,
 ) -> Trajectory:
     """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled.
 
-    With an `origin` it goes on from there: same sandbox, same tokens, and its turns count towards the limits.
+    With an `origin` it goes on from there: same sandbox, same tokens, and its turns count towards the limits. With
+    `resume` it goes on from where a lost worker kept it, if one did (`partial.py`): then its tokens are its own.
     """
-    record = Record.begin(task, origin)
+    keeper = Keeper(services.partials, task, sample, seed)
+    partial = await keeper.usable(services.snapshots) if resume else None
+    record = restore(partial[0]) if partial else Record.begin(task, origin)
+    snapshot = partial[1].snapshot if partial else origin.snapshot if origin else None
     limits = EpisodeLimits.of(settings.sampling)
-    limits.turns.used = len(record.turns)
+    limits.turns.used = sum(not turn.summary for turn in record.turns)
     limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
 
     async def act() -> StopReason:
-        return await _act(record, limits, task, session_id, seed, settings, services, origin)
+        return await _act(record, limits, task, session_id, seed, settings, services, snapshot, keeper)
 
-    return await graded(
-        record,
-        limits,
-        act,
-        task=task,
-        sample=sample,
-        reward=settings.reward,
-        slots=services.slots,
-        backend=services.backend,
-        environments=services.environments,
-    )
+    try:
+        return await graded(
+            record,
+            limits,
+            act,
+            task=task,
+            sample=sample,
+            reward=settings.reward,
+            slots=services.slots,
+            backend=services.backend,
+            environments=services.environments,
+        )
+    finally:
+        if partial:
+            partial[1].close()
 
 
 async def graded(
@@ -194,22 +206,23 @@ async def _act(
     seed: int,
     settings: EpisodeSettings,
     services: RolloutServices,
-    origin: Origin | None,
+    snapshot: Snapshot | None,
+    keeper: Keeper,
 ) -> StopReason:
-    """Run the turns in a fresh sandbox, or in one that goes on from `origin`, and take the patch."""
+    """Run the turns in a fresh sandbox, or in one that goes on from a `snapshot`, and take the patch."""
     started = time.monotonic()
     profile = get_profile(settings.harness.profile)
-    env, snapshot = services.environments.spec(task.environment, profile.machine), origin.snapshot if origin else None
+    env = services.environments.spec(task.environment, profile.machine)
     async with await services.backend.start(env, snapshot=snapshot) as sandbox:
         session = Session(sandbox, profile)
         record.schema_hash = session.schema_hash
-        if origin:
-            session.recall([call for turn in origin.turns for call in turn.calls])
+        if record.turns:
+            session.recall([call for turn in record.turns for call in turn.calls])
         else:
             record.read(services.renderer.start(record.messages, session.schemas()))
         record.spend("start", time.monotonic() - started)
         kept = TurnSnapshots(services.snapshots, settings.harness.snapshot_every)
-        stop = await _turns(record, limits, session, session_id, seed, settings, services, kept)
+        stop = await _turns(record, limits, session, session_id, seed, settings, services, kept, keeper)
         record.patch = await sandbox.diff()
         if settings.reward.visible_weight:  # after the patch was taken: what the command leaves is no work
             ran = await sandbox.exec(settings.reward.visible_command, timeout=VISIBLE_SECONDS)
@@ -226,8 +239,9 @@ async def _turns(
     settings: EpisodeSettings,
     services: RolloutServices,
     kept: TurnSnapshots,
+    keeper: Keeper,
 ) -> StopReason:
-    windows = Windows(settings.harness.summary, settings.sampling.max_context_tokens)
+    windows = Windows(settings.harness.summary, settings.sampling.max_context_tokens, made=len(record.segments))
     while True:
         limits.tokens.used = len(record.tokens)
         if (reached := limits.reached()) is not None:
@@ -294,6 +308,8 @@ async def _turns(
             record.close_segment()
             windows.made += 1
             record.read([*services.renderer.start(record.messages, session.schemas()), *kept_tokens])
+        if snapshot:
+            await keeper.keep(record, snapshot)
 
 
 def refuse_infrastructure(results: Sequence[ToolResult]) -> None:
@@ -314,9 +330,29 @@ class _Sampler:
     services: RolloutServices
 
     async def __call__(self, max_tokens: int, seed: int) -> tuple[GenerateResponse, float]:
-        """The response and the seconds waited for it. Raises InferenceError, EpisodeLost."""
+        """The turn and the seconds waited for it. Raises InferenceError, EpisodeLost.
+
+        An engine may stop a request for new weights and hand back what it has: that is kept, each token with the
+        version that sampled it, and the turn goes on from there.
+        """
         began = time.monotonic()
-        response = await self.services.client.generate(
+        parts: list[GenerateResponse] = []
+        while not parts or parts[-1].finish_reason == "abort":
+            left = max_tokens - sum(len(part.token_ids) for part in parts)
+            if left == 0:
+                parts[-1] = parts[-1].model_copy(update={"finish_reason": "length"})
+                break
+            if len(parts) > CONTINUATIONS:
+                raise EpisodeLost(Cause.ENGINE_FAILED, f"the engine aborted one turn {len(parts)} times")
+            parts.append(await self._ask(left, seed + 7919 * len(parts)))
+            self.record.wrote(parts[-1])
+        seconds = time.monotonic() - began
+        self.record.spend("generate", seconds)
+        token_ids = [token for part in parts for token in part.token_ids]
+        return parts[-1].model_copy(update={"token_ids": token_ids}), seconds
+
+    async def _ask(self, max_tokens: int, seed: int) -> GenerateResponse:
+        return await self.services.client.generate(
             GenerateRequest(
                 deployment=self.services.deployment,
                 prompt_ids=self.record.tokens,
@@ -331,12 +367,6 @@ class _Sampler:
                 timeout_seconds=max(1.0, self.limits.wall_left()),
             )
         )
-        seconds = time.monotonic() - began
-        self.record.spend("generate", seconds)
-        if response.finish_reason == "abort":
-            raise EpisodeLost(Cause.ENGINE_FAILED, "the engine aborted a request")
-        self.record.wrote(response)
-        return response, seconds
 
 
 async def _summarize(

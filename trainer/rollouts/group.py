@@ -92,7 +92,11 @@ async def run_group(
     )
     settings = EpisodeSettings(config.sampling, config.harness, config.reward, interruption)
 
+    begun: set[int] = set()
+
     async def episode(sample: int, session_id: str, seed: int) -> Trajectory:
+        first = sample not in begun  # what this process loses itself begins again: its snapshot may be the cause
+        begun.add(sample)
         return await run_episode(
             task=task,
             sample=sample,
@@ -101,6 +105,7 @@ async def run_group(
             settings=settings,
             services=services,
             origin=origin,
+            resume=first,
         )
 
     result = await run_attempts(

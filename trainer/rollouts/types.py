@@ -53,6 +53,8 @@ class Turn(Frozen):
     results: tuple[ToolResult, ...] = ()
     generate_seconds: float = 0.0
     tool_seconds: float = 0.0
+    asked: str = ""
+    """What the user said after this turn's results, where somebody interrupted."""
     snapshot: str = ""
     """Digest of the sandbox after this turn's calls, where one was kept (`snapshots.py`)."""
 
@@ -66,6 +68,19 @@ class Forked(Frozen):
     tokens: int
     replayed: int
     """Of these turns, those whose calls were run again because no snapshot was kept after them."""
+
+
+class Usage(Frozen):
+    """Tokens of an episode as an endpoint counts them, summed over its requests: it gives their numbers only."""
+
+    read: int
+    cached: int
+    """Of those read, taken from the endpoint's cache."""
+    written: int
+    thinking: int
+    """Of those written, reasoning that is not shown."""
+    window: int
+    """Read and written by the last request: the transcript at its end."""
 
 
 class RewardPart(Frozen):
@@ -102,6 +117,8 @@ class Trajectory(Frozen):
     """Whether the reward's visible command succeeded in the policy's own checkout; None when it was not asked."""
     limits_in_force: tuple[str, ...] = ()
     forked: Forked | None = None
+    usage: Usage | None = None
+    """Of a policy behind an endpoint; then there are no segments."""
 
     @property
     def verdict(self) -> Verdict:
@@ -109,7 +126,12 @@ class Trajectory(Frozen):
 
     @property
     def policy_tokens(self) -> int:
-        return sum(sum(s.loss_mask) for s in self.segments)
+        return self.usage.written if self.usage else sum(sum(s.loss_mask) for s in self.segments)
+
+    @property
+    def total_tokens(self) -> int:
+        """Of all context windows, or of the transcript of an endpoint at its end."""
+        return self.usage.window if self.usage else sum(len(s.tokens) for s in self.segments)
 
     @property
     def oldest_version(self) -> int:
@@ -118,6 +140,11 @@ class Trajectory(Frozen):
     @property
     def newest_version(self) -> int:
         return max((v for s in self.segments for v in s.versions if v >= 0), default=-1)
+
+    @property
+    def version_count(self) -> int:
+        """Policy versions that generated its tokens; more than 1 when weights were swapped under it."""
+        return len({v for s in self.segments for v in s.versions if v >= 0})
 
 
 class TrainSample(Frozen):
@@ -152,6 +179,8 @@ class TrainGroup(Frozen):
     prompt_index: int
     dispatched_version: int
     oldest_version: int
+    newest_version: int = -1
+    """Newest version that generated any token; -1 for groups recorded before it was kept."""
     rewards: list[float]
     samples: list[TrainSample]
     hints: list[HintedTurn] = Field(default_factory=list)

@@ -34,6 +34,10 @@ class GroupSource(Protocol):
         """
         ...
 
+    def flow(self) -> Mapping[str, float]:
+        """Groups since the run began: dispatched, accepted, dropped by reason (names of `trainer.learning.metrics`)."""
+        ...
+
 
 class StageSink(Protocol):
     """Where a stage reports. Every call is cheap and durable when it returns."""

@@ -48,6 +48,8 @@ class CheckpointState(BaseModel):
     seed: int
     consumed_prompts: list[int] = Field(default_factory=list)
     """Prompt indices trained on up to `step`, in order of training."""
+    skipped_steps: list[int] = Field(default_factory=list)
+    """Steps up to `step` whose gradients were not finite: they used up their prompts and changed nothing."""
     digests: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of each other file, by path relative to the checkpoint."""
 

@@ -25,9 +25,16 @@ from trainer.weights import WeightStore
 
 STAGE = "rl"
 
+ON_POLICY_MISMATCH = 0.05
+"""k3 of on-policy tokens that no difference of number formats explains (bfloat16 against float32 stays near 1e-3)."""
+
 
 class PromptRepeated(StageError):
     """A prompt came a second time. Each prompt is trained on once."""
+
+
+class VersionsImpossible(StageError):
+    """A group names a policy version that this run has not published yet."""
 
 
 class RLStage:
@@ -49,29 +56,51 @@ class RLStage:
         self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
         self.step = 0
         self.consumed: list[int] = []
+        self.skipped: list[int] = []
         self.checkpoint: Path | None = None
         if found:
             self.step = found.state.step
             self.consumed = list(found.state.consumed_prompts)
+            self.skipped = list(found.state.skipped_steps)
             self.checkpoint = found.path
             self.learner.load_state_tensors(found.optimizer)
 
     def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
-        """The next optimiser step over `groups`. Raises PromptRepeated, NonFiniteGradients."""
+        """The next optimiser step over `groups`. Raises PromptRepeated, VersionsImpossible, NonFiniteGradients."""
         prompts = [group.prompt_index for group in groups]
         repeated = set(self.consumed).intersection(prompts) or {p for p in prompts if prompts.count(p) > 1}
         if repeated:
             raise PromptRepeated(
                 f"step {self.step + 1}: prompt {min(repeated)} was trained on before; check the batch assignment"
             )
+        for group in groups:
+            if group.newest_version > self.step:
+                raise VersionsImpossible(
+                    f"step {self.step + 1}: group {group.group_id} has tokens of version {group.newest_version} and the "
+                    f"newest is {self.step}; look at what the inference deployment serves"
+                )
         if self.reference is not None:
             self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
         values |= learn_from_hints(self.learner.model, groups, self.config)
-        values |= self.learner.train(groups, step=self.step + 1)
+        try:
+            values |= self.learner.train(groups, step=self.step + 1) | {"optim/skipped": 0.0}
+        except NonFiniteGradients:
+            # The learner has not touched the weights. A replay comes to the same end, so that a resume is exact.
+            if self._skipped_in_a_row() >= self.config.asynchrony.skip_non_finite:
+                raise
+            self.skipped.append(self.step + 1)
+            values["optim/skipped"] = 1.0
         self.step += 1
         self.consumed += prompts
         return values
+
+    def _skipped_in_a_row(self) -> int:
+        """Steps just before the next one that were skipped."""
+        last = self.step
+        while last in self.skipped:
+            last -= 1
+        return self.step - last
 
     def publish(self, sink: StageSink) -> dict[str, float]:
         """Put the current version into the weight store (a no-op there when a replay gives the same bytes)."""
@@ -84,7 +113,12 @@ class RLStage:
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
         """Checkpoint the current step. Raises CheckpointError."""
         state = CheckpointState(
-            stage=STAGE, step=self.step, version=self.step, seed=self.seed, consumed_prompts=self.consumed
+            stage=STAGE,
+            step=self.step,
+            version=self.step,
+            seed=self.seed,
+            consumed_prompts=self.consumed,
+            skipped_steps=self.skipped,
         )
         self.checkpoint = self.checkpoints.save(
             self.policy, self.learner.state_tensors(), state, weights=self.learner.weights()
@@ -131,6 +165,7 @@ def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
         sink.event("error", str(error), {"groups": [group.group_id for group in groups]})
         raise
     clock.lap("time/train")
+    _report_faults(stage, groups, values, sink)
     values |= stage.publish(sink)
     clock.lap("time/publish")
     final = stage.step == config.steps
@@ -139,7 +174,24 @@ def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
         clock.lap("time/checkpoint")
     total = clock.total()
     values |= clock.laps | {"time/step": total, "idle/trainer": clock.laps["time/wait_for_batch"] / total}
-    sink.metrics(stage.step, values)
+    sink.metrics(stage.step, values | source.flow())
+
+
+def _report_faults(stage: RLStage, groups: list[TrainGroup], values: dict[str, float], sink: StageSink) -> None:
+    """What went wrong in a step and did not stop it, for a person to see."""
+    names = [group.group_id for group in groups]
+    if values["optim/skipped"]:
+        sink.event(
+            "error", f"step {stage.step}: gradients were not finite; the weights stay as they were", {"groups": names}
+        )
+    mismatch = values.get("mismatch/k3_mean", 0.0)
+    if values["staleness/max"] == 0 and mismatch > ON_POLICY_MISMATCH:
+        sink.event(
+            "error",
+            f"step {stage.step}: all tokens are said to be of version {stage.step - 1}, and the mismatch with its weights is "
+            f"{mismatch:.3g}: the engine serves other weights than it says, or computes them otherwise",
+            {"groups": names},
+        )
 
 
 def _next_batch(stage: RLStage, source: GroupSource, sink: StageSink) -> list[TrainGroup]:

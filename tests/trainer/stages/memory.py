@@ -73,6 +73,9 @@ class ListSource:
             raise BatchTimeout(f"no batch for step {step} within {timeout:g} s")
         return batch
 
+    def flow(self) -> Mapping[str, float]:
+        return {"groups/dispatched": float(len(self.groups))}
+
 
 class MemorySink:
     def __init__(self, stop_after: int | None = None) -> None:

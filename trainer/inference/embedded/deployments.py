@@ -54,6 +54,7 @@ class Deployment:
                 "follow": self.spec.follow,
                 "running": self.runner.running,
                 "waiting": len(self.runner.waiting),
+                "slots": self.runner.table.cache.slots if self.runner.table else 0,
                 "generated_tokens": self.runner.generated,
                 "last_sync": self.last_sync,
                 "error": self.error,

@@ -1,0 +1,29 @@
+"""Attempts in the middle, in the artifact store, so that any worker can go on with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from composer_web.ops.artifacts import ArtifactError, artifacts
+from trainer.rollouts.partial import Partial
+
+log = logging.getLogger(__name__)
+
+
+class StoredPartials:
+    """Of one group. Removed with its other leavings when the group is accepted."""
+
+    def __init__(self, group_id: int) -> None:
+        self._prefix = f"groups/{group_id}/partial"
+
+    async def save(self, partial: Partial) -> None:
+        await asyncio.to_thread(artifacts().put_model, f"{self._prefix}/{partial.sample}.json.zst", partial)
+
+    async def load(self, sample: int) -> Partial | None:
+        """A damaged one counts as none: the attempt then begins again."""
+        try:
+            return await asyncio.to_thread(artifacts().get_model, f"{self._prefix}/{sample}.json.zst", Partial)
+        except ArtifactError as error:
+            log.debug("group of %s has no attempt %d to go on with: %s", self._prefix, sample, error)
+            return None

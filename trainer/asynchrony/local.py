@@ -1,0 +1,226 @@
+"""The asynchronous loop in one process: the gate, the group buffer and windowed batches over an event loop of its own.
+
+The control plane does the same over its tables (`composer_web/rollouts/dispatch.py`, `runs/trainer_bridge.py`); both
+ask the same functions. `run_rl` is the trainer's side of either. The trainer's thread waits in `next_batch`; groups
+run on the loop's thread, where all state lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError as FutureCancelled
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from trainer.asynchrony.breaker import WINDOW, tripped
+from trainer.asynchrony.checks import GroupRefused, check_group
+from trainer.asynchrony.concurrency import EngineLoad, next_limit
+from trainer.asynchrony.journal import Journal
+from trainer.asynchrony.window import Choice, choose
+from trainer.config import RLConfig
+from trainer.inference.contract import InferenceError
+from trainer.rollouts.gate import admissible_groups
+from trainer.rollouts.group import GroupResult
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import BatchTimeout, StageError
+
+ATTEMPTS = 3
+"""Times that a whole group is tried before it is dropped and its prompt replaced by the next."""
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One try of a group."""
+
+    prompt: int
+    version: int
+    """Policy version at dispatch."""
+    attempt: int
+
+
+Play = Callable[[Ticket], Awaitable[GroupResult]]
+
+
+class LocalSource:
+    """A `GroupSource` that makes its groups itself. Use it as a context manager: leaving it stops what runs."""
+
+    def __init__(
+        self,
+        *,
+        config: RLConfig,
+        journal: Journal,
+        play: Play,
+        published: Callable[[], int],
+        update_engine: Callable[[int], Awaitable[None]] | None = None,
+        load: Callable[[], EngineLoad | None] | None = None,
+        prompts: int | None = None,
+    ) -> None:
+        """`published` is the newest version in the weight store; `update_engine` returns once the engine samples from a
+        version, and is awaited before groups are dispatched at it; `load` is what the engine says of itself, None when
+        it says nothing; `prompts` is how many there are, None when they never end."""
+        self.config, self.journal = config, journal
+        self.limit = config.max_in_flight_groups
+        """Groups that may be in flight; moves with the engine's load when `asynchrony.adaptive` is on."""
+        self._play, self._published, self._update, self._load = play, published, update_engine, load
+        self._prompts = prompts
+        self._version = -1
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._failure: Exception | None = None
+        self._loop = asyncio.new_event_loop()
+        self._changed = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_SECONDS)
+        self._loop.close()
+        self.journal.close()
+
+    def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
+        """See GroupSource. Raises BatchTimeout, StageError (the breaker), and whatever a group died of unexpectedly."""
+        waiting = asyncio.run_coroutine_threadsafe(self._batch(step, timeout), self._loop)
+        try:
+            return waiting.result()
+        except FutureCancelled as error:
+            raise StageError(f"step {step}: the source was stopped") from error
+
+    def flow(self) -> dict[str, float]:
+        """See GroupSource."""
+        return {**self.journal.flow(), "concurrency/limit": float(self.limit)}
+
+    async def _batch(self, step: int, timeout: float) -> list[TrainGroup]:
+        await self._at_version(step - 1)
+        if step in self.journal.batches:
+            return self.journal.load(self.journal.batches[step])
+        choice = Choice(None)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    if self._failure is not None:
+                        raise self._failure
+                    choice = choose(
+                        self.journal.places(),
+                        step=step,
+                        groups_per_step=self.config.groups_per_step,
+                        window=self.config.window_groups,
+                        lag_limit=self.config.lag_limit,
+                    )
+                    if choice.batch is not None:
+                        self.journal.consumed(step, choice.batch)
+                        return self.journal.load(choice.batch)
+                    self._require_prompts(step)
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise BatchTimeout(
+                f"step {step}: no full batch within {timeout:g} s; it waits for prompts {list(choice.waits_for)} and "
+                f"{len(self._running)} groups run"
+            ) from error
+
+    async def _at_version(self, version: int) -> None:
+        """The trainer has published `version`: the engine goes on from it, then the gate has room for more."""
+        if version <= self._version:
+            return
+        if self._update is not None:
+            await self._update(version)
+        first, self._version = self._version < 0, version
+        if first:
+            for prompt in self.journal.in_state("open"):  # a former process was killed with these
+                self._start(prompt)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Dispatch what the gate allows now."""
+        config, journal = self.config, self.journal
+        if config.asynchrony.adaptive and self._load is not None and (load := self._load()) is not None:
+            self.limit = next_limit(
+                self.limit,
+                load,
+                least=config.groups_per_step,
+                most=config.max_in_flight_groups,
+                group_size=config.group_size,
+            )
+        count = admissible_groups(
+            published_version=self._version,
+            max_staleness=config.max_staleness,
+            groups_per_step=config.groups_per_step,
+            group_size=config.group_size,
+            accepted_groups=len(journal.in_state("accepted")) + len(journal.in_state("consumed")),
+            reserved_groups=len(journal.in_state("open")),
+            in_flight_limit=self.limit,
+            total_groups=config.steps * config.groups_per_step,
+            surplus_groups=config.surplus_groups,
+        )
+        if self._prompts is not None:
+            count = min(count, self._prompts - journal.next_prompt)
+        for _ in range(count):
+            self._start(journal.next_prompt)
+
+    def _start(self, prompt: int) -> None:
+        self.journal.dispatched(prompt, version=self._version)
+        self._running[prompt] = task = self._loop.create_task(self._group(prompt), name=f"group {prompt}")
+        task.add_done_callback(lambda ended: self._ended(prompt, ended))
+
+    async def _group(self, prompt: int) -> None:
+        cause = ""
+        for attempt in range(ATTEMPTS):
+            ticket = Ticket(prompt, self._version, attempt)
+            try:
+                async with asyncio.timeout(self.config.group_deadline):
+                    result = await self._play(ticket)
+                if result.train_group is None:
+                    raise GroupRefused(result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict")
+                check_group(result.train_group, published=self._published())
+            except TimeoutError:
+                cause = f"the group did not end within {self.config.group_deadline:g} s"
+            except InferenceError as error:
+                cause = str(error)
+            else:
+                self.journal.accepted(result.train_group)
+                self._recent.appendleft(True)
+                return
+        self.journal.dropped(prompt, cause=f"dropped after {ATTEMPTS} attempts: {cause}")
+        self._recent.appendleft(False)
+        if (problem := tripped(list(self._recent), in_a_row=self.config.asynchrony.breaker)) is not None:
+            self._failure = StageError(f"{problem}; the last because: {cause}. Nothing is lost: mend it and resume")
+
+    def _ended(self, prompt: int, task: asyncio.Task[None]) -> None:
+        del self._running[prompt]
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            assert isinstance(error, Exception)
+            self._failure = error
+        if self._failure is None:
+            self._admit()
+        self._changed.set()
+
+    def _require_prompts(self, step: int) -> None:
+        """Raises StageError when the batch can never be made any more."""
+        if not self._running:
+            places = self.journal.places()
+            raise StageError(
+                f"step {step}: prompts ran out after {self.journal.next_prompt}: "
+                f"{sum(place.state == 'accepted' for place in places)} groups are left and a step needs "
+                f"{self.config.groups_per_step}"
+            )
+
+    async def _stop(self) -> None:
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=STOP_SECONDS)
