@@ -22,28 +22,28 @@ from composer_web.policies.services import real_path
 from composer_web.rollouts import forks, selectors, services
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
 from composer_web.rollouts.models import Fork, Group
+from composer_web.rollouts.partials import StoredPartials
 from composer_web.runs import rewards
 from composer_web.runs.layout import served_weights, weights_folder
-from composer_web.rollouts.partials import StoredPartials
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
 from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
+from trainer.asynchrony.checks import check_group
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
-from trainer.asynchrony.checks import check_group
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
 from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_group
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.types import TrainGroup, Trajectory
+from trainer.weights.versions import open_versions
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONTROL_RUNS = 1
 """Oracle and no-op runs just before a bundle's first use; `tasks.run_controls` does three of each."""
-from trainer.weights.versions import open_versions
 
 SERVER_SECONDS = 90.0
 """How long a worker waits for an inference server that is being restarted."""
@@ -132,8 +132,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     plan = make_plan(group)
     if group.task_version.controls_ok is None:
         _prove_task(group, plan, held)
-    if plan.deployment is not None:
-        ensure_deployment(plan.deployment)
+    ensure_deployment(plan.deployment)
     result = _wait(_episodes(group, plan), group=group, held=held, seconds=plan.config.group_deadline)
     if group.fork and (forked := result.trajectories[0].forked):
         survives_restart(forks.note_start)(fork=group.fork, replayed=forked.replayed)
@@ -151,6 +150,8 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
             group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
         )
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
+    if group.run is not None:
+        _check(result.train_group, plan)
     audited, train_group = _audit(group, plan, result)
     train_key = ""
     if group.run_id and train_group is not None:
@@ -160,8 +161,6 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         group=group,
         held=held,
         graded=graded,
-    if group.run is not None:
-        _check(result.train_group, plan)
         train_key=train_key,
         oldest_version=result.train_group.oldest_version,
         infra_errors=result.infra_errors,
@@ -173,6 +172,12 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     return "accepted" if done else "was ended meanwhile"
 
 
+def _check(train_group: TrainGroup, plan: Plan) -> None:
+    """Raises EngineLied, GroupRefused. The store is the truth about versions: the engine has its weights from there."""
+    assert plan.deployment is not None and plan.deployment.store is not None, "a run samples from its weight store"
+    check_group(train_group, published=max(open_versions(plan.deployment.store).all(), default=-1))
+
+
 def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audited | None, TrainGroup | None]:
     """Findings of the group's rollouts, and the group as it is to be trained on: without what the policy leaves out."""
     trajectories, whole = result.trajectories, result.train_group
@@ -182,12 +187,7 @@ def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audi
         return None, whole
     audited = audit_group(trajectories, plan.task)
     out = quarantined(audited, monitors) if group.run_id else frozenset()
-def _check(train_group: TrainGroup, plan: Plan) -> None:
-    """Raises EngineLied, GroupRefused. The store is the truth about versions: the engine has its weights from there."""
-    assert plan.deployment is not None and plan.deployment.store is not None, "a run samples from its weight store"
-    check_group(train_group, published=max(open_versions(plan.deployment.store).all(), default=-1))
-
-
+    without_reward = {index for index, t in enumerate(trajectories) if t.reward is None}  # cut stragglers
     whole = whole.model_copy(update={"stats": {**whole.stats, **observed(audited)}})
     rest = without(whole, trajectories, out | without_reward, plan.config) if out else whole
     found = {trajectory.sample: f for trajectory, f in zip(trajectories, audited.findings, strict=True)}
@@ -197,7 +197,6 @@ def _check(train_group: TrainGroup, plan: Plan) -> None:
 def in_words(error: BaseException) -> str:
     """The first real error inside nested exception groups, with its type."""
     while isinstance(error, BaseExceptionGroup):
-    without_reward = {index for index, t in enumerate(trajectories) if t.reward is None}  # cut stragglers
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
@@ -209,7 +208,7 @@ def make_plan(group: Group) -> Plan:
     if group.fork is not None:
         config = forks.config(group.fork, size=group.size)
         parent = selectors.trajectory(group.fork.parent)
-        return Plan(task, config, group.fork.seed, forks.weights(group.fork), fork=(group.fork, parent))
+        return Plan(task, config, group.fork.seed, forks.weights(group.fork), (group.fork, parent))
     if run is not None:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
@@ -284,6 +283,7 @@ async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin
         slots=loop.slots,
         snapshots=loop.snapshots,
         origin=origin,
+        partials=StoredPartials(group.pk) if group.run_id else None,
     )
 
 
