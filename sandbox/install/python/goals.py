@@ -37,6 +37,8 @@ def configuration(checkout: Checkout, roots: tuple[str, ...]) -> tuple[str, ...]
     kept = [w for w in project.pytest_options(checkout).get("addopts", "").split() if w.startswith("--import-mode")]
     examples = ["--doctest-modules"] if project.doctests(checkout) else []
     mode = kept or ["--import-mode=prepend"]
+    # One file that cannot be loaded here (another Python, another system) keeps nobody from running the others.
+    mode.append("--continue-on-collection-errors")
     return (*arguments, *mode, *examples, "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}")
 
 

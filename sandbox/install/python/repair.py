@@ -18,21 +18,22 @@ _ERRORS = (
         r"(?:package|module|library)? ?(?:to be installed|is required)"
     ),
 )
+_ATTRIBUTE = re.compile(r"module '(\w+)' has no attribute")
 _FIXTURE = re.compile(r"fixture '([A-Za-z_]\w*)' not found")
 _ASYNC = re.compile(r"async def functions are not natively supported|Unknown pytest\.mark\.asyncio")
 _MARKS = {"django_db": "pytest-django", "timeout": "pytest-timeout", "anyio": "anyio", "trio": "pytest-trio"}
 
 
 @cache
-def known() -> tuple[dict[str, str], dict[str, str]]:
-    """(module → package, fixture → plugin)."""
+def known() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """(module → package, fixture → plugin, module of which only a stand-in is there → package)."""
     table = tomllib.loads((HERE / "modules.toml").read_text(encoding="utf-8"))
-    return table["packages"], table["fixtures"]
+    return table["packages"], table["fixtures"], table["shims"]
 
 
 def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
     """Requirements that would answer the errors in `texts`. `own` are modules that the checkout itself should have."""
-    packages, fixtures = known()
+    packages, fixtures, shims = known()
     mine = {name.lower() for name in own} | {
         "tests",
         "test",
@@ -52,6 +53,7 @@ def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
                 wanted = packages.get(module, packages.get(top, top.replace("_", "-")))
                 if wanted and top.lower() not in mine and not top.startswith("_"):
                     found[wanted] = None
+        found |= {shims[m[1]]: None for m in _ATTRIBUTE.finditer(text) if m[1] in shims}
         for match in _FIXTURE.finditer(text):
             if plugin := fixtures.get(match[1], ""):
                 found[plugin] = None

@@ -11,6 +11,8 @@ import pytest
 from sandbox.install.checkout import Checkout
 from sandbox.install.errors import Reason
 from sandbox.install.installer import install, record_path
+from sandbox.install.python import recipe
+from sandbox.install.record import InstallRecord
 from sandbox.network import Upstream, Upstreams
 from sandbox.tasks.generators.mutation import generate_tasks
 from sandbox.tasks.history import TreeFile
@@ -58,10 +60,11 @@ def test_total():
 def test_helping():
     assert helping.VERSION
 """
-FILES = {
+FILES: dict[str, str] = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
     '[project]\nname = "counting"\nversion = "1.5"\nrequires-python = ">=3.8"\n'
-    '[tool.pytest.ini_options]\naddopts = "--cov --no-such-option"\n',
+    '[tool.pytest.ini_options]\naddopts = "--cov --no-such-option"\n'
+    '[tool.uv]\nexclude-newer = "2020-01-01T00:00:00Z"\n',
     "README.md": "# counting\n",
     "src/counting/__init__.py": PRODUCT,
     "src/counting/inner.py": "HERE = True\n",
@@ -101,8 +104,10 @@ def upstreams(registry: LocalRegistry) -> Upstreams:
     return Upstreams(python=(Upstream.of(registry.index),))
 
 
+@pytest.mark.timeout(600)  # some forty sandboxed Pythons: 15 s on a quiet machine
 async def test_a_checkout_becomes_an_environment_with_tasks(backend, environments, registry, upstreams):
-    """src layout, a helper of the tests that nothing declares, options that this machine does not know."""
+    """src layout, a helper of the tests that nothing declares, options that this machine does not know, and a date cut
+    for its maintainers' machines that would hide every package of an index without upload times."""
     log: list[str] = []
     found = checkout(FILES)
     record = await install(environments, found, backend=backend, upstreams=upstreams, log=log.append)
@@ -132,28 +137,52 @@ async def test_a_checkout_becomes_an_environment_with_tasks(backend, environment
     assert len(tasks) == 1 and tasks[0].verifier.pytest_args == record.built.pytest_args
 
 
+async def discarded(backend, environments, upstreams, change: dict[str, str | None]) -> tuple[InstallRecord, list[str]]:
+    files = {path: text for path, text in (FILES | change).items() if text is not None}
+    log: list[str] = []
+    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=log.append)
+    return record, log
+
+
+async def test_a_checkout_for_another_python_is_discarded(backend, environments, upstreams):
+    change = {"pyproject.toml": FILES["pyproject.toml"].replace(">=3.8", "<3")}
+    record, _ = await discarded(backend, environments, upstreams, change)
+    assert record.built is None and not record.evidence.importable
+    assert (record.reason, len(record.attempts)) == (Reason.LANGUAGE_VERSION, 1)
+    assert "requires Python <3" in record.problem
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("change", "reason", "why"),
     [
         ({"tests/test_counting.py": None, "tests/shared.py": None}, Reason.NO_TESTS, "carries no tests"),
         (
-            {"pyproject.toml": FILES["pyproject.toml"].replace(">=3.8", "<3")},
-            Reason.LANGUAGE_VERSION, "requires Python <3",
-        ),
-        (
             {"tests/test_counting.py": "import socket\n" + "".join(
                 f"def test_{n}():\n    socket.create_connection(('example.org', 80), 5)\n" for n in range(4))},
             Reason.NETWORK, "of the suite passed",
         ),
+        ({"tests/test_counting.py": "def test_a():\n    while True:\n        pass\n"}, Reason.TIMEOUT, "of the suite passed"),
     ],
 )  # fmt: skip
-async def test_checkouts_that_are_discarded(backend, environments, upstreams, change, reason, why):
-    files = {path: text for path, text in (FILES | change).items() if text is not None}
-    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=lambda line: None)
-    assert record.built is None
-    assert (record.reason, len(record.attempts)) == (reason, 1)
+async def test_checkouts_that_are_discarded(backend, environments, upstreams, monkeypatch, change, reason, why):
+    monkeypatch.setattr(recipe, "SUITE_SECONDS", 3.0)
+    record, _ = await discarded(backend, environments, upstreams, change)
+    assert record.built is None and record.evidence.importable
+    assert (record.reason, len(record.attempts)) == (reason, 1), record.problem
     assert why in record.problem
-    assert record.evidence.importable == (reason != Reason.LANGUAGE_VERSION)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_an_installer_that_asks_gets_no_answer_and_the_sources_are_used(backend, environments, upstreams):
+    change = {
+        "setup.py": "input('Which licence? ')\n", "pyproject.toml": "[build-system]\nrequires = ['setuptools']\n",
+        "tests/test_counting.py": TESTS.replace("import helping\n", "").replace("helping.VERSION", "total"),
+    }  # fmt: skip
+    record, _ = await discarded(backend, environments, upstreams, change)
+    assert [a.reason for a in record.attempts] == [*[Reason.INTERACTIVE] * 3, None], record.problem
 
 
 @pytest.mark.slow
@@ -176,13 +205,3 @@ async def test_what_cannot_be_built_is_tried_in_other_ways_and_leaves_nothing(ba
     assert {path.name for path in (environments.root / "tmp").iterdir()} == before
     assert ({p.name for p in (environments.root / "built").iterdir()} if built else set()) == built
     assert record_path(environments, found, "python").is_file()
-
-
-async def test_settings_of_the_checkout_for_its_maintainers_machines_do_not_count(backend, environments, upstreams):
-    """A date cut of the project's own would hide every package of an index that gives no upload times."""
-    files = FILES | {
-        "pyproject.toml": FILES["pyproject.toml"] + '[tool.uv]\nexclude-newer = "2020-01-01T00:00:00Z"\n',
-        "tests/test_counting.py": TESTS.replace("import helping\n", "").replace("helping.VERSION", "total"),
-    }
-    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=lambda line: None)
-    assert record.built is not None and len(record.attempts) == 1, record.problem

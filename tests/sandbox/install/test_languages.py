@@ -76,6 +76,7 @@ async def registry() -> AsyncIterator[LocalRegistry]:
         yield made
 
 
+@pytest.mark.timeout(600)
 @needs("npm", "node")
 async def test_npm(backend, environments, registry):
     """Packages lie outside the checkout, and nothing of npm's own is left."""

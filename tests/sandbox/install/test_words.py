@@ -51,7 +51,8 @@ def test_modules_tests_and_set_up():
     assert (where.roots, where.modules[0], where.inner) == (("src",), "shop", ("shop.till",))
     assert project.test_paths(found) == ("tests",)
     assert goals.configuration(found, where.roots) == (
-        "-c", "tox.ini", "--import-mode=prepend", "-o", "addopts=", "-o", "pythonpath=lib . src"
+        "-c", "tox.ini", "--import-mode=prepend", "--continue-on-collection-errors", "-o", "addopts=",
+        "-o", "pythonpath=lib . src",
     )  # fmt: skip
     assert project.test_paths(of({"shop.py": ""})) == ()
 
@@ -91,8 +92,9 @@ def test_a_goal_is_judged_by_the_last_summary(output, code, why):
 
 def test_what_the_words_of_errors_ask_for():
     texts = ["ModuleNotFoundError: No module named 'yaml'", "No module named 'shop.gone'", "E  fixture 'mocker' not found",
+             "AttributeError: module 'py' has no attribute 'test'", "module 'shop' has no attribute 'x'",
              "ModuleNotFoundError: No module named 'tests.help'", "No module named 'pkg_resources'"]  # fmt: skip
-    assert missing(texts, ("shop",)) == ["pyyaml", "pytest-mock", "setuptools<81"]
+    assert missing(texts, ("shop",)) == ["pyyaml", "pytest-mock", "py", "setuptools<81"]
     assert "numpy<2" in era_constraints(2019) and not era_constraints(None)
     assert era_constraints(2021) != era_constraints(2024)
 
@@ -104,6 +106,8 @@ def test_what_the_words_of_errors_ask_for():
         ("error: command 'gfortran' failed: No such file", "gfortran", Reason.SYSTEM_PACKAGE),
         ("No solution found when resolving dependencies", "", Reason.DEPENDENCY),
         ("strange", "", Reason.INSTALL),
+        ("EOFError: EOF when reading a line", "", Reason.INTERACTIVE),
+        ("go: errors parsing go.mod:\ngo.mod:3: invalid go version '1.22.0'", "", Reason.LANGUAGE_VERSION),
     ],
 )
 def test_reasons_of_failed_builds(text, package, reason):
