@@ -47,7 +47,8 @@ def write(
     raw: dict[str, torch.Tensor] = {}
     coded: list[str] = []
     tensors: dict[str, PartTensor] = {}
-    for name, tensor in new.items():
+    for name in sorted(new):  # the order of the manifest, from which readers derive the blocks
+        tensor = new[name]
         old = (base or {}).get(name)
         encoding: Literal["raw", "same", "delta"] = "delta"
         if old is None or old.place != tensor.place:

@@ -210,3 +210,19 @@ def test_a_directory_without_manifest_is_not_a_version(tmp_path: Path, state: Ma
     store.publish(1, state(1))
     assert store.load(1).version == 1
     assert json.loads((tmp_path / "v000001" / "manifest.json").read_text())["version"] == 1
+
+
+def test_an_untied_head_travels_in_deltas(tmp_path: Path) -> None:
+    """Names are frozen with the head last (it may be tied) and listed in the manifest in order of name."""
+    generator = torch.Generator().manual_seed(0)
+    state = {
+        name: torch.randn(33, 7, generator=generator)
+        for name in ("model.embed_tokens.weight", "lm_head.weight", "model.norm.weight")
+    }
+    store = WeightStore(tmp_path, dtype="float32")
+    store.publish(0, state)
+    for tensor in state.values():
+        tensor.view(-1)[:5] += 1.0
+    assert store.publish(1, state).kind == "delta"
+    loaded = store.load(1).state
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())
