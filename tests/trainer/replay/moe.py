@@ -83,3 +83,14 @@ def make(family: str, seed: int = 0) -> PreTrainedModel:
 
 def tokens(batch: int, length: int, seed: int = 1) -> torch.Tensor:
     return torch.randint(0, VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def wide_router() -> PreTrainedModel:
+    """16 experts, 4 a token; weights such that near ties are common."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = _qwen(num_experts=16, num_experts_per_tok=4).float().eval()
+        for tensor in model.parameters():
+            if tensor.ndim > 1:
+                torch.nn.init.normal_(tensor, std=0.12)
+    return model
