@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker redteam lint format lock bench base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker redteam fuzz lint format lock bench base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-docker: install ## the sandbox suites on a Docker engine (root with dockerd
 
 redteam: install ## every exploit of the catalogue beside an honest run, on every backend (BACKENDS=namespaces,docker)
 	@exec $(PY) -m tests.redteam --backends "$(BACKENDS)" $(ARGS)
+
+fuzz: install ## every parser of foreign bytes under a coverage-guided fuzzer (SECONDS=30 for each, TARGETS=diff,junit)
+	@exec $(PY) -m tests.fuzz --seconds $(or $(SECONDS),30) --targets "$(TARGETS)"
 
 lint: install ## ruff, mypy, the layers and the lock
 	@$(PY) -m scripts.lint

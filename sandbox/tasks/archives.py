@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -81,7 +82,7 @@ def _regular(archive: Path, *, strict: bool) -> Iterator[Member]:
         yield from _zip(archive, strict) if zipfile.is_zipfile(archive) else _tar(archive, strict)
     except (
         tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, zlib.error, ValueError,
-        OverflowError,
+        OverflowError, IndexError, struct.error,
     ) as error:  # fmt: skip
         raise PackageError(
             f"{archive.name} is not a readable archive: {error}", remedy="Make or fetch it again"

@@ -1,0 +1,1 @@
+"""Parsers of what agents, repositories and peers write, fed with whatever a coverage-guided fuzzer comes up with."""
