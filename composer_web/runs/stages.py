@@ -39,7 +39,14 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         from trainer.stages.midtrain import run_midtrain
 
         sink.phase("training on source and drills")
-        return run_midtrain(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints)
+        return run_midtrain(
+            policy_dir=policy_dir,
+            config=stage,
+            seed=run.seed,
+            sink=sink,
+            checkpoints=checkpoints,
+            corpora=env().data / "corpora",
+        )
     if isinstance(stage, SFTConfig):
         from trainer.stages.sft import run_sft
 

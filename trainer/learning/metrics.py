@@ -130,12 +130,16 @@ METRICS: dict[str, Metric] = {
     "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),
     "loss/accuracy": Metric("Training accuracy", "share", "weighted share of tokens that are the model's first choice"),
     "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
+    "loss/language/": Metric("Held-out loss", "nat/token", "the same, documents of one language"),
+    "loss/codebase": Metric("Codebase loss", "nat/token", "next-token loss on the chosen codebase, never trained on"),
+    "tokens/context": Metric("Row length", "tokens", "length of the packed rows of this step"),
 }
 
 FAMILIES = (
     "routing/differs/",
     "routing/replaced/",
     "reward/part/",
+    "loss/language/",
     "groups/dropped/",
     "staleness/at/",
     "stop/",

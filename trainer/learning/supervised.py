@@ -22,10 +22,12 @@ from trainer.learning.step import NonFiniteGradients
 
 
 class Example(NamedTuple):
-    """One document. `weights[t]` is the loss weight of predicting `ids[t]`; `weights[0]` has no effect."""
+    """One row. `weights[t]` is the loss weight of predicting `ids[t]`; `weights[0]` has no effect."""
 
     ids: list[int]
     weights: list[float]
+    starts: tuple[int, ...] = (0,)
+    """Where documents begin in a packed row (`stages/packing.py`): none of them sees another."""
 
 
 def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: int = 256) -> Iterator[list[Example]]:
@@ -80,7 +82,9 @@ def weighted_loss(model: PreTrainedModel, batch: Sequence[Example]) -> tuple[Ten
     weights_BT = torch.tensor([example.weights + [0.0] * (width - len(example.weights)) for example in batch])
     wanted_BT = functional.pad(weights_BT[:, 1:] > 0, (0, 1))
     with torch.autocast("cpu", torch.bfloat16):
-        hidden_BTD = model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
+        hidden_BTD = model.get_decoder()(
+            input_ids=tokens_BT, position_ids=positions(batch, width), use_cache=False
+        ).last_hidden_state
         logits_NV = model.get_output_embeddings()(hidden_BTD[wanted_BT])
     targets_N = tokens_BT[:, 1:][wanted_BT[:, :-1]]
     weights_N = weights_BT[:, 1:][wanted_BT[:, :-1]]
@@ -90,4 +94,18 @@ def weighted_loss(model: PreTrainedModel, batch: Sequence[Example]) -> tuple[Ten
     return (losses_N * weights_N).sum() / total, float((right_N * weights_N).sum() / total)
 
 
-__all__ = ["Example", "SupervisedLearner", "batches", "weighted_loss"]
+def positions(batch: Sequence[Example], width: int) -> Tensor | None:
+    """Position ids [B, T] that begin again with each document; None when every row is one document.
+
+    Transformers reads packed documents from them and keeps attention inside each (`find_packed_sequence_indices`).
+    """
+    if all(len(example.starts) == 1 for example in batch):
+        return None
+    rows = []
+    for example in batch:
+        ends = [*example.starts[1:], width]
+        rows.append([at for start, end in zip(example.starts, ends, strict=True) for at in range(end - start)])
+    return torch.tensor(rows)
+
+
+__all__ = ["Example", "SupervisedLearner", "batches", "positions", "weighted_loss"]

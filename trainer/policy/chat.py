@@ -138,6 +138,10 @@ class ChatRenderer:
         """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt."""
         return self._encode(self._render(messages, tools))
 
+    def conversation(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """A finished conversation at once, without a generation prompt."""
+        return self._encode(self._render(messages, tools, prompt=False))
+
     def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]:
         """What follows the policy's turn-end token: the tool outputs, a message of the user if one is to `ask` for
         something, and the next generation prompt."""

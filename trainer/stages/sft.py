@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on expert episodes that ran in real sandboxes."""
+"""Supervised fine-tuning on expert episodes that ran in real sandboxes: on what the assistant says, token for token."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trainer.stages.base import StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.data import ExpertEpisode, sft_examples, tokenize_episode
 from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, latest_policy, run_supervised
+from trainer.stages.templates import TemplateNotExact, check_all
 
 STAGE = "sft"
 
@@ -23,11 +24,18 @@ def run_sft(
     sink: StageSink,
     checkpoints: CheckpointStore,
 ) -> StageResult:
-    """Run or resume the stage. The last few episodes are held out and only measured. Raises StageError when too few."""
+    """Run or resume the stage. The last few episodes are held out and only measured.
+
+    Raises StageError: too few episodes, or a chat template that is not token-exact.
+    """
     held = min(HELD_OUT_EXAMPLES, len(episodes) // 10)
     if held == 0:
         raise StageError(f"SFT needs at least 10 expert episodes, {len(episodes)} were recorded; raise `episodes`")
     policy, resumed = latest_policy(checkpoints, STAGE, policy_dir)
+    try:
+        check_all(policy.renderer, episodes)
+    except TemplateNotExact as error:
+        raise StageError(str(error)) from error
     weight = config.observation_weight
     return run_supervised(
         stage=STAGE,

@@ -6,7 +6,8 @@ Data are seeded iterators, so a resumed stage draws and drops what it had consum
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -23,6 +24,17 @@ HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Other data from a step on: what to do before the first of them, and the data."""
+
+    after: int
+    """Steps before it."""
+    begin: Callable[[], None]
+    """Idempotent: a resumed stage does it again."""
+    examples: Iterator[Example]
+
+
 def latest_policy(checkpoints: CheckpointStore, stage: str, policy_dir: Path) -> tuple[Policy, Checkpoint | None]:
     """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`."""
     found = checkpoints.latest(stage=stage)
@@ -37,18 +49,23 @@ def run_supervised(
     config: MidtrainConfig | SFTConfig,
     seed: int,
     examples: Iterator[Example],
-    held_out: Sequence[Example],
+    held_out: Sequence[Example] | Callable[[], dict[str, float]],
     sink: StageSink,
     checkpoints: CheckpointStore,
+    later: Later | None = None,
 ) -> StageResult:
-    """Train `policy` on `examples` for the configured steps, or until asked to stop. Raises StageError, NonFiniteGradients."""
+    """Train `policy` on `examples` for the configured steps, or until asked to stop. Raises StageError, NonFiniteGradients.
+
+    `held_out` is measured now and then: rows, or a function that gives losses by name.
+    """
     learner = SupervisedLearner(policy.model, optimizer=config.optimizer, total_steps=config.steps)
     stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
     step, last = 0, None
+    turn = later.after if later else config.steps
     if resumed is not None:
         step, last = resumed.state.step, resumed.path
         learner.optimizer.load_state_tensors(resumed.optimizer)
-        for _ in range(step):
+        for _ in range(min(step, turn)):
             next(stream)
         sink.event("info", f"resumed from the checkpoint of step {step}")
 
@@ -59,9 +76,16 @@ def run_supervised(
         return path
 
     sink.progress(step, config.steps)
+    began_later = False
     while step < config.steps:
         if sink.should_stop():
             return StageResult("stopped", step, save(final=False) if step else None)
+        if later is not None and step >= turn and not began_later:
+            later.begin()
+            stream = batches(later.examples, batch_tokens=config.batch_tokens, seed=seed + 1)
+            for _ in range(step - turn):
+                next(stream)
+            began_later = True
         began = time.perf_counter()
         try:
             values = learner.train(next(stream), step=step + 1)
@@ -72,7 +96,7 @@ def run_supervised(
         trained = time.perf_counter() - began
         values |= {"time/train": trained, "speed/train_tokens": values["tokens/trained"] / trained}
         if held_out and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
-            values["loss/heldout"] = held_out_loss(policy, held_out)
+            values |= held_out() if callable(held_out) else {"loss/heldout": held_out_loss(policy, held_out)}
         final = step == config.steps
         if final or step % config.checkpoint.every_steps == 0:
             last = save(final=final)

@@ -1,0 +1,51 @@
+"""Longer contexts by scaling the rotary embedding, as mid-training's second phase does it.
+
+| kind | what changes | from |
+|---|---|---|
+| theta | a larger base frequency, positions stay (needs training) | Code Llama |
+| linear | positions divided by the factor | position interpolation |
+| yarn | fast channels as they were, slow ones divided, attention a little sharper | YaRN |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from transformers import PreTrainedModel
+
+RopeKind = Literal["theta", "linear", "yarn"]
+
+
+class ContextNotExtensible(ValueError):
+    """This policy's position embedding cannot be scaled in that way. The message says what was found."""
+
+
+def extend_context(model: PreTrainedModel, *, tokens: int, kind: RopeKind) -> None:
+    """Let the positions of `model` reach `tokens`, in place; nothing happens if they do already.
+
+    Weights stay the same tensors, so that an optimizer goes on. Raises ContextNotExtensible: no rotary embedding, or one
+    that is scaled already.
+    """
+    config = model.config
+    most = int(config.max_position_embeddings)
+    if tokens <= most:
+        return
+    rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
+    decoder: Any = model.get_decoder()
+    found = rope.get("rope_type")
+    if found is None or not hasattr(decoder, "rotary_emb"):
+        raise ContextNotExtensible(f"{config.model_type} has no rotary embedding to scale; {most} tokens are its most")
+    if found != "default":
+        raise ContextNotExtensible(f"rope_type is {found!r} already; start from the checkpoint before its extension")
+    factor = tokens / most
+    if kind == "theta":
+        dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        # The slowest channel turns over the longer context as far as it did over the shorter one.
+        rope["rope_theta"] = float(rope["rope_theta"]) * factor ** (dim / (dim - 2))
+    else:
+        rope |= {"rope_type": kind, "factor": factor}
+        if kind == "yarn":
+            rope["original_max_position_embeddings"] = most
+    config.rope_parameters = rope
+    config.max_position_embeddings = tokens
+    decoder.rotary_emb = decoder.rotary_emb.__class__(config=config).to(model.device)
