@@ -84,6 +84,11 @@ class Env(BaseSettings):
         default="", description="Folders of this machine below which git repositories may be read, separated by commas"
     )
 
+    endpoint_hosts: str = Field(
+        default="",
+        description="Hosts (or host:port) at private addresses where endpoints may be, separated by commas",
+    )
+
     @field_validator("database_url")
     @classmethod
     def _database(cls, value: str) -> str:

@@ -28,6 +28,8 @@ class ChatServer:
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.requests.append(request)
+                status: int
+                body: Any
                 if key and self.headers.get("Authorization") != f"Bearer {key}":
                     status, body = 401, {"error": {"message": "wrong key", "code": "invalid_api_key"}}
                 elif self.path != "/v1/chat/completions":

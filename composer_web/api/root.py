@@ -11,6 +11,8 @@ from composer_web.evals.api import router as evals
 from composer_web.evals.release_api import router as releases
 from composer_web.ops.api import router as ops
 from composer_web.policies.api import router as policies
+from composer_web.policies.endpoint_api import router as endpoints
+from composer_web.policies.promotion_api import router as promotions
 from composer_web.repositories.api import router as environments
 from composer_web.rollouts.api import groups, rollouts
 from composer_web.rollouts.finding_api import router as findings
@@ -35,6 +37,8 @@ api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/tasks", tasks, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
+api.add_router("/endpoints", endpoints, tags=["policies"])
+api.add_router("/promotions", promotions, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])
 api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])

@@ -10,10 +10,10 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.evals import selectors, services
+from composer_web.evals import comparing, selectors, services
 from composer_web.evals.filters import EvaluationFilter
-from composer_web.evals.schemas import EvaluationIn, EvaluationOut
-from composer_web.tasks.selectors import get_suite
+from composer_web.evals.schemas import ComparisonOut, EntryOut, EvaluationIn, EvaluationOut, GradeIn
+from composer_web.tasks.selectors import get_suite, get_task
 
 router = Router()
 
@@ -49,6 +49,28 @@ def create_evaluation(request: HttpRequest, payload: EvaluationIn) -> Any:
         actor=caller(request),
     )
     return Status(201, selectors.get_evaluation(evaluation.pk))
+
+
+@router.get("/compare", response={200: ComparisonOut, 404: ErrorOut, 422: ErrorOut}, summary="Two, task by task")
+def compare(request: HttpRequest, before: int, after: int) -> Any:
+    return comparing.compare(selectors.get_evaluation(before), selectors.get_evaluation(after))
+
+
+@router.get("/tasks/{slug}", response={200: list[EntryOut], 404: ErrorOut}, summary="A task in every evaluation")
+def task_history(request: HttpRequest, slug: str) -> Any:
+    return comparing.history(get_task(slug))
+
+
+@router.post(
+    "/{evaluation_id}/grade",
+    response={202: EvaluationOut, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Score its side evaluations, again if need be",
+)
+def grade(request: HttpRequest, evaluation_id: int, payload: GradeIn) -> Any:
+    evaluation = selectors.get_evaluation(evaluation_id)
+    services.set_grader(evaluation=evaluation, grader=payload.grader, actor=caller(request))
+    return Status(202, selectors.get_evaluation(evaluation_id))
 
 
 @router.get("/{evaluation_id}", response={200: EvaluationOut, 404: ErrorOut}, summary="One evaluation")

@@ -106,6 +106,20 @@ class Evaluation(models.Model):
     temperature = models.FloatField()
     seed = models.PositiveBigIntegerField(default=0)
     conditions = models.JSONField(default=dict, help_text="Sampling and harness, as in the run's configuration")
+    interruption = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="trainer.rollouts.interruption.Interruption: a person interrupts; such a score is ranked nowhere",
+    )
+    grader = models.ForeignKey(
+        Policy,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="graded",
+        help_text="The endpoint that grades its side evaluations by rubric",
+    )
+    sides = models.JSONField(default=dict, help_text="Aspect → composer_web.evals.sides.Side")
     state = models.CharField(max_length=16, choices=EvaluationState, default=EvaluationState.PENDING)
     results = models.JSONField(default=dict, help_text="pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds")
     failure = models.TextField(blank=True)
@@ -129,6 +143,12 @@ class Evaluation(models.Model):
     def __str__(self) -> str:
         return f"{self.suite_id} by {self.policy_id}@{self.version}"
 
+    @property
+    def title(self) -> str:
+        """Who was evaluated: version, level of effort."""
+        effort = f" ({self.effort})" if self.effort else ""
+        return f"{self.policy.at(self.version)}{effort}"
+
 
 class EvaluationTransition(Transition):
     evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, related_name="transitions")
@@ -137,3 +157,27 @@ class EvaluationTransition(Transition):
         constraints = [
             models.CheckConstraint(condition=legal_pairs(EVALUATION_LEGAL), name="evaluation_legal_transition")
         ]
+
+
+class SideScore(models.Model):
+    """What one aspect of a rollout is worth beside its tests, in [0, 1]: by a rule, or by a model under a rubric."""
+
+    evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, related_name="side_scores")
+    rollout = models.ForeignKey("rollouts.Rollout", on_delete=models.PROTECT, related_name="side_scores")
+    aspect = models.CharField(max_length=24)
+    value = models.FloatField()
+    grader = models.CharField(max_length=200, blank=True, help_text="The model that graded; empty: a rule")
+    rubric = models.CharField(max_length=40, blank=True, help_text="Version and digest of the rubric, or of the rule")
+    detail = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["rollout_id", "aspect"]
+        indexes = [models.Index(fields=["evaluation", "aspect"], name="side_score_by_aspect")]
+        constraints = [
+            models.UniqueConstraint(fields=["rollout", "aspect", "grader", "rubric"], name="side_score_once"),
+            models.CheckConstraint(condition=models.Q(value__gte=0, value__lte=1), name="side_score_is_a_share"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.aspect} of rollout {self.rollout_id}: {self.value:.2f}"

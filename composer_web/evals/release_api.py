@@ -64,6 +64,10 @@ def run(request: HttpRequest, benchmark: str, number: int, payload: ReleaseRunIn
         effort=payload.effort,
         price_input=payload.price_input,
         price_output=payload.price_output,
+        turns=payload.turns,
+        context_tokens=payload.context_tokens,
+        interrupt=payload.interrupt,
+        grader=payload.grader,
         seed=payload.seed,
         actor=caller(request),
     )

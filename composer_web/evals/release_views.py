@@ -13,6 +13,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.evals import releases, standings
 from composer_web.evals.models import Release
+from composer_web.evals.sides import TITLES
 from composer_web.evals.statistics import PUBLIC, Statistics
 from composer_web.evals.tables import ReleaseTable
 from composer_web.ops.errors import UserError
@@ -70,6 +71,8 @@ def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpRes
         "published": PUBLIC,
         "figures": _figures(release, members),
         "policies": policies.references() if request.user.may("operator") else [],
+        "endpoints": policies.endpoints() if request.user.may("operator") else [],
+        "aspects": _aspects(rows),
         "tab": "releases",
     }
     template = "evals/_release.html" if request.headers.get("HX-Request") else "evals/release.html"
@@ -88,8 +91,12 @@ def release_run(request: PageRequest, benchmark: str, number: int) -> HttpRespon
             samples=int(_number(request, "samples", 4)),
             temperature=_number(request, "temperature", 0.8),
             effort=request.POST.get("effort", ""),
-            price_input=_number(request, "price_input", 0),
-            price_output=_number(request, "price_output", 0),
+            price_input=_optional(request, "price_input"),
+            price_output=_optional(request, "price_output"),
+            turns=_whole(request, "turns"),
+            context_tokens=_whole(request, "context_tokens"),
+            interrupt="interrupt" in request.POST,
+            grader=request.POST.get("grader", ""),
             actor=request.user,
         ),
         done="The evaluation is on its way; its score appears here when its last rollout has a verdict.",
@@ -113,6 +120,11 @@ def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResp
     )
 
 
+def _aspects(rows: list[standings.Row]) -> list[tuple[str, str]]:
+    """Columns of side evaluations that some row has: aspect and title."""
+    return [(aspect, title) for aspect, title in TITLES.items() if any(aspect in row.sides for row in rows)]
+
+
 def _number(request: PageRequest, name: str, default: float) -> float:
     """Raises UserError for what is no number."""
     text = request.POST.get(name, "").strip()
@@ -120,6 +132,17 @@ def _number(request: PageRequest, name: str, default: float) -> float:
         return float(text) if text else float(default)
     except ValueError:
         raise UserError(name, f"{name} is a number, not {text!r}") from None
+
+
+def _optional(request: PageRequest, name: str) -> float | None:
+    return _number(request, name, 0.0) if request.POST.get(name, "").strip() else None
+
+
+def _whole(request: PageRequest, name: str) -> int | None:
+    found = _optional(request, name)
+    if found is not None and not found.is_integer():
+        raise UserError(name, f"{name} is a whole number, not {found}")
+    return None if found is None else int(found)
 
 
 def _figures(release: Release, members: list[standings.Standing]) -> list[Figure]:

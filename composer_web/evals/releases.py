@@ -12,15 +12,14 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.evals import standings
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
-from composer_web.evals.services import create_evaluation
+from composer_web.evals.services import create_evaluation, grading_policy, limits, subject
 from composer_web.evals.statistics import measure, summarize
 from composer_web.live.hints import hint
 from composer_web.ops.errors import UserError
 from composer_web.ops.outbox import enqueue
-from composer_web.policies.selectors import resolve
-from composer_web.policies.services import describe_architecture
+from composer_web.policies import endpoints
 from composer_web.tasks.models import Suite, TaskVersion
-from trainer.config import SamplingConfig
+from trainer.rollouts.interruption import Interruption
 
 BATCH = 500
 
@@ -85,33 +84,44 @@ def run(
     samples: int,
     temperature: float = 0.8,
     effort: str = "",
-    price_input: float = 0.0,
-    price_output: float = 0.0,
+    price_input: float | None = None,
+    price_output: float | None = None,
+    turns: int | None = None,
+    context_tokens: int | None = None,
+    interrupt: bool = False,
+    grader: str = "",
     seed: int = 0,
     actor: User | None = None,
 ) -> Evaluation:
-    """`samples` passes of a policy over every task of a release. Prices are dollars for a million tokens, fixed with the
-    evaluation so that its cost never changes. Raises UserError."""
-    if not 0 < temperature <= 2:
-        raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
-    for name, price in (("price_input", price_input), ("price_output", price_output)):
-        if not 0 <= price <= 10_000:
-            raise UserError(name, f"a price is 0 to 10,000 dollars for a million tokens, not {price}")
+    """`samples` passes of a policy or endpoint over every task of a release. Raises UserError.
+
+    Prices are dollars for a million tokens, fixed with the evaluation so that its cost never changes; those of an
+    endpoint unless others are given. With `interrupt` a person stops every rollout half-way: that evaluation shows
+    whether it is obeyed, and is ranked nowhere. `grader` names an endpoint that grades the side evaluations.
+    """
+    policy, version = subject(reference)
+    known = endpoints.prices(policy.endpoint) if policy.is_endpoint else {}
+    given = {"input": price_input, "output": price_output}
+    for name, price in given.items():
+        if price is not None and not 0 <= price <= 10_000:
+            raise UserError(f"price_{name}", f"a price is 0 to 10,000 dollars for a million tokens, not {price}")
     if len(effort) > 12:
         raise UserError("effort", f"a level of effort has at most 12 characters, not {len(effort)}")
-    weights = resolve(reference)
-    describe_architecture(weights.path)  # refuses weights that cannot be read
+    sampling, harness = limits(policy, temperature=temperature, turns=turns, context_tokens=context_tokens)
     return create_evaluation(
-        policy=weights.policy,
-        version=weights.version,
+        policy=policy,
+        version=version,
         suite=release.suite,
         release=release,
-        effort=effort,
-        price={"input": price_input, "output": price_output},
+        effort=effort or (policy.endpoint.effort if policy.is_endpoint else ""),
+        price=known | {name: price for name, price in given.items() if price is not None},
         tasks=release.members.count(),
         samples=samples,
         seed=seed,
-        sampling=SamplingConfig(temperature=temperature),
+        sampling=sampling,
+        harness=harness,
+        interruption=Interruption() if interrupt else None,
+        grader=grading_policy(grader) if grader else None,
         actor=actor,
     )
 

@@ -21,7 +21,10 @@ class EvaluationOut(Schema):
     samples: int
     temperature: float
     seed: int
+    effort: str
+    interruption: dict[str, Any] | None
     results: dict[str, Any]
+    sides: dict[str, Any]
     failure: str
     groups_total: int
     groups_done: int
@@ -78,12 +81,20 @@ class ReleaseIn(Schema):
 
 
 class ReleaseRunIn(Schema):
-    policy: str = Field(description="name or name@version")
+    policy: str = Field(description="name, name@version, or the name of an endpoint")
     samples: int = Field(default=4, ge=1, le=64, description="passes over every task")
     temperature: float = Field(default=0.8, gt=0, le=2)
     effort: str = Field(default="", max_length=12)
-    price_input: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens read")
-    price_output: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens written")
+    price_input: float | None = Field(
+        default=None, ge=0, le=10_000, description="dollars for a million tokens read; null: the endpoint's"
+    )
+    price_output: float | None = Field(
+        default=None, ge=0, le=10_000, description="dollars for a million tokens written; null: the endpoint's"
+    )
+    turns: int | None = Field(default=None, ge=1, le=1000, description="most turns of a rollout; null: as usual")
+    context_tokens: int | None = Field(default=None, ge=256, le=10_000_000, description="most tokens of a rollout")
+    interrupt: bool = Field(default=False, description="a person stops every rollout half-way; ranked nowhere")
+    grader: str = Field(default="", description="endpoint that grades the side evaluations; empty: rules alone")
     seed: int = Field(default=0, ge=0)
 
 
@@ -100,6 +111,7 @@ class StandingOut(Schema):
     cost: float | None
     pareto_tokens: bool
     pareto_cost: bool
+    sides: dict[str, Any]
 
     @staticmethod
     def resolve_evaluation(row: Any) -> int:
@@ -132,3 +144,69 @@ class BoardOut(Schema):
     standings: list[StandingOut]
     carried: list[CarriedOut] = Field(description="scores of the release before on the tasks taken over; not ranked")
     flags: list[FlagOut]
+
+
+class SideOut(Schema):
+    group: int
+    passed: list[int] = Field(description="ids of rollouts")
+    failed: list[int]
+    lost: int
+
+
+class ChangeOut(Schema):
+    task: str
+    verdict: str
+    difference: float
+    chance: float = Field(description="of a difference this large between equal policies (Fisher, exact)")
+    before: SideOut
+    after: SideOut
+
+    @staticmethod
+    def resolve_task(change: Any) -> str:
+        return str(change.version.task.slug)
+
+
+class ComparisonOut(Schema):
+    before: int
+    after: int
+    difference: float = Field(description="mean over the tasks that both have")
+    low: float
+    high: float
+    only_one: int
+    changes: list[ChangeOut] = Field(description="worst first")
+
+    @staticmethod
+    def resolve_before(found: Any) -> int:
+        return int(found.before.pk)
+
+    @staticmethod
+    def resolve_after(found: Any) -> int:
+        return int(found.after.pk)
+
+
+class EntryOut(Schema):
+    evaluation: int
+    name: str
+    release: str | None
+    version: int
+    side: SideOut
+
+    @staticmethod
+    def resolve_evaluation(entry: Any) -> int:
+        return int(entry.evaluation.pk)
+
+    @staticmethod
+    def resolve_name(entry: Any) -> str:
+        return str(entry.evaluation.title)
+
+    @staticmethod
+    def resolve_release(entry: Any) -> str | None:
+        return str(entry.evaluation.release) if entry.evaluation.release else None
+
+    @staticmethod
+    def resolve_version(entry: Any) -> int:
+        return int(entry.number)
+
+
+class GradeIn(Schema):
+    grader: str = Field(default="", description="name of an endpoint; empty: rules alone")

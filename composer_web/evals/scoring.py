@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
@@ -36,23 +37,33 @@ def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: 
     }
 
 
-def resources(rollouts: Sequence[tuple[int, int, float | None]], *, price: Mapping[str, float]) -> dict[str, Any]:
-    """Medians over rollouts with a verdict, each (policy tokens, all tokens, wall seconds).
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one rollout took. Of weights of our own every token of the episode counts as read once, and none as cached."""
 
-    Cost is dollars of one rollout at `price` (dollars for a million tokens, `input` and `output`), every token of the
-    episode read once; None without a price.
-    """
+    written: int
+    read: int
+    cached: int = 0
+    seconds: float | None = None
+
+    def cost(self, price: Mapping[str, float]) -> float:
+        """Dollars at `price`: for a million tokens `input`, `output`, and `cached` where it differs from `input`."""
+        plain = price.get("input", 0.0)
+        read = (self.read - self.cached) * plain + self.cached * price.get("cached", plain)
+        return (self.written * price.get("output", 0.0) + read) / 1e6
+
+
+def resources(rollouts: Sequence[Spent], *, price: Mapping[str, float]) -> dict[str, Any]:
+    """Medians over rollouts with a verdict, and sums. Cost is None without a price."""
     if not rollouts:
         return {"tokens_p50": None, "seconds_p50": None, "cost_p50": None, "tokens": 0, "cost": None}
-    costs = [
-        (own * price.get("output", 0.0) + (whole - own) * price.get("input", 0.0)) / 1e6 for own, whole, _ in rollouts
-    ]
-    waited = [seconds for _, _, seconds in rollouts if seconds is not None]
+    costs = [spent.cost(price) for spent in rollouts]
+    waited = [spent.seconds for spent in rollouts if spent.seconds is not None]
     priced = any(price.values())
     return {
-        "tokens_p50": median(own for own, _, _ in rollouts),
+        "tokens_p50": median(spent.written for spent in rollouts),
         "seconds_p50": round(median(waited), 3) if waited else None,
         "cost_p50": median(costs) if priced else None,
-        "tokens": sum(own for own, _, _ in rollouts),
+        "tokens": sum(spent.written for spent in rollouts),
         "cost": sum(costs) if priced else None,
     }

@@ -6,7 +6,7 @@ import time
 
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 
-from composer_web.evals.models import Evaluation
+from composer_web.evals.models import Evaluation, SideScore
 from composer_web.ops.errors import NotFound
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import WaitTimeout
@@ -16,8 +16,9 @@ FINAL = ("finished", "failed", "cancelled")
 
 
 def evaluations() -> QuerySet[Evaluation]:
-    """For lists: run, policy and suite come along."""
-    return Evaluation.objects.select_related("run", "policy", "suite", "created_by").defer("run__config", "run__latest")
+    """For lists: run, policy, release and suite come along."""
+    joined = Evaluation.objects.select_related("run", "policy", "suite", "release", "grader", "created_by")
+    return joined.defer("run__config", "run__latest")
 
 
 def counted() -> QuerySet[Evaluation]:
@@ -57,3 +58,16 @@ def wait_for_evaluations(run: Run, *, timeout: float, poll: float = 0.5) -> list
                 f"evaluation {first.pk} ({first.phase}) is {first.state} with {left} open groups after {timeout:.0f} s"
             )
         time.sleep(poll)
+
+
+def comparable(evaluation: Evaluation, limit: int = 50) -> QuerySet[Evaluation]:
+    """Other finished evaluations of the same release or suite, newest first."""
+    same = {"release": evaluation.release} if evaluation.release_id else {"suite": evaluation.suite, "release": None}
+    found = evaluations().filter(state="finished", **same).exclude(pk=evaluation.pk)
+    return found.order_by("-pk")[:limit]
+
+
+def weak_sides(evaluation: Evaluation, limit: int = 12) -> QuerySet[SideScore]:
+    """Its lowest side scores with their rollouts and tasks: what to read first."""
+    low = SideScore.objects.filter(evaluation=evaluation, value__lt=0.5).order_by("value", "pk")
+    return low.select_related("rollout__group__task_version__task").defer("rollout__group__task_version__spec")[:limit]

@@ -15,6 +15,7 @@ from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
+from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import describe_architecture
@@ -23,6 +24,12 @@ from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
 from composer_web.tasks.models import Suite
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.rollouts.interruption import Interruption
+
+FULL = SamplingConfig(
+    max_turn_tokens=16_384, max_context_tokens=131_072, max_turns=100, episode_seconds=1800.0, engine_seconds=3600.0
+)
+"""An episode of a policy that is no toy."""
 
 
 @transaction.atomic
@@ -42,6 +49,8 @@ def create_evaluation(
     release: Release | None = None,
     effort: str = "",
     price: Mapping[str, float] | None = None,
+    interruption: Interruption | None = None,
+    grader: Policy | None = None,
     actor: User | None = None,
 ) -> Evaluation:
     """An evaluation that starts at once. Raises UserError. One per run, version and phase: asking again returns it."""
@@ -64,6 +73,8 @@ def create_evaluation(
         suite=suite,
         release=release,
         effort=effort,
+        interruption=interruption.model_dump() if interruption else None,
+        grader=grader,
         phase=phase,
         tasks=min(tasks, usable),
         samples=samples,
@@ -101,20 +112,51 @@ def evaluate(
     actor: User | None = None,
 ) -> Evaluation:
     """Evaluate `name` or `name@version` on a suite, on its own. Raises UserError."""
-    if not 0 < temperature <= 2:
-        raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
-    weights = resolve(reference)
-    describe_architecture(weights.path)  # refuses weights that cannot be read
+    policy, version = subject(reference)
+    sampling, harness = limits(policy, temperature=temperature)
     return create_evaluation(
-        policy=weights.policy,
-        version=weights.version,
+        policy=policy,
+        version=version,
         suite=suite,
         tasks=tasks,
         samples=samples,
         seed=seed,
-        sampling=SamplingConfig(temperature=temperature),
+        sampling=sampling,
+        harness=harness,
+        price=endpoints.prices(policy.endpoint) if policy.is_endpoint else None,
+        effort=policy.endpoint.effort if policy.is_endpoint else "",
         actor=actor,
     )
+
+
+def subject(reference: str) -> tuple[Policy, int]:
+    """Whom `name` or `name@version` means: weights that can be read, or an endpoint that may be asked (version 0).
+    Raises UserError."""
+    policy = Policy.objects.filter(name=reference, kind="endpoint").select_related("endpoint").first()
+    if policy is not None:
+        endpoints.asked(policy.endpoint)  # refuses an address or key that cannot be used
+        return policy, 0
+    weights = resolve(reference)
+    describe_architecture(weights.path)  # refuses weights that cannot be read
+    return weights.policy, weights.version
+
+
+def limits(
+    policy: Policy, *, temperature: float, turns: int | None = None, context_tokens: int | None = None
+) -> tuple[SamplingConfig, HarnessConfig]:
+    """How long an episode may be and which tools it has: the toy's own, else those of a real session. Raises UserError."""
+    if not 0 < temperature <= 2:
+        raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
+    if turns is not None and not 1 <= turns <= 1000:
+        raise UserError("turns", f"1 to 1000 turns, not {turns}")
+    if context_tokens is not None and not 256 <= context_tokens <= 10_000_000:
+        raise UserError("context_tokens", f"256 to 10,000,000 tokens of an episode, not {context_tokens}")
+    chosen = {"max_turns": turns, "max_context_tokens": context_tokens}
+    base = (
+        SamplingConfig(temperature=temperature) if policy.toy else FULL.model_copy(update={"temperature": temperature})
+    )
+    sampling = base.model_copy(update={name: value for name, value in chosen.items() if value is not None})
+    return sampling, HarnessConfig() if policy.toy else HarnessConfig(profile="full", end_on_malformed_call=False)
 
 
 @transaction.atomic
@@ -203,3 +245,25 @@ def _move(evaluation: Evaluation, to: str, reason: str, **fields: Any) -> Evalua
             raise Conflict(str(error), "state") from error
         hint("evals", f"eval:{evaluation.pk}", *([f"run:{evaluation.run_id}"] if evaluation.run_id else []))
     return evaluation
+
+
+def set_grader(*, evaluation: Evaluation, grader: str, actor: User | None = None) -> Evaluation:
+    """Have a finished evaluation graded by this endpoint, also again: what it graded already is taken as it is.
+    An empty name runs the rules alone. Raises UserError, Conflict."""
+    if evaluation.state != EvaluationState.FINISHED:
+        raise Conflict(f"evaluation {evaluation.pk} is {evaluation.state}; only a finished one is graded", "state")
+    policy = grading_policy(grader) if grader else None
+    with transaction.atomic():
+        Evaluation.objects.filter(pk=evaluation.pk).update(grader=policy)
+        enqueue("evals.grade", {"evaluation_id": evaluation.pk}, queue="control")
+        audit(actor=actor, action="eval.grade", target=f"eval:{evaluation.pk}", grader=grader)
+    return evaluation
+
+
+def grading_policy(name: str) -> Policy:
+    """The endpoint of this name, as a grader. Raises UserError."""
+    policy = Policy.objects.filter(name=name, kind="endpoint").select_related("endpoint").first()
+    if policy is None:
+        raise UserError("grader", f"there is no endpoint {name!r}; add one on the page of policies")
+    endpoints.asked(policy.endpoint)
+    return policy

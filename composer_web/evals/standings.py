@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -39,6 +39,8 @@ class Row:
     cost: float | None
     pareto_tokens: bool = False
     pareto_cost: bool = False
+    sides: dict[str, Any] = field(default_factory=dict)
+    """Aspect → `sides.Side`; the interruption comes from an evaluation of its own."""
 
 
 @dataclass(frozen=True)
@@ -98,22 +100,30 @@ def find(name: str) -> Release:
 
 def finished(release: Release) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(release=release, state="finished", results__pass1__isnull=False)
+        Evaluation.objects.filter(
+            release=release, state="finished", results__pass1__isnull=False, interruption__isnull=True
+        )
         .select_related("policy")
         .order_by("-pk")
     )
 
 
-def title(evaluation: Evaluation) -> str:
-    effort = f" ({evaluation.effort})" if evaluation.effort else ""
-    return f"{evaluation.policy.name}@{evaluation.version}{effort}"
+def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:
+    """The newest of each policy version and effort, by title."""
+    found: dict[str, Evaluation] = {}
+    for evaluation in evaluations[:MOST_ROWS]:
+        found.setdefault(evaluation.title, evaluation)
+    return found
 
 
 def leaderboard(release: Release) -> list[Row]:
     """Best score first; the newest evaluation of each policy version and effort."""
-    newest: dict[str, Evaluation] = {}
-    for evaluation in finished(release)[:MOST_ROWS]:
-        newest.setdefault(title(evaluation), evaluation)
+    newest = _newest(finished(release))
+    interrupted = _newest(
+        Evaluation.objects.filter(release=release, state="finished", interruption__isnull=False)
+        .select_related("policy")
+        .order_by("-pk")
+    )
     order = sorted(newest.items(), key=lambda item: (-item[1].results["pass1"], item[0]))
     by_tokens = frontier({name: _point(e, "tokens_p50") for name, e in order})
     by_cost = frontier({name: _point(e, "cost_p50") for name, e in order})
@@ -131,6 +141,7 @@ def leaderboard(release: Release) -> list[Row]:
             cost=e.results.get("cost_p50"),
             pareto_tokens=name in by_tokens,
             pareto_cost=name in by_cost,
+            sides={**(interrupted[name].sides if name in interrupted else {}), **e.sides},
         )
         for rank, (name, e) in enumerate(order, start=1)
     ]
@@ -152,7 +163,11 @@ def frontier(points: dict[str, tuple[float | None, float]]) -> set[str]:
 
 def tasks(release: Release) -> list[Standing]:
     """Every task of the release in its order, with all verdicts of finished evaluations and its flag."""
-    mine = Rollout.objects.filter(group__evaluation__release=release, group__evaluation__state="finished")
+    mine = Rollout.objects.filter(
+        group__evaluation__release=release,
+        group__evaluation__state="finished",
+        group__evaluation__interruption__isnull=True,
+    )
     counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     rows = mine.order_by().values_list("group__task_version_id", "verdict").annotate(n=Count("pk"))
     for version, verdict, n in rows:
@@ -189,9 +204,7 @@ def carried(release: Release) -> list[Carried]:
     if release.parent is None:
         return []
     shared = release.members.filter(carried=True).values("task_version_id")
-    newest: dict[str, Evaluation] = {}
-    for evaluation in finished(release.parent)[:MOST_ROWS]:
-        newest.setdefault(title(evaluation), evaluation)
+    newest = _newest(finished(release.parent))
     by_id = {evaluation.pk: name for name, evaluation in newest.items()}
     shares: dict[int, list[float]] = defaultdict(list)
     rows = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from celery import shared_task
@@ -9,14 +10,16 @@ from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
-from composer_web.evals import services
+from composer_web.evals import services, sides
 from composer_web.evals.contamination import check
 from composer_web.evals.models import Evaluation, Release
-from composer_web.evals.scoring import resources, score
-from composer_web.ops.outbox import enqueue
-from composer_web.rollouts.models import GROUP_OPEN, Rollout
+from composer_web.evals.scoring import Spent, resources, score
+from composer_web.ops.outbox import enqueue, enqueue_many
+from composer_web.rollouts.models import GROUP_OPEN, Group, Rollout
 from composer_web.rollouts.services import dispatch_evaluation
 from composer_web.tasks.selectors import first_versions
+
+log = logging.getLogger(__name__)
 
 
 @shared_task(name="evals.start")
@@ -52,14 +55,15 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
         passes: dict[int, list[bool]] = {pk: [] for pk in evaluation.groups.values_list("pk", flat=True)}
         lost, spent = 0, []
         rows = Rollout.objects.filter(group__evaluation=evaluation).values_list(
-            "group_id", "verdict", "policy_tokens", "total_tokens", "seconds"
+            "group_id", "verdict", "policy_tokens", "total_tokens", "read_tokens", "cached_tokens", "seconds"
         )
-        for group_id, verdict, own, whole, waited in rows:
+        for group_id, verdict, written, whole, read, cached, waited in rows:
             if verdict == "infra_error":
                 lost += 1
             else:
                 passes[group_id].append(verdict == "passed")
-                spent.append((own, whole, waited.get("total")))
+                read = whole - written if read is None else read
+                spent.append(Spent(written, read, cached or 0, waited.get("total")))
         began = evaluation.started_at or evaluation.created_at
         seconds = (timezone.now() - began).total_seconds()
         results = score(list(passes.values()), samples=evaluation.samples, lost=lost, seconds=round(seconds, 1))
@@ -68,7 +72,9 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
             services.mark_failed(evaluation=evaluation, cause=_why_nothing(evaluation))
         else:
             services.mark_finished(evaluation=evaluation, results=results)
-            enqueue("tasks.record_statistics", {"evaluation_id": evaluation.pk}, queue="control")
+            enqueue("evals.grade", {"evaluation_id": evaluation.pk}, queue="control")
+            if evaluation.interruption is None:
+                enqueue("tasks.record_statistics", {"evaluation_id": evaluation.pk}, queue="control")
         enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
 
 
@@ -77,6 +83,20 @@ def _why_nothing(evaluation: Evaluation) -> str:
     causes = evaluation.groups.exclude(cause="").values_list("cause").annotate(n=Count("pk")).order_by("-n")
     cause = causes.values_list("cause", flat=True).first()
     return f"no rollout has a verdict: {cause}" if cause else "no rollout has a verdict; see the causes of its groups"
+
+
+@shared_task(name="evals.grade")
+def grade(*, evaluation_id: int, **_: Any) -> None:
+    """Side scores of a finished evaluation, group by group: a grader takes its time."""
+    groups = Evaluation.objects.get(pk=evaluation_id).groups.filter(state="accepted").values_list("pk", flat=True)
+    enqueue_many([("evals.grade_group", {"group_id": pk}, "eval", f"sides:{pk}") for pk in groups])
+
+
+@shared_task(name="evals.grade_group")
+def grade_group(*, group_id: int, **_: Any) -> None:
+    """Idempotent; what cannot be graded is logged and missing."""
+    group = Group.objects.select_related("task_version", "evaluation__grader__endpoint").get(pk=group_id)
+    log.info("group %d: %d rollouts have side scores", group_id, sides.grade_group(group))
 
 
 @shared_task(name="evals.check_contamination")

@@ -1,16 +1,28 @@
-"""Policies: lineages of weights, and the checkpoints on disk."""
+"""Policies: lineages of weights with their checkpoints on disk, models behind endpoints, and what is promoted."""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 
+class PolicyKind(models.TextChoices):
+    WEIGHTS = "weights"
+    ENDPOINT = "endpoint"
+
+
 class Policy(models.Model):
-    """A lineage of weights. The run that makes it is `policy.produced_by` (reverse of Run.policy_out)."""
+    """A lineage of weights, or a model behind an endpoint, which is only ever evaluated.
+
+    The run that makes a lineage is `policy.produced_by` (reverse of Run.policy_out).
+    """
 
     name = models.CharField(max_length=100, unique=True)
     description = models.TextField(blank=True)
-    base_dir = models.CharField(max_length=400, help_text="Hugging Face directory with configuration and tokenizer")
+    kind = models.CharField(max_length=8, choices=PolicyKind, default=PolicyKind.WEIGHTS)
+    base_dir = models.CharField(
+        max_length=400, blank=True, help_text="Hugging Face directory with configuration and tokenizer"
+    )
     architecture = models.JSONField(default=dict, help_text="Class, sizes, parameters")
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     parent_version = models.PositiveIntegerField(null=True, blank=True)
@@ -20,9 +32,64 @@ class Policy(models.Model):
     class Meta:
         ordering = ["-created_at"]
         verbose_name_plural = "policies"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kind="weights") & ~models.Q(base_dir="") | models.Q(kind="endpoint", base_dir=""),
+                name="policy_has_weights_or_endpoint",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_endpoint(self) -> bool:
+        return self.kind == PolicyKind.ENDPOINT
+
+    def at(self, version: int) -> str:
+        """`name@version`; an endpoint has no versions."""
+        return self.name if self.is_endpoint else f"{self.name}@{version}"
+
+
+class Endpoint(models.Model):
+    """Where a policy without weights is asked: any server of the OpenAI chat-completions shape.
+
+    The model never changes (trigger): its name stands for scores. Prices are dollars for a million tokens.
+    """
+
+    policy = models.OneToOneField(Policy, on_delete=models.PROTECT, related_name="endpoint")
+    url = models.CharField(max_length=400, help_text="Base of the API, for example https://host/v1")
+    model = models.CharField(max_length=200)
+    key = models.TextField(blank=True, editable=False, help_text="Encrypted (see keys.py)")
+    effort = models.CharField(
+        max_length=12, blank=True, help_text="Sent as reasoning_effort unless an evaluation says else"
+    )
+    limit_field = models.CharField(
+        max_length=24,
+        choices=[("max_tokens", "max_tokens"), ("max_completion_tokens", "max_completion_tokens")],
+        default="max_tokens",
+    )
+    takes_temperature = models.BooleanField(default=True)
+    parameters = models.JSONField(default=dict, blank=True, help_text="More fields of each request")
+    price_input = models.FloatField(default=0.0)
+    price_cached = models.FloatField(null=True, blank=True, help_text="Of tokens read from its cache; empty: as others")
+    price_output = models.FloatField(default=0.0)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(price_input__gte=0, price_output__gte=0)
+                & (models.Q(price_cached=None) | models.Q(price_cached__gte=0)),
+                name="endpoint_prices_not_negative",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.url}"
 
 
 class Checkpoint(models.Model):
@@ -45,3 +112,58 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.policy_id}@{self.version}"
+
+
+class Gate(models.Model):
+    """What a policy version must have shown before it may be promoted on a channel."""
+
+    channel = models.SlugField(max_length=40, unique=True)
+    rules = models.JSONField(default=list, help_text="[composer_web.policies.gate.Rule]")
+    updated_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"gate of {self.channel}"
+
+
+class Promotion(models.Model):
+    """A change of what a channel serves, and all that it serves from then on. Append-only (trigger); the newest counts."""
+
+    channel = models.SlugField(max_length=40)
+    kind = models.CharField(
+        max_length=8,
+        choices=[("promote", "Promoted"), ("canary", "Canary"), ("end", "Canary ended"), ("rollback", "Rolled back")],
+    )
+    policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="promotions")
+    version = models.PositiveIntegerField()
+    canary_policy = models.ForeignKey(Policy, on_delete=models.PROTECT, null=True, blank=True, related_name="canaries")
+    canary_version = models.PositiveIntegerField(null=True, blank=True)
+    canary_share = models.FloatField(default=0.0, help_text="Share of new sessions that the canary answers")
+    gate = models.JSONField(default=list, help_text="[composer_web.policies.gate.Outcome]: what the gate saw")
+    note = models.TextField(blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["channel", "-id"], name="promotion_by_channel")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(canary_policy=None, canary_version=None, canary_share=0)
+                | models.Q(
+                    canary_policy__isnull=False, canary_version__isnull=False, canary_share__gt=0, canary_share__lt=1
+                ),
+                name="promotion_canary_has_share",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel}: {self.policy_id}@{self.version}"
+
+    @property
+    def share_promoted(self) -> float:
+        return 1.0 - self.canary_share

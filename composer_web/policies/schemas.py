@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from ninja import Schema
+from pydantic import Field
 
+from composer_web.policies.gate import Outcome, Rule
 from composer_web.policies.selectors import lineage
 
 
 class PolicyOut(Schema):
     id: int
     name: str
+    kind: str
     description: str
     architecture: dict[str, Any]
     toy: bool
@@ -53,3 +56,81 @@ class PolicyDetail(PolicyOut):
     @staticmethod
     def resolve_checkpoints(policy: Any) -> list[Any]:
         return list(policy.checkpoints.all())
+
+
+class EndpointFields(Schema):
+    url: str = Field(max_length=400, description="base of the API, for example https://host/v1")
+    effort: str = Field(default="", max_length=12, description="sent as reasoning_effort; empty: not sent")
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    takes_temperature: bool = True
+    parameters: dict[str, Any] = Field(default_factory=dict, description="more fields of each request")
+    price_input: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens read")
+    price_cached: float | None = Field(default=None, ge=0, le=10_000, description="of those from its cache")
+    price_output: float = Field(default=0.0, ge=0, le=10_000, description="dollars for a million tokens written")
+
+
+class EndpointIn(EndpointFields):
+    name: str = Field(pattern=r"^[^@/]{1,100}$")
+    model: str = Field(min_length=1, max_length=200)
+    key: str = Field(default="", max_length=400, description="stored encrypted, shown to nobody again")
+    description: str = Field(default="", max_length=2000)
+
+
+class EndpointChange(EndpointFields):
+    key: str | None = Field(default=None, max_length=400, description="null keeps the key")
+
+
+class EndpointOut(EndpointFields):
+    name: str
+    model: str
+    has_key: bool
+
+    @staticmethod
+    def resolve_name(endpoint: Any) -> str:
+        return str(endpoint.policy.name)
+
+    @staticmethod
+    def resolve_has_key(endpoint: Any) -> bool:
+        return bool(endpoint.key)
+
+
+class GateRules(Schema):
+    rules: list[Rule] = Field(max_length=20)
+
+
+class PromotionIn(Schema):
+    policy: str = Field(description="name or name@version")
+    note: str = Field(default="", max_length=2000)
+
+
+class CanaryIn(PromotionIn):
+    share: float = Field(gt=0, lt=1, description="share of new sessions")
+
+
+class NoteIn(Schema):
+    note: str = Field(default="", max_length=2000)
+
+
+class PromotionOut(Schema):
+    id: int
+    channel: str
+    kind: str
+    promoted: str
+    canary: str | None
+    canary_share: float
+    gate: list[Outcome]
+    note: str
+    created_by: str | None
+    created_at: datetime
+
+    @staticmethod
+    def resolve_promoted(row: Any) -> str:
+        return str(row.policy.at(row.version))
+
+    @staticmethod
+    def resolve_canary(row: Any) -> str | None:
+        return row.canary_policy.at(row.canary_version) if row.canary_policy else None
+
+    @staticmethod
+    def resolve_created_by(row: Any) -> str | None:
+        return row.created_by.get_username() if row.created_by else None

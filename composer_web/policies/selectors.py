@@ -8,7 +8,7 @@ from pathlib import Path
 from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from composer_web.ops.errors import NotFound, UserError
-from composer_web.policies.models import Checkpoint, Policy
+from composer_web.policies.models import Checkpoint, Policy, PolicyKind
 from composer_web.policies.services import real_path
 
 
@@ -23,7 +23,7 @@ class Weights:
 
 def policies() -> QuerySet[Policy]:
     """For lists: parent, run and checkpoint counts come along."""
-    return Policy.objects.select_related("parent", "produced_by").annotate(
+    return Policy.objects.select_related("parent", "produced_by", "endpoint").annotate(
         checkpoint_count=Count("checkpoints", filter=Q(checkpoints__removed_at=None)),
         newest_version=Max("checkpoints__version"),
     )
@@ -56,12 +56,17 @@ def on_disk(policy: Policy) -> QuerySet[Checkpoint]:
 def references() -> list[str]:
     """Every starting point that `resolve` takes: each policy (its newest weights), then its versions on disk."""
     found: list[str] = []
-    for policy in Policy.objects.prefetch_related(
+    for policy in Policy.objects.filter(kind=PolicyKind.WEIGHTS).prefetch_related(
         Prefetch("checkpoints", Checkpoint.objects.filter(removed_at=None).order_by("-version"))
     ):
         versions = list(dict.fromkeys(checkpoint.version for checkpoint in policy.checkpoints.all()))
         found += [policy.name, *(f"{policy.name}@{version}" for version in versions if len(versions) > 1)]
     return found
+
+
+def endpoints() -> list[str]:
+    """Names of the policies behind endpoints."""
+    return list(Policy.objects.filter(kind=PolicyKind.ENDPOINT).order_by("name").values_list("name", flat=True))
 
 
 def resolve(reference: str) -> Weights:
@@ -74,6 +79,8 @@ def resolve(reference: str) -> Weights:
             or "none yet; import one with manage.py importpolicy"
         )
         raise UserError("policy", f"there is no policy {name!r}; there are: {known}")
+    if policy.is_endpoint:
+        raise UserError("policy", f"{name!r} is behind an endpoint: it can be evaluated; for this, weights are needed")
     rows = Checkpoint.objects.filter(policy=policy, removed_at=None).order_by("-version", "kind")
     if version:
         if not version.isdigit():

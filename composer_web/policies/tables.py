@@ -28,7 +28,8 @@ class PolicyTable(Table):
         order_by = ("-created_at",)
 
     def render_name(self, value: str, record: Policy) -> str:
-        return format_html("{} {}", value, ui.badge("toy", "toy") if record.toy else "")
+        mark = "endpoint" if record.is_endpoint else "toy" if record.toy else ""
+        return format_html("{} {}", value, ui.badge(mark, mark) if mark else "")
 
     def render_parameters(self, value: int) -> str:
         return ui.compact(value)
@@ -37,5 +38,7 @@ class PolicyTable(Table):
         return f"{record.parent}@{record.parent_version}" if record.parent else "–"
 
     def render_made_by(self, record: Policy) -> str:
+        if record.is_endpoint:
+            return record.endpoint.model
         run = getattr(record, "produced_by", None)
         return format_html('<a href="{}">{}</a>', reverse("runs:detail", args=[run.pk]), run.name) if run else "import"

@@ -1,9 +1,14 @@
 from django.urls import path
 
-from composer_web.policies import views
+from composer_web.policies import endpoint_views, promotion_views, views
 
 app_name = "policies"
 urlpatterns = [
     path("policies/", views.policy_list, name="list"),
+    path("policies/endpoints/add/", endpoint_views.endpoint_add, name="endpoint-add"),
+    path("policies/<str:name>/endpoint/", endpoint_views.endpoint_change, name="endpoint-change"),
     path("policies/<str:name>/", views.policy_detail, name="detail"),
+    path("promotion/", promotion_views.promotion_page, name="promotion"),
+    path("promotion/change/", promotion_views.promotion_change, name="promotion-change"),
+    path("promotion/gate/", promotion_views.gate_change, name="gate-change"),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
@@ -20,7 +22,7 @@ PER_PAGE = 50
 def policy_list(request: PageRequest) -> HttpResponse:
     table = PolicyTable(selectors.policies())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    return show(request, "policies/list.html", {"table": table})
+    return show(request, "policies/list.html", {"table": table, "tab": "policies"})
 
 
 @require_GET
@@ -35,5 +37,7 @@ def policy_detail(request: PageRequest, name: str) -> HttpResponse:
         "evaluations": evals.evaluations().filter(policy=policy).order_by("-version", "-pk")[:50],
         "runs_from": runs.runs().filter(policy_in=policy)[:50],
         "run": getattr(policy, "produced_by", None),
+        "endpoint": (endpoint := getattr(policy, "endpoint", None)),
+        "parameters": json.dumps(endpoint.parameters) if endpoint else "",
     }
     return show(request, "policies/detail.html", context)

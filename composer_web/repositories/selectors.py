@@ -5,16 +5,20 @@ from __future__ import annotations
 import statistics
 from datetime import datetime
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
 from composer_web.repositories.models import Environment, EnvironmentTransition, Repository
+from composer_web.tasks.models import TaskVersion
 
 
 def environments() -> QuerySet[Environment]:
     """For lists: the number of task versions comes along."""
-    return Environment.objects.select_related("created_by", "repository").annotate(task_count=Count("task_versions"))
+    theirs = TaskVersion.objects.filter(environment=OuterRef("pk")).order_by().values("environment")
+    counted = Coalesce(Subquery(theirs.annotate(n=Count("pk")).values("n")), 0)
+    return Environment.objects.select_related("created_by", "repository").annotate(task_count=counted)
 
 
 def repositories() -> QuerySet[Repository]:

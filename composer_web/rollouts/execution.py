@@ -17,6 +17,8 @@ from composer_web.env import env
 from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
+from composer_web.ops.errors import UserError
+from composer_web.policies import endpoints
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
 from composer_web.rollouts import forks, selectors, services
@@ -31,10 +33,14 @@ from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
 from trainer.asynchrony.checks import check_group
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.inference.chat import ChatClient, Endpoint
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
+from trainer.rollouts.chat import ChatServices, run_chat_episode
+from trainer.rollouts.episode import EpisodeSettings
 from trainer.rollouts.fork import ForkImpossible
-from trainer.rollouts.group import GroupResult, run_group
+from trainer.rollouts.group import GroupResult, run_attempts, run_group
+from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.types import TrainGroup, Trajectory
 from trainer.weights.versions import open_versions
@@ -70,7 +76,10 @@ class Plan:
     task: TaskSpec
     config: RLConfig
     seed: int
-    deployment: DeploymentSpec
+    deployment: DeploymentSpec | None
+    """Weights to serve; None for a policy behind an endpoint."""
+    endpoint: Endpoint | None = None
+    interruption: Interruption | None = None
     fork: tuple[Fork, Trajectory] | None = None
     """What is continued, and its recorded parent."""
 
@@ -132,7 +141,8 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     plan = make_plan(group)
     if group.task_version.controls_ok is None:
         _prove_task(group, plan, held)
-    ensure_deployment(plan.deployment)
+    if plan.deployment is not None:
+        ensure_deployment(plan.deployment)
     result = _wait(_episodes(group, plan), group=group, held=held, seconds=plan.config.group_deadline)
     if group.fork and (forked := result.trajectories[0].forked):
         survives_restart(forks.note_start)(fork=group.fork, replayed=forked.replayed)
@@ -208,7 +218,7 @@ def make_plan(group: Group) -> Plan:
     if group.fork is not None:
         config = forks.config(group.fork, size=group.size)
         parent = selectors.trajectory(group.fork.parent)
-        return Plan(task, config, group.fork.seed, forks.weights(group.fork), (group.fork, parent))
+        return Plan(task, config, group.fork.seed, forks.weights(group.fork), fork=(group.fork, parent))
     if run is not None:
         stage = run.configuration.stage
         assert isinstance(stage, RLConfig)
@@ -224,6 +234,13 @@ def make_plan(group: Group) -> Plan:
             "reward": RewardConfig.model_validate(conditions["reward"]),
         }
     )
+    interrupted = Interruption.model_validate(evaluation.interruption) if evaluation.interruption else None
+    if evaluation.policy.is_endpoint:
+        try:
+            endpoint = endpoints.asked(evaluation.policy.endpoint, effort=evaluation.effort)
+        except UserError as error:
+            raise GroupFailed(f"the endpoint {evaluation.policy.name} cannot be asked: {error}") from error
+        return Plan(task, config, evaluation.seed, None, endpoint, interrupted)
     if evaluation.run is not None:
         spec = DeploymentSpec(
             name=f"eval-{evaluation.pk}",
@@ -234,7 +251,7 @@ def make_plan(group: Group) -> Plan:
     else:
         weights = resolve(f"{evaluation.policy.name}@{evaluation.version}")
         spec = DeploymentSpec(name=f"eval-{evaluation.pk}", policy_dir=str(weights.path))
-    return Plan(task, config, evaluation.seed, spec)
+    return Plan(task, config, evaluation.seed, spec, interruption=interrupted)
 
 
 _deployed: dict[str, float] = {}
@@ -260,6 +277,8 @@ def ensure_deployment(spec: DeploymentSpec) -> None:
 
 async def _episodes(group: Group, plan: Plan) -> GroupResult:
     loop = episode_loop()
+    if plan.endpoint is not None:
+        return await _ask_endpoint(group, plan, plan.endpoint, loop)
     if plan.fork is None:
         return await _run_group(group, plan, loop, None)
     prepared = await forks.start(*plan.fork, task=plan.task, config=plan.config, loop=loop)
@@ -267,7 +286,27 @@ async def _episodes(group: Group, plan: Plan) -> GroupResult:
         return await _run_group(group, plan, loop, prepared.origin)
 
 
+async def _ask_endpoint(group: Group, plan: Plan, endpoint: Endpoint, loop: EpisodeLoop) -> GroupResult:
+    config = plan.config
+    settings = EpisodeSettings(config.sampling, config.harness, config.reward, plan.interruption)
+    async with ChatClient(endpoint) as client:
+        on = ChatServices(client, loop.backend, loop.environments, loop.slots)
+
+        async def episode(sample: int, _session: str, _seed: int) -> Trajectory:
+            return await run_chat_episode(task=plan.task, sample=sample, settings=settings, services=on)
+
+        return await run_attempts(
+            episode,
+            group_id=f"{group.pk}-{group.attempts}",
+            prompt_index=group.prompt_index,
+            config=config,
+            seed=plan.seed,
+            dispatched_version=group.dispatched_version,
+        )
+
+
 async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin | None) -> GroupResult:
+    assert plan.deployment is not None, "an endpoint has episodes of its own"
     return await run_group(
         task=plan.task,
         group_id=f"{group.pk}-{group.attempts}",
@@ -283,6 +322,7 @@ async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin
         slots=loop.slots,
         snapshots=loop.snapshots,
         origin=origin,
+        interruption=plan.interruption,
         partials=StoredPartials(group.pk) if group.run_id else None,
     )
 

@@ -123,6 +123,12 @@ class Rollout(models.Model):
     tool_errors = models.PositiveIntegerField(default=0)
     policy_tokens = models.PositiveIntegerField(default=0)
     total_tokens = models.PositiveIntegerField(default=0)
+    read_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Read by an endpoint, over all requests; empty for weights of our own"
+    )
+    cached_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Of these, those that it took from its cache"
+    )
     oldest_version = models.IntegerField(null=True, blank=True)
     newest_version = models.IntegerField(null=True, blank=True)
     seconds = models.JSONField(default=dict, help_text="Wall seconds by phase")

@@ -264,7 +264,9 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
         results = [result for turn in t.turns for result in turn.results]
         row.turns, row.tool_calls = len(t.turns), sum(len(turn.calls) for turn in t.turns)
         row.tool_errors = sum(result.error is not None for result in results)
-        row.policy_tokens, row.total_tokens = t.policy_tokens, sum(len(s.tokens) for s in t.segments)
+        row.policy_tokens, row.total_tokens = t.policy_tokens, t.total_tokens
+        if t.usage is not None:
+            row.read_tokens, row.cached_tokens = t.usage.read, t.usage.cached
         row.oldest_version, row.newest_version = t.oldest_version, t.newest_version
         row.seconds, row.artifact_key, row.finished_at = t.seconds, item.artifact_key, now
         row.snapshots = sorted({turn.snapshot for turn in t.turns if turn.snapshot})
@@ -283,6 +285,8 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
             "tool_errors",
             "policy_tokens",
             "total_tokens",
+            "read_tokens",
+            "cached_tokens",
             "oldest_version",
             "newest_version",
             "seconds",

@@ -17,7 +17,7 @@ from composer_web.accounts.models import User
 from composer_web.env import REPOSITORY
 from composer_web.evals import contamination, releases, standings, tasks
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
-from composer_web.evals.scoring import resources
+from composer_web.evals.scoring import Spent, resources
 from composer_web.evals.statistics import measure
 from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
@@ -145,7 +145,7 @@ def test_frontier() -> None:
     points = {"cheap": (1.0, 0.2), "good": (3.0, 0.6), "beaten": (4.0, 0.5), "unpriced": (None, 0.9)}
     assert standings.frontier(points) == {"cheap", "good"}
     assert resources([], price={})["cost"] is None
-    assert resources([(2, 3, 1.0)], price={})["cost_p50"] is None
+    assert resources([Spent(2, 1, 0, 1.0)], price={})["cost_p50"] is None
 
 
 def test_pages_of_releases(first: Release, people: dict[str, User]) -> None:

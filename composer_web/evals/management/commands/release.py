@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from composer_web.evals import contamination, releases, standings
-from composer_web.evals.schemas import BoardOut
+from composer_web.evals import comparing, contamination, releases, selectors, standings
+from composer_web.evals.schemas import BoardOut, ComparisonOut, EntryOut
 from composer_web.ops.errors import UserError
-from composer_web.tasks.selectors import get_suite
+from composer_web.tasks.selectors import get_suite, get_task
 
 
 class Command(BaseCommand):
@@ -27,12 +27,21 @@ class Command(BaseCommand):
         publish.add_argument("--notes", default="")
         run = actions.add_parser("run", help="a policy over a release; `evaluate` and the page say how far it is")
         run.add_argument("release", help="benchmark-number, or benchmark for its newest")
-        run.add_argument("policy", help="name or name@version")
+        run.add_argument("policy", help="name, name@version, or the name of an endpoint")
         run.add_argument("--samples", type=int, default=4, help="passes (4)")
         run.add_argument("--temperature", type=float, default=0.8)
         run.add_argument("--effort", default="")
-        run.add_argument("--price-input", type=float, default=0.0, help="dollars for a million tokens read")
-        run.add_argument("--price-output", type=float, default=0.0, help="dollars for a million tokens written")
+        run.add_argument("--price-input", type=float, help="dollars for a million tokens read")
+        run.add_argument("--price-output", type=float, help="dollars for a million tokens written")
+        run.add_argument("--turns", type=int, help="most turns of a rollout")
+        run.add_argument("--context-tokens", type=int, help="most tokens of a rollout")
+        run.add_argument("--interrupt", action="store_true", help="a person stops every rollout; ranked nowhere")
+        run.add_argument("--grader", default="", help="endpoint that grades the side evaluations")
+        compare = actions.add_parser("compare", help="two evaluations task by task, as JSON")
+        compare.add_argument("before", type=int)
+        compare.add_argument("after", type=int)
+        history = actions.add_parser("history", help="a task in every evaluation, as JSON")
+        history.add_argument("task")
         for name, text in (("board", "leaderboard, carried-over scores and flags as JSON"), ("check", "contamination")):
             actions.add_parser(name, help=text).add_argument("release")
 
@@ -52,7 +61,8 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps({"release": str(made), "digest": made.digest, **made.statistics}))
 
     def _run(self, o: dict[str, Any]) -> None:
-        names = ("samples", "temperature", "effort", "price_input", "price_output")
+        names = ("samples", "temperature", "effort", "price_input", "price_output", "turns", "context_tokens")
+        names += ("interrupt", "grader")
         release = standings.find(o["release"])
         made = releases.run(release=release, reference=o["policy"], **{name: o[name] for name in names})
         self.stdout.write(json.dumps({"evaluation": made.pk, "release": str(release), "tasks": made.tasks}))
@@ -60,6 +70,14 @@ class Command(BaseCommand):
     def _board(self, o: dict[str, Any]) -> None:
         found = BoardOut.model_validate(standings.board(standings.find(o["release"])), from_attributes=True)
         self.stdout.write(found.model_dump_json())
+
+    def _compare(self, o: dict[str, Any]) -> None:
+        found = comparing.compare(*(selectors.get_evaluation(o[name]) for name in ("before", "after")))
+        self.stdout.write(ComparisonOut.model_validate(found, from_attributes=True).model_dump_json())
+
+    def _history(self, o: dict[str, Any]) -> None:
+        entries = comparing.history(get_task(o["task"]))
+        self.stdout.write(json.dumps([EntryOut.model_validate(e, from_attributes=True).model_dump() for e in entries]))
 
     def _check(self, o: dict[str, Any]) -> None:
         found = contamination.check(standings.find(o["release"]))

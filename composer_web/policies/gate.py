@@ -1,0 +1,136 @@
+"""The gate of a channel: what a policy version must have shown in evaluations before it is promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import audit
+from composer_web.evals.models import Evaluation, Release
+from composer_web.ops.errors import UserError
+from composer_web.policies.models import Gate, Policy, Promotion
+from composer_web.tasks.models import Suite
+
+MOST_RULES = 20
+
+
+class Rule(BaseModel):
+    """The newest finished evaluation on a suite, or on the newest release of a benchmark, must be good enough."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    suite: str = Field(default="", max_length=80)
+    benchmark: str = Field(default="", max_length=60)
+    measure: Literal["pass1", "best"] = "pass1"
+    least: float | None = Field(default=None, ge=0, le=1, description="The score is at least this")
+    most_drop: float | None = Field(
+        default=None, ge=0, le=1, description="The score is at most this much below the promoted version's"
+    )
+    samples: int = Field(default=1, ge=1, le=64, description="The evaluation has at least so many passes")
+
+    @model_validator(mode="after")
+    def _about_one(self) -> Self:
+        if bool(self.suite) == bool(self.benchmark):
+            raise ValueError("a rule names a suite or a benchmark")
+        if self.least is None and self.most_drop is None:
+            raise ValueError("a rule has a least score, a largest drop, or both")
+        return self
+
+    @property
+    def about(self) -> str:
+        return self.suite or self.benchmark
+
+
+class Outcome(BaseModel):
+    """What a rule saw. `score` is None when there is no evaluation to go by."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rule: Rule
+    ok: bool
+    score: float | None
+    evaluation: int | None
+    why: str
+
+
+_RULES = TypeAdapter(list[Rule])
+
+
+def rules(channel: str) -> list[Rule]:
+    """Those in force; none when nobody has set any."""
+    gate = Gate.objects.filter(channel=channel).first()
+    return _RULES.validate_python(gate.rules) if gate else []
+
+
+@transaction.atomic
+def set_rules(*, channel: str, wanted: Sequence[object], actor: User | None = None) -> Gate:
+    """Replace the rules of a channel. Raises UserError that names the rule and its fault."""
+    try:
+        found = _RULES.validate_python(list(wanted))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = first["loc"]
+        number = int(place[0]) + 1 if place and isinstance(place[0], int) else 0
+        field = ".".join(map(str, place[1:])) or "rules"
+        raise UserError("rules", f"rule {number}, {field}: {first['msg']}") from error
+    if len(found) > MOST_RULES:
+        raise UserError("rules", f"a gate has at most {MOST_RULES} rules, not {len(found)}")
+    for rule in found:
+        _exists(rule)
+    gate, _ = Gate.objects.select_for_update().get_or_create(channel=channel)
+    before, gate.rules = gate.rules, [rule.model_dump() for rule in found]
+    gate.updated_by = actor
+    gate.full_clean()
+    gate.save()
+    audit(actor=actor, action="gate.change", target=f"channel:{channel}", before=before, after=gate.rules)
+    return gate
+
+
+def _exists(rule: Rule) -> None:
+    if rule.suite and not Suite.objects.filter(name=rule.suite).exists():
+        raise UserError("rules", f"there is no suite {rule.suite!r}")
+    if rule.benchmark and not Release.objects.filter(benchmark=rule.benchmark).exists():
+        raise UserError("rules", f"no release of {rule.benchmark!r} is published")
+
+
+def check(*, channel: str, policy: Policy, version: int, promoted: Promotion | None) -> list[Outcome]:
+    """Every rule of the channel, applied to this version beside the one that is promoted now."""
+    return [_apply(rule, policy, version, promoted) for rule in rules(channel)]
+
+
+def _apply(rule: Rule, policy: Policy, version: int, promoted: Promotion | None) -> Outcome:
+    mine = _newest(rule, policy, version)
+    if mine is None:
+        return Outcome(
+            rule=rule,
+            ok=False,
+            score=None,
+            evaluation=None,
+            why=f"{policy.at(version)} has no finished evaluation on {rule.about} with {rule.samples} passes or more",
+        )
+    score, wrong = float(mine.results[rule.measure]), []
+    if rule.least is not None and score < rule.least:
+        wrong.append(f"{score:.1%} is below {rule.least:.1%}")
+    if rule.most_drop is not None and promoted and (promoted.policy_id, promoted.version) != (policy.pk, version):
+        theirs = _newest(rule, promoted.policy, promoted.version)
+        if theirs is None:
+            wrong.append(f"{promoted.policy.at(promoted.version)} is promoted and has no evaluation to compare with")
+        elif score < theirs.results[rule.measure] - rule.most_drop:
+            wrong.append(f"{score:.1%} is more than {rule.most_drop:.1%} below {theirs.results[rule.measure]:.1%}")
+    return Outcome(rule=rule, ok=not wrong, score=score, evaluation=mine.pk, why="; ".join(wrong))
+
+
+def _newest(rule: Rule, policy: Policy, version: int) -> Evaluation | None:
+    query = Evaluation.objects.filter(
+        policy=policy, version=version, state="finished", samples__gte=rule.samples, interruption=None
+    )
+    if rule.suite:
+        query = query.filter(suite__name=rule.suite, release=None)
+    else:
+        release = Release.objects.filter(benchmark=rule.benchmark).order_by("-number").first()
+        query = query.filter(release=release)
+    return query.filter(**{f"results__{rule.measure}__isnull": False}).order_by("-pk").first()
