@@ -40,6 +40,7 @@ INSTALLED_APPS = [
     "composer_web.runs",
     "composer_web.evals",
     "composer_web.rollouts",
+    "composer_web.review",
     "composer_web.live",
 ]
 

@@ -30,7 +30,7 @@ def filtered(filters: type[FilterSet], request: HttpRequest, query: QuerySet[M])
     if unknown:
         known = ", ".join(sorted(filters.base_filters))
         raise UserError(unknown[0], f"there is no filter {unknown[0]!r}; there are: {known}")
-    found = filters(request.GET, queryset=query)
+    found = filters(request.GET, queryset=query, request=request)
     if not found.is_valid():
         fields = {name: " ".join(str(e) for e in errors) for name, errors in found.errors.items()}
         first = next(iter(fields))

@@ -14,11 +14,14 @@ from composer_web.policies.api import router as policies
 from composer_web.policies.endpoint_api import router as endpoints
 from composer_web.policies.promotion_api import router as promotions
 from composer_web.repositories.api import router as environments
+from composer_web.review.api import drafts
+from composer_web.review.api import queues as review_queues
 from composer_web.rollouts.api import groups, rollouts
 from composer_web.rollouts.finding_api import router as findings
 from composer_web.rollouts.fork_api import router as forks
 from composer_web.runs.api import router as runs
 from composer_web.tasks.api import suites, tasks
+from composer_web.tasks.curation_api import router as curation
 
 api = NinjaAPI(
     title="OpenComposer",
@@ -34,7 +37,10 @@ api.add_router("/rollouts", rollouts, tags=["rollouts"])
 api.add_router("/forks", forks, tags=["rollouts"])
 api.add_router("/groups", groups, tags=["rollouts"])
 api.add_router("/findings", findings, tags=["findings"])
+api.add_router("/review", review_queues, tags=["review"])
+api.add_router("/drafts", drafts, tags=["review"])
 api.add_router("/tasks", tasks, tags=["tasks"])
+api.add_router("/curation", curation, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
 api.add_router("/endpoints", endpoints, tags=["policies"])

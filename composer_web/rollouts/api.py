@@ -32,6 +32,7 @@ def list_rollouts(
     reward_min: float | None = None,
     reward_max: float | None = None,
     version: int | None = None,
+    label: str = "",
 ) -> Any:
     """Newest first; the filters are those of the rollouts page."""
     return page(filtered(RolloutFilter, request, selectors.rollouts()), limit=limit, before=before)

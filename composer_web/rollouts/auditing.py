@@ -31,6 +31,7 @@ AUDITOR = "auditor"
 OF_MONITORS = {
     "hacked-task": "Many rollouts of one task are in quarantine",
     "hollow-group": "Too few rollouts of a group are left to learn from",
+    "review-label": "Reviewers labelled it as nothing to learn from",
     "quarantine-share": "A large share of a run's rollouts is in quarantine",
 }
 RULE_TITLES: dict[str, str] = {**TITLES, **DRIFT_TITLES, **OF_MONITORS, **judge_titles()}

@@ -23,10 +23,17 @@ class RolloutFilter(filters.FilterSet):
     reward_min = filters.NumberFilter(field_name="reward", lookup_expr="gte", label="Reward ≥")
     reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
     version = filters.NumberFilter(field_name="oldest_version", label="Policy version")
+    label = filters.CharFilter(method="by_label", label="Label")
 
     class Meta:
         model = Rollout
-        fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version"]
+        fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version", "label"]
+
+    def by_label(self, query, name, value):  # type: ignore[no-untyped-def]
+        """What somebody labelled in a review queue: `queue:question=value`, or `queue`."""
+        from composer_web.review.selectors import labelled_rollouts
+
+        return labelled_rollouts(query, value)
 
     def by_owner(self, query, name, value):  # type: ignore[no-untyped-def]
         """Of one run or evaluation. Rollouts come with their group, so their ids lie between those of its first and its

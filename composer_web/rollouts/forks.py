@@ -55,7 +55,7 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
         run=_run_of(parent),
         policy=selectors.policy_of(parent),
         reference=_pinned(reference, selectors.policy_of(parent)) if reference else "",
-        conditions=_conditions(parent),
+        conditions=conditions_of(parent),
         seed=secrets.randbits(31),
         created_by=actor,
     )
@@ -164,7 +164,8 @@ def _run_of(group: Group) -> Run | None:
     return group.fork.run if group.fork else None
 
 
-def _conditions(group: Group) -> dict[str, object]:
+def conditions_of(group: Group) -> dict[str, object]:
+    """Sampling, harness and reward that the group's rollouts ran under."""
     if group.run is not None:
         stage = group.run.configuration.stage
         assert isinstance(stage, RLConfig), "only such runs have groups"

@@ -56,7 +56,13 @@ def list_tasks(
     category: str = "",
     suite: str = "",
     controls: str = "",
+    strength: str = "",
     strength_max: float | None = None,
+    review: str = "",
+    mine: str = "",
+    split: str = "",
+    tag: str = "",
+    finding: str = "",
 ) -> Any:
     """Newest first; the filters are those of the tasks page."""
     return page(filtered(TaskFilter, request, selectors.tasks()), limit=limit, before=before)

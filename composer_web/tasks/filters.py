@@ -5,30 +5,94 @@ from __future__ import annotations
 from typing import get_args
 
 import django_filters as filters
+from django.db.models import Case, CharField, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
 
 from composer_web.ops.filters import slug_contains
-from composer_web.tasks.models import Task
+from composer_web.tasks.models import ReviewState, Split, SuiteMembership, Task, TaskReview
 from sandbox.tasks.spec import Category, TaskSource
 
 CONTROLS = [("true", "passed"), ("false", "rejected"), ("none", "not run")]
 SOURCES = [(name, name) for name in get_args(TaskSource)]
 CATEGORIES = [(name, name) for name in get_args(Category)]
+STRENGTHS = [
+    ("weak", "weak: under 50 %"),
+    ("fair", "fair: 50 to 80 %"),
+    ("good", "good: 80 to 95 %"),
+    ("strong", "strong: from 95 %"),
+    ("unknown", "not measured"),
+]
+"""Classes of the share of mutants that the hidden tests reject."""
+STRENGTH_CLASS = Case(
+    When(test_strength__lt=0.5, then=Value("weak")),
+    When(test_strength__lt=0.8, then=Value("fair")),
+    When(test_strength__lt=0.95, then=Value("good")),
+    When(test_strength__gte=0.95, then=Value("strong")),
+    default=Value("unknown"),
+    output_field=CharField(),
+)
 
 
 class TaskFilter(filters.FilterSet):
+    """Over `selectors.tasks()`. "My review" is that of who sends the `request`."""
+
     q = filters.CharFilter(field_name="slug", method=slug_contains, label="Search")
     source = filters.ChoiceFilter(choices=SOURCES, label="Source", empty_label="any")
     category = filters.ChoiceFilter(choices=CATEGORIES, label="Category", empty_label="any")
-    suite = filters.CharFilter(field_name="versions__suites__name", label="Suite", distinct=True)
+    suite = filters.CharFilter(method="by_suite", label="Suite")
     controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Controls", empty_label="any")
+    strength = filters.ChoiceFilter(choices=STRENGTHS, method="by_strength", label="Hidden tests", empty_label="any")
     strength_max = filters.NumberFilter(
         field_name="test_strength", lookup_expr="lte", label="Test strength at most", min_value=0, max_value=1
     )
+    review = filters.ChoiceFilter(choices=ReviewState.choices, label="Review", empty_label="any")
+    mine = filters.ChoiceFilter(
+        choices=[("accept", "I accepted"), ("reject", "I rejected"), ("none", "without one")],
+        method="by_mine",
+        label="My review",
+        empty_label="any",
+    )
+    split = filters.ChoiceFilter(
+        choices=[*Split.choices, ("none", "no side")], method="by_split", label="Side", empty_label="any"
+    )
+    tag = filters.CharFilter(method="by_tag", label="Tag")
+    finding = filters.CharFilter(method="by_finding", label="Finding")
 
     class Meta:
         model = Task
-        fields = ["q", "source", "category", "suite", "controls", "strength_max"]
+        fields = ["q", "source", "category", "suite", "controls", "strength", "strength_max", "review", "mine"]
 
     def by_controls(self, query, name, value):  # type: ignore[no-untyped-def]
         wanted = {"true": True, "false": False, "none": None}[value]
         return query.filter(controls_ok__isnull=True) if wanted is None else query.filter(controls_ok=wanted)
+
+    def by_suite(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        members = SuiteMembership.objects.filter(suite__name=value, task_version__task=OuterRef("pk"))
+        return query.filter(Exists(members))
+
+    def by_strength(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        return query.annotate(strength_class=STRENGTH_CLASS).filter(strength_class=value)
+
+    def by_split(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        return query.filter(split="" if value == "none" else value)
+
+    def by_tag(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        return query.filter(tags__contains=[value])
+
+    def by_finding(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        """Tasks with a finding of this rule on one of their versions or rollouts that nobody dismissed."""
+        from composer_web.rollouts.models import Finding
+
+        found = Finding.objects.exclude(state="dismissed").filter(task_version__task=OuterRef("pk"))
+        return query.filter(Exists(found if value == "any" else found.filter(rule=value)))
+
+    def by_mine(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        person = getattr(self.request, "auth", None) or self.request.user  # a token's owner, or who is logged in
+        mine = (
+            TaskReview.objects.filter(task_version=OuterRef("newest_version_id"), reviewer=person)
+            .order_by("-id")
+            .values("decision")[:1]
+        )
+        query = query.annotate(my_decision=Subquery(mine))
+        if value == "none":
+            return query.filter(Q(my_decision__isnull=True) | Q(my_decision="withdrawn"))
+        return query.filter(my_decision=value)

@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import uuid
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from composer_web.repositories.models import Environment
 from sandbox.tasks.spec import TaskSpec
 
 
+class Split(models.TextChoices):
+    """The side of the split that a person put a task on; it may join no suite of the other side."""
+
+    TRAIN = "train", "training"
+    HELD_OUT = "held-out", "held out"
+    BENCHMARK = "benchmark", "benchmark"
+
+
+class ReviewState(models.TextChoices):
+    """What reviewers make of the newest version. One review alone says nothing yet, so that the second is unbiased."""
+
+    NEW = "new", "not reviewed"
+    ONE = "one", "one review"
+    ADMITTED = "admitted", "admitted"
+    REJECTED = "rejected", "rejected"
+    DISPUTED = "disputed", "disputed"
+
+
 class Task(models.Model):
-    """One problem under one name; the words and files live in its versions."""
+    """One problem under one name; the words and files live in its versions.
+
+    `review` is kept by triggers from the reviews of its newest version (migration 0007).
+    """
 
     slug = models.SlugField(max_length=128, unique=True, allow_unicode=False)
     source = models.CharField(max_length=20)
     category = models.CharField(max_length=20)
     family = models.CharField(max_length=200, blank=True)
+    tags = ArrayField(models.CharField(max_length=40), default=list, db_default=[], blank=True)
+    split = models.CharField(max_length=10, choices=Split, blank=True, default="", db_default="")
+    review = models.CharField(max_length=10, choices=ReviewState, default=ReviewState.NEW, db_default="new")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["slug"]
-        indexes = [models.Index(fields=["source", "family"])]
+        indexes = [
+            models.Index(fields=["source", "family"]),
+            models.Index(fields=["review", "id"], name="task_by_review"),
+            models.Index(fields=["split", "id"], name="task_by_split"),
+            GinIndex(fields=["tags"], name="task_tags"),
+        ]
 
     def __str__(self) -> str:
         return self.slug
@@ -43,6 +77,14 @@ class TaskVersion(models.Model):
     controls_at = models.DateTimeField(null=True, blank=True)
     test_strength = models.FloatField(
         null=True, blank=True, help_text="Share of small mutants of the oracle's patch that the hidden tests reject"
+    )
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Who wrote this version by hand; that person may not review it",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -84,6 +126,9 @@ class Suite(models.Model):
     )
     description = models.TextField(blank=True)
     recipe = models.JSONField(default=dict, help_text="How its tasks were made: generator, seed, counts")
+    reviewed = models.BooleanField(
+        default=False, db_default=False, help_text="Only versions that two reviewers admitted may join; for good"
+    )
     versions = models.ManyToManyField(TaskVersion, through="SuiteMembership", related_name="suites")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -108,6 +153,55 @@ class SuiteMembership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.suite_id}[{self.position}]"
+
+
+class TaskReview(models.Model):
+    """One person's opinion of a task version. Append-only: a changed mind is a new row, a person's newest counts."""
+
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="reviews")
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="task_reviews")
+    decision = models.CharField(
+        max_length=9, choices=[("accept", "Accept"), ("reject", "Reject"), ("withdrawn", "Withdrawn")]
+    )
+    note = models.TextField(blank=True, max_length=2000)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["task_version", "reviewer", "-id"], include=["decision"], name="newest_opinion")
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(decision__in=["accept", "reject", "withdrawn"]), name="review_decision"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.decision} of version {self.task_version_id}"
+
+
+class TaskChange(models.Model):
+    """One change that a person made to a task: what was before and after. Append-only; undoing is a change of its own."""
+
+    batch = models.UUIDField(default=uuid.uuid4, db_index=True, help_text="Changes made in one go")
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="changes")
+    field = models.CharField(max_length=12, help_text="tags, split, suite or instruction")
+    before = models.JSONField()
+    after = models.JSONField()
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    actor_name = models.CharField(max_length=150)
+    undoes = models.OneToOneField("self", on_delete=models.PROTECT, null=True, blank=True, related_name="undone_by")
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["task", "-id"], name="changes_of_task")]
+
+    def __str__(self) -> str:
+        return f"{self.field} of task {self.task_id}"
 
 
 class TaskStatistic(models.Model):

@@ -22,6 +22,9 @@ class TaskOut(Schema):
     test_strength: float | None = Field(
         description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
     )
+    review: str = Field(description="new, one (review), admitted, rejected, disputed: of the newest version")
+    split: str = Field(description="Side that a person put it on: train, held-out, benchmark or empty")
+    tags: list[str]
     created_at: datetime
 
 
@@ -49,6 +52,7 @@ class SuiteOut(Schema):
     purpose: str
     description: str
     recipe: dict[str, Any]
+    reviewed: bool = Field(description="Only versions that two reviewers admitted may join")
     task_count: int
     valid_count: int
     rejected_count: int

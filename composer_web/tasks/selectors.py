@@ -9,7 +9,7 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
 
 from composer_web.ops.errors import NotFound
 from composer_web.tasks.difficulty import newest
-from composer_web.tasks.models import GeneratorRun, Suite, SuiteMembership, Task, TaskVersion
+from composer_web.tasks.models import GeneratorRun, Suite, SuiteMembership, Task, TaskChange, TaskVersion
 from trainer.config import SamplerConfig
 from trainer.sampler import Candidate, arrange
 
@@ -90,6 +90,12 @@ def first_versions(suite: Suite, count: int) -> list[int]:
     """The first `count` usable versions of a suite by position: the same tasks for every evaluation."""
     rows = suite.memberships.exclude(task_version__controls_ok=False).order_by("position")
     return list(rows.values_list("task_version_id", flat=True)[:count])
+
+
+def changes(task: Task | None = None) -> QuerySet[TaskChange]:
+    """What people changed, of one task or of all, newest first; what undid it comes along."""
+    query = TaskChange.objects.select_related("task", "undone_by").order_by("-pk")
+    return query.filter(task=task) if task else query
 
 
 def generator_runs() -> QuerySet[GeneratorRun]:

@@ -16,6 +16,7 @@ from composer_web.ops.outbox import enqueue_many
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from composer_web.tasks.overlap import refuse_overlap
+from composer_web.tasks.reviewing import require_admitted
 from sandbox.grading.flaky import without_tests
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
@@ -102,6 +103,8 @@ def build_suite(
         return suite
     if not created and suite.memberships.filter(task_version__groups__isnull=False).exists():
         raise Conflict(f"suite {name!r} has been used and may not change; build it under a new name", "name")
+    if suite.reviewed:
+        require_admitted(versions)
     suite.purpose, suite.description, suite.recipe = purpose, description, recipe or {}
     suite.full_clean(exclude=["recipe"])
     suite.save()
@@ -195,12 +198,15 @@ def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool)
 @transaction.atomic
 def quarantine_tests(*, version: TaskVersion, ids: Sequence[str], actor: User | None = None) -> TaskVersion | None:
     """The next version of a task, without hidden tests that do not always pass; it takes the old one's place in suites
-    that no run has used, and its controls are asked for. None when nothing would be left to decide by."""
+    that no run has used and that need no reviews, and its controls are asked for.
+
+    None when nothing would be left to decide by.
+    """
     steady = without_tests(version.bundle, ids)
     if steady is None:
         return None
     (made,) = save_specs([steady])
-    unused = version.memberships.exclude(suite__versions__groups__isnull=False)
+    unused = version.memberships.exclude(suite__versions__groups__isnull=False).exclude(suite__reviewed=True)
     SuiteMembership.objects.filter(pk__in=list(unused.values_list("pk", flat=True))).update(task_version=made)
     request_controls([made.pk])
     audit(actor=actor, action="task.quarantine", target=f"task_version:{version.pk}", tests=list(ids), next=made.number)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import django_tables2 as tables
+from django.utils.html import format_html_join
 
 from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
@@ -35,6 +38,9 @@ class TaskTable(Table):
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
     test_strength = StrengthColumn()
+    review = tables.Column()
+    split = tables.Column(verbose_name="Side", default="–")
+    tags = tables.Column(orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Made")
 
     empty_template = "tasks/empty.html"
@@ -50,7 +56,18 @@ class TaskTable(Table):
             "newest_number",
             "controls_ok",
             "test_strength",
+            "review",
+            "split",
+            "tags",
             "created_at",
+        )
+
+    def render_review(self, record: Task) -> str:
+        return ui.badge(record.review, record.get_review_display())
+
+    def render_tags(self, value: list[str]) -> str:
+        return format_html_join(
+            " ", '<a class="badge badge--plain" href="?tag={}">{}</a>', ((quote(tag), tag) for tag in value)
         )
 
 
@@ -61,13 +78,23 @@ class SuiteTable(Table):
     task_count = NumberColumn(verbose_name="Tasks")
     valid_count = NumberColumn(verbose_name="Controls passed")
     rejected_count = NumberColumn(verbose_name="Rejected")
+    reviewed = tables.BooleanColumn(verbose_name="Two reviewers", yesno="yes,–")
     created_at = AgoColumn(verbose_name="Made")
 
     empty_template = "tasks/empty.html"
 
     class Meta:
         model = Suite
-        fields = ("name", "purpose", "description", "task_count", "valid_count", "rejected_count", "created_at")
+        fields = (
+            "name",
+            "purpose",
+            "description",
+            "task_count",
+            "valid_count",
+            "rejected_count",
+            "reviewed",
+            "created_at",
+        )
 
     def render_purpose(self, record: Suite) -> str:
         return record.get_purpose_display()

@@ -1,9 +1,19 @@
 from django.urls import path
 
-from composer_web.tasks import exchange_views, views
+from composer_web.tasks import curation_views, exchange_views, views
 
 app_name = "tasks"
 urlpatterns = [
+    path("tasks/facets/", curation_views.task_facets, name="facets"),
+    path("tasks/review/", curation_views.review, name="review"),
+    path("tasks/review/<slug:slug>/", curation_views.review_task, name="review-task"),
+    path("tasks/review/<slug:slug>/<slug:action>/", curation_views.review_submit, name="review-submit"),
+    path("tasks/bulk/", curation_views.bulk, name="bulk"),
+    path("tasks/undo/", curation_views.undo, name="undo"),
+    path("tasks/changes/", curation_views.changes, name="changes"),
+    path("tasks/disagreements/", curation_views.disagreements, name="disagreements"),
+    path("tasks/<slug:slug>/compare/", curation_views.compare, name="compare"),
+    path("suites/open/", curation_views.suite_open, name="suite-open"),
     path("tasks/controls/run/", views.task_controls, name="controls"),
     path("generators/", exchange_views.generator_list, name="generators"),
     path("generators/run/", exchange_views.generator_run, name="generate"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET, require_POST
@@ -13,9 +11,11 @@ from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.transcript import clip, diff_view
-from composer_web.tasks import selectors, services
+from composer_web.tasks import reviewing, selectors, services
+from composer_web.tasks.comparing import environment_files, gold_diff
 from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
+from composer_web.tasks.models import Split
 from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
@@ -27,12 +27,21 @@ FILES_PER_PAGE = 20
 @require_GET
 @page()
 def task_list(request: PageRequest) -> HttpResponse:
-    found = TaskFilter(request.GET, queryset=selectors.tasks())
+    found = TaskFilter(request.GET, queryset=selectors.tasks(), request=request)
     may_review = request.user.may("reviewer")
     table = TaskTable(found.qs, exclude=() if may_review else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/list.html"
-    context = {"table": table, "filter": found, "tab": "tasks", "may_review": may_review}
+    context = {
+        "table": table,
+        "filter": found,
+        "tab": "tasks",
+        "may_review": may_review,
+        "live": "tasks",
+        "query": request.GET.urlencode(),
+        "splits": Split.choices,
+        "suite_names": selectors.suites().values_list("name", flat=True)[:200],
+    }
     return show(request, template, context)
 
 
@@ -43,7 +52,7 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     task = selectors.get_task(slug)
     version = selectors.task_versions().get(pk=task.newest_version_id)  # type: ignore[attr-defined]
     spec = version.bundle
-    files = _files(spec)
+    files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
     file_page = pages.get_page(request.GET.get("files"))
     table = RolloutTable(rollouts.rollouts().filter(group__task_version__task=task), exclude=("task",))
@@ -55,6 +64,9 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
         "spec": spec,
         "table": table,
         "suites": version.suites.all(),
+        "versions": task.versions.count(),
+        "may_review": request.user.may("reviewer"),
+        "opinions": reviewing.opinions(version) if reviewing.sees_opinions(version, request.user) else None,
         "files": [(name, *clip(text, MAX_FILE)) for name, text in file_page.object_list],
         "file_page": file_page,
         "gold": diff_view(gold_diff(spec)) if secrets else None,
@@ -86,7 +98,8 @@ def suite_list(request: PageRequest) -> HttpResponse:
     table = SuiteTable(selectors.suites())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
-    return show(request, template, {"table": table, "tab": "suites", "live": "suites"})
+    context = {"table": table, "tab": "suites", "live": "suites", "may_review": request.user.may("reviewer")}
+    return show(request, template, {**context, "purposes": Split.choices})
 
 
 @require_GET
@@ -97,7 +110,15 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suite.html"
     return show(
-        request, template, {"suite": suite, "table": table, "live": f"suite:{suite.pk}", "difficulty": of_suite(suite)}
+        request,
+        template,
+        {
+            "suite": suite,
+            "table": table,
+            "live": f"suite:{suite.pk}",
+            "difficulty": of_suite(suite),
+            "may_review": request.user.may("reviewer"),
+        },
     )
 
 
@@ -115,22 +136,6 @@ def suite_controls(request: PageRequest, name: str) -> HttpResponse:
     )
 
 
-def _files(spec: TaskSpec) -> dict[str, str]:
-    """The files that the bundle carries: a whole inline repository, or what is laid over a built environment."""
-    environment = spec.environment
-    return environment.overrides if isinstance(environment, BuiltEnvironment) else environment.files
-
-
 def _case_count(spec: TaskSpec) -> int:
     verifier = spec.verifier
     return len(verifier.cases) if verifier.kind == "calls" else len(verifier.fail_to_pass) + len(verifier.pass_to_pass)
-
-
-def gold_diff(spec: TaskSpec) -> str:
-    """The oracle's change as a unified diff against the bundle's files."""
-    before = _files(spec)
-    parts: list[str] = []
-    for path, text in sorted(spec.gold.items()):
-        old = before.get(path, "").splitlines(keepends=True)
-        parts.extend(difflib.unified_diff(old, text.splitlines(keepends=True), f"a/{path}", f"b/{path}"))
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in parts)

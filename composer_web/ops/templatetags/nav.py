@@ -13,6 +13,7 @@ SECTIONS = (
     ("Runs", "runs:list", ("/runs",)),
     ("Rollouts", "rollouts:list", ("/rollouts",)),
     ("Findings", "rollouts:findings", ("/findings",)),
+    ("Review", "review:list", ("/review", "/drafts")),
     ("Tasks", "tasks:list", ("/tasks", "/suites", "/environments")),
     ("Policies", "policies:list", ("/policies",)),
     ("Evals", "evals:list", ("/evals",)),

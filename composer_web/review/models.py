@@ -1,0 +1,139 @@
+"""Review queues of trajectories with their labels, and drafts of tasks that were promoted from trajectories."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from django.conf import settings
+from django.db import models
+
+from composer_web.review.questions import Questionnaire
+from composer_web.rollouts.models import Rollout
+from composer_web.tasks.models import TaskVersion
+from sandbox.tasks.spec import Category
+
+
+class Queue(models.Model):
+    """Some rollouts and the questions that a number of independent reviewers answer about each of them."""
+
+    name = models.SlugField(max_length=80, unique=True)
+    title = models.CharField(max_length=200)
+    questions = models.JSONField(help_text="composer_web.review.questions.Questionnaire; never changes")
+    reviewers = models.PositiveSmallIntegerField(default=1, help_text="Independent reviewers of each rollout")
+    closed_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(reviewers__gte=1, reviewers__lte=9), name="queue_has_one_to_nine_reviewers"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def questionnaire(self) -> Questionnaire:
+        return Questionnaire.model_validate(self.questions)
+
+
+class QueueItem(models.Model):
+    queue = models.ForeignKey(Queue, on_delete=models.PROTECT, related_name="items")
+    rollout = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="queue_items")
+    labelled_by = models.PositiveSmallIntegerField(default=0, help_text="People whose label counts")
+
+    class Meta:
+        ordering = ["queue_id", "id"]
+        indexes = [models.Index(fields=["queue", "labelled_by", "id"], name="open_items_of_queue")]
+        constraints = [models.UniqueConstraint(fields=["queue", "rollout"], name="queue_has_rollout_once")]
+
+    def __str__(self) -> str:
+        return f"{self.queue_id}[{self.rollout_id}]"
+
+
+class Label(models.Model):
+    """One submission of one person about one rollout. Append-only; a person's newest counts."""
+
+    item = models.ForeignKey(QueueItem, on_delete=models.PROTECT, related_name="labels")
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="labels")
+    answers = models.JSONField(help_text="Question → answer")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["item", "reviewer", "-id"], name="newest_label")]
+
+    def __str__(self) -> str:
+        return f"label {self.pk} of item {self.item_id}"
+
+
+class Answer(models.Model):
+    """One value of the label that counts, so that lists can be narrowed by it; rewritten with each submission."""
+
+    item = models.ForeignKey(QueueItem, on_delete=models.CASCADE, related_name="answers")
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    question = models.CharField(max_length=40)
+    value = models.CharField(max_length=40)
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["question", "value", "item"], name="answers_by_value")]
+        constraints = [
+            models.UniqueConstraint(fields=["item", "reviewer", "question", "value"], name="one_answer_of_a_person")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.question}={self.value}"
+
+
+class Draft(models.Model):
+    """A task in the making, from a moment of a recorded session. Publishing makes a task version of it."""
+
+    slug = models.SlugField(max_length=100, unique=True)
+    category = models.CharField(max_length=20, choices=[(name, name) for name in get_args(Category)], default="debug")
+    instruction = models.TextField(max_length=20_000)
+    state = models.CharField(
+        max_length=10,
+        choices=[
+            ("collecting", "Collecting files"),
+            ("open", "Open"),
+            ("failed", "Failed"),
+            ("published", "Published"),
+            ("discarded", "Discarded"),
+        ],
+        default="collecting",
+    )
+    cause = models.TextField(blank=True, help_text="Why collecting failed")
+    rollout = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="drafts")
+    turn = models.PositiveIntegerField(help_text="Turns of the session whose changes are kept")
+    provenance = models.JSONField(default=dict, help_text="Source bundle, snapshot, replayed turns, policy versions")
+    files = models.JSONField(default=dict, help_text="Path → text of what the session changed; null: removed")
+    not_carried = models.JSONField(default=list, help_text="What of the environment a bundle cannot hold")
+    verifier = models.JSONField(null=True, blank=True, help_text="sandbox.tasks.spec verifier; null: the source task's")
+    gold = models.JSONField(null=True, blank=True, help_text="Path → text; null: the source task's")
+    version = models.OneToOneField(
+        TaskVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="draft", help_text="What it became"
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(state="published", version__isnull=False)
+                | (~models.Q(state="published") & models.Q(version__isnull=True)),
+                name="draft_published_has_version",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.slug

@@ -1,0 +1,137 @@
+"""Review queues, labels and drafts as the API gives and takes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+from composer_web.review.questions import Question
+
+
+class QueueIn(Schema):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
+    title: str = Field(default="", max_length=200)
+    reviewers: int = Field(default=1, ge=1, le=9, description="Independent reviewers of each rollout")
+    questions: list[Question] = Field(min_length=1, max_length=12)
+    filters: str = Field(
+        default="", max_length=2000, description="Query string of GET /rollouts; what it finds is added"
+    )
+    limit: int = Field(default=200, ge=1, le=5000)
+
+
+class QueueOut(Schema):
+    id: int
+    name: str
+    title: str
+    reviewers: int
+    questions: list[dict[str, Any]]
+    rollouts: int
+    finished: int = Field(description="Rollouts with all their reviewers")
+    labels: int
+    closed_at: datetime | None
+    created_at: datetime
+
+    @staticmethod
+    def resolve_questions(queue: Any) -> Any:
+        return queue.questions["questions"]
+
+
+class FillIn(Schema):
+    filters: str = Field(default="", max_length=2000)
+    limit: int = Field(default=200, ge=1, le=5000)
+
+
+class CountOut(Schema):
+    count: int
+
+
+class LabelIn(Schema):
+    rollout: int
+    answers: dict[str, str | int | list[str]]
+
+
+class LabelOut(Schema):
+    rollout: int
+    reviewer: str
+    answers: dict[str, Any]
+    created_at: datetime
+
+    @staticmethod
+    def resolve_rollout(label: Any) -> int:
+        number: int = label.item.rollout_id
+        return number
+
+    @staticmethod
+    def resolve_reviewer(label: Any) -> str:
+        name: str = label.reviewer.username
+        return name
+
+
+class NextItemOut(Schema):
+    rollout: int | None = Field(description="null: nothing waits for you")
+    waiting: int
+
+
+class AgreementOut(Schema):
+    question: str
+    text: str
+    counts: dict[str, int]
+    items: int = Field(description="With two answers or more")
+    share: float | None = Field(description="Of these, with one and the same answer")
+    alpha: float | None = Field(description="Krippendorff's alpha")
+    kappa: float | None = Field(description="Cohen's kappa, mean over pairs of people")
+
+
+class LabelDisagreementOut(Schema):
+    rollout: int
+    questions: list[str]
+    hidden: bool
+    labels: list[LabelOut]
+
+
+class RewardOut(Schema):
+    rollout: int
+    value: float = Field(description="Mean over reviewers, 0 to 1")
+
+
+class ExcludeIn(Schema):
+    question: str = Field(max_length=40)
+    value: str = Field(max_length=40)
+    tasks: bool = Field(default=False, description="Set the tasks aside, instead of the rollouts")
+
+
+class DraftIn(Schema):
+    rollout: int
+    turn: int = Field(ge=0, description="Turns of the session whose changes are kept; 0: before the first")
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")
+    instruction: str = Field(min_length=1, max_length=20_000)
+    category: str = Field(default="debug", max_length=20)
+
+
+class DraftChangeIn(Schema):
+    instruction: str = Field(min_length=1, max_length=20_000)
+    category: str = Field(default="debug", max_length=20)
+    verifier: dict[str, Any] | None = Field(default=None, description="null: as it is")
+    gold: dict[str, str] | None = Field(default=None, description="null: as it is")
+
+
+class DraftOut(Schema):
+    id: int
+    slug: str
+    category: str
+    instruction: str
+    state: str
+    cause: str
+    rollout_id: int
+    turn: int
+    provenance: dict[str, Any]
+    not_carried: list[str]
+    task: str | None = Field(description="What it became")
+    created_at: datetime
+
+    @staticmethod
+    def resolve_task(draft: Any) -> str | None:
+        return draft.version.task.slug if draft.version else None

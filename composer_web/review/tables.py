@@ -1,0 +1,51 @@
+"""Tables of review queues and of drafts."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+from django.utils.html import format_html
+
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ops.templatetags import ui
+from composer_web.review.models import Draft, Queue
+
+
+class QueueTable(Table):
+    name = tables.Column(linkify=("review:queue", {"name": tables.A("name")}), attrs=STRONG)
+    title = tables.Column(orderable=False)
+    rollouts = NumberColumn()
+    finished = NumberColumn(verbose_name="Reviewed")
+    labels = NumberColumn()
+    reviewers = NumberColumn(verbose_name="Reviewers each")
+    state = tables.Column(empty_values=(), orderable=False)
+    created_at = AgoColumn(verbose_name="Made")
+
+    empty_template = "review/empty.html"
+
+    class Meta:
+        model = Queue
+        fields = ("name", "title", "rollouts", "finished", "labels", "reviewers", "state", "created_at")
+
+    def render_title(self, value: str) -> str:
+        return format_html('<span class="clip" title="{}">{}</span>', value, value)
+
+    def render_state(self, record: Queue) -> str:
+        return ui.badge("closed" if record.closed_at else "ready", "closed" if record.closed_at else "open")
+
+
+class DraftTable(Table):
+    slug = tables.Column(verbose_name="Draft", linkify=("review:draft", {"pk": tables.A("pk")}), attrs=STRONG)
+    state = StateColumn()
+    category = tables.Column()
+    rollout_id = tables.Column(
+        verbose_name="From rollout", linkify=("rollouts:detail", {"pk": tables.A("rollout_id")}), orderable=False
+    )
+    turn = NumberColumn()
+    created_by = tables.Column(verbose_name="By", default="–", orderable=False)
+    created_at = AgoColumn(verbose_name="Made")
+
+    empty_template = "review/drafts_empty.html"
+
+    class Meta:
+        model = Draft
+        fields = ("slug", "state", "category", "rollout_id", "turn", "created_by", "created_at")
