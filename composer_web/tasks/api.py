@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -13,10 +14,10 @@ from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.errors import NotFound
 from composer_web.rollouts.models import Rollout
-from composer_web.tasks import interchange, selectors, services
-from composer_web.tasks.difficulty import of_suite
+from composer_web.tasks import importing, interchange, selectors, services
+from composer_web.tasks.difficulty import of_suite, prepass
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.generating import Wanted, request_suite
 from composer_web.tasks.interchange import RolloutFormat, TaskFormat
@@ -25,12 +26,15 @@ from composer_web.tasks.schemas import (
     GeneratorRunOut,
     ImportedOut,
     MembersOut,
+    PrepassIn,
+    PrepassOut,
     Requested,
     RolloutExport,
     SuiteIn,
     SuiteOut,
     TaskDetail,
     TaskOut,
+    TrajectoryOut,
     VersionOut,
 )
 
@@ -187,6 +191,21 @@ def get_difficulty(request: HttpRequest, name: str) -> Any:
     return of_suite(selectors.get_suite(name))
 
 
+@suites.post(
+    "/{name}/prepass",
+    response={202: PrepassOut, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Measure how hard a suite is for a policy",
+)
+def start_prepass(request: HttpRequest, name: str, payload: PrepassIn) -> Any:
+    """An evaluation over the suite; when it has finished, its figures are at `/difficulty` and in the sampler."""
+    made = prepass(
+        suite=selectors.get_suite(name), reference=payload.policy, samples=payload.samples, tasks=payload.tasks,
+        seed=payload.seed, actor=caller(request),
+    )  # fmt: skip
+    return Status(202, {"evaluation": made.pk})
+
+
 @suites.get(
     "/{name}/export/{format}",
     response={200: Any, 404: ErrorOut, 422: ErrorOut},
@@ -203,20 +222,41 @@ def export_suite(request: HttpRequest, name: str, format: TaskFormat) -> Any:
     "/{name}/import",
     response={201: ImportedOut, 409: ErrorOut, 422: ErrorOut},
     auth=needs("review"),
-    summary="A suite from a zip of Harbor directories",
+    summary="A suite from a zip of Harbor directories or SWE-bench rows",
 )
-def import_suite(request: HttpRequest, name: str, file: UploadedFile = File(...), purpose: str = "benchmark") -> Any:
-    """All of them or none. Their controls are run on the build workers."""
-    if purpose not in ("train", "held-out", "benchmark"):
-        raise UserError("purpose", f"train, held-out or benchmark, not {purpose!r}")
-    specs, losses = interchange.import_harbor(file.read())
-    suite = services.build_suite(
-        name=name,
-        purpose=purpose,
-        specs=specs,
-        description=f"Imported from {file.name}",
-        recipe={"source": "harbor"},
-        validate=True,
+def import_suite(
+    request: HttpRequest,
+    name: str,
+    file: UploadedFile = File(...),
+    purpose: str = "benchmark",
+    format: TaskFormat = "harbor",
+    environment: str = "",
+) -> Any:
+    """All of them or none. Their controls are run on the build workers. SWE-bench's rows need a ready `environment`."""
+    suite, losses = importing.import_suite(
+        file.read(), name=name, format=format, environment=environment, purpose=purpose, told=file.name or "",
         actor=caller(request),
-    )
-    return Status(201, {"suite": suite.name, "tasks": len(specs), "not_carried": losses})
+    )  # fmt: skip
+    return Status(201, {"suite": suite.name, "tasks": suite.memberships.count(), "not_carried": losses})
+
+
+@tasks.post(
+    "/trajectories/import",
+    response={201: TrajectoryOut, 422: ErrorOut},
+    auth=needs("review"),
+    summary="Keep a trajectory of another project",
+)
+def import_trajectory(request: HttpRequest, file: UploadedFile = File(...)) -> Any:
+    """ATIF, OpenAI messages or mini-swe-agent, seen from the file."""
+    name, losses = importing.keep_trajectory(file.read(), actor=caller(request))
+    return Status(201, {"name": name, "not_carried": losses})
+
+
+@tasks.get(
+    "/trajectories/{name}/export/{format}",
+    response={200: RolloutExport, 404: ErrorOut},
+    summary="An imported trajectory in a format",
+)
+def export_trajectory(request: HttpRequest, name: str, format: RolloutFormat) -> Any:
+    data, losses = importing.write_trajectory(importing.kept_trajectory(name), format)
+    return {"document": json.loads(data), "not_carried": losses}

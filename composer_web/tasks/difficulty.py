@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from composer_web.accounts.models import User
 from composer_web.ops.artifacts import artifacts
 from composer_web.tasks.models import Suite, TaskStatistic
 from trainer.rollouts.types import Trajectory
+
+if TYPE_CHECKING:
+    from composer_web.evals.models import Evaluation
+
+
+SAMPLES = 4
+"""Rollouts of a task in a pre-pass, where nobody says otherwise."""
+TEMPERATURE = 1.0
+"""That of training: a pre-pass is to say what a run will meet."""
+MAX_LISTED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,27 @@ def record_statistics(*, evaluation_id: int) -> int:
 
 def _thinking(key: str) -> int:
     return sum(turn.thinking_tokens for turn in artifacts().get_model(key, Trajectory).turns) if key else 0
+
+
+def prepass(
+    *, suite: Suite, reference: str, samples: int = SAMPLES, tasks: int = 0, seed: int = 0, actor: User | None = None
+) -> Evaluation:
+    """Measure `name` or `name@version` on a suite (0 tasks: all of it). Raises UserError.
+
+    When the evaluation has finished, its statistics are recorded and shown.
+    """
+    from composer_web.evals.services import evaluate
+
+    return evaluate(
+        reference=reference, suite=suite, tasks=tasks or suite.memberships.count(), samples=samples,
+        temperature=TEMPERATURE, seed=seed, actor=actor,
+    )  # fmt: skip
+
+
+def tasks_of(suite: Suite, *, policy: str, limit: int = MAX_LISTED) -> list[TaskStatistic]:
+    """The newest statistic of each task of a suite for one policy, the hardest first. One query."""
+    found = newest(suite_name=suite.name, policy=policy).select_related("task_version__task") if policy else []
+    return sorted(found, key=lambda one: (one.pass_rate, one.task_version_id))[:limit]
 
 
 def newest(*, suite_name: str, policy: str = "") -> QuerySet[TaskStatistic]:

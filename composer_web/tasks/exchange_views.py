@@ -1,28 +1,23 @@
-"""Pages of generators, and the buttons that take tasks out of here and bring them in."""
+"""Pages of generators, and the buttons that take tasks out of here."""
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.repositories.building import locked_packages
 from composer_web.tasks import interchange, selectors
 from composer_web.tasks.api import download
-from composer_web.tasks.generating import Wanted, request_suite
-from composer_web.tasks.services import build_suite
+from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.tables import GeneratorRunTable
 from sandbox.tasks.generators.instructions import STYLES
 from sandbox.tasks.generators.producing import GENERATORS
 from sandbox.tasks.spec import TaskSpec
 
 PER_PAGE = 50
-MAX_UPLOAD = 256 << 20
 
 
 @require_GET
@@ -35,7 +30,8 @@ def generator_list(request: PageRequest) -> HttpResponse:
         "table": table,
         "tab": "generators",
         "totals": selectors.generator_totals(),
-        "packages": sorted(locked_packages()),
+        "packages": sorted(sources()),
+        "rewriters": rewriters(),
         "generators": GENERATORS,
         "styles": STYLES,
         "may_review": request.user.may("reviewer"),
@@ -59,6 +55,7 @@ def generator_run(request: PageRequest) -> HttpResponse:
                     "styles": given.getlist("styles") or ["precise"],
                     "count": given.get("count") or 4,
                     "seed": given.get("seed") or 0,
+                    "rewriter": given.get("rewriter", ""),
                 }
             )
         except ValidationError as error:
@@ -92,30 +89,3 @@ def _export(specs: list[TaskSpec], name: str, form: str) -> HttpResponse:
     except UserError as error:
         return HttpResponse(str(error), status=422, content_type="text/plain")
     return download(data, f"{name}.{'zip' if form == 'harbor' else 'jsonl'}", losses)
-
-
-@require_POST
-@page("reviewer")
-def suite_import(request: PageRequest) -> HttpResponse:
-    """A suite from a zip of Harbor directories: all of them or none."""
-    upload = request.FILES.get("file")
-    try:
-        if upload is None or not upload.size:
-            raise UserError("file", "choose a zip of task directories")
-        if upload.size > MAX_UPLOAD:
-            raise UserError("file", f"{upload.size} bytes; at most {MAX_UPLOAD} are read")
-        specs, losses = interchange.import_harbor(upload.read())
-        suite = build_suite(
-            name=request.POST.get("name", ""),
-            purpose="benchmark",
-            specs=specs,
-            description=f"Imported from {upload.name}",
-            recipe={"source": "harbor"},
-            validate=True,
-            actor=request.user,
-        )
-    except UserError as error:
-        messages.error(request, str(error))
-        return redirect("tasks:suites")
-    messages.success(request, f"{len(specs)} tasks imported. {' '.join(f'Not carried: {one}.' for one in losses)}")
-    return redirect("tasks:suite", name=suite.name)

@@ -1,4 +1,4 @@
-"""Suites made by the generators over locked packages, with what each run tried and spent."""
+"""Suites made by the generators over locked packages and installed repositories, with what each run tried and spent."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from collections.abc import Sequence
 from typing import Literal
 
 from django.db import transaction
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.ops.errors import UserError
 from composer_web.ops.outbox import enqueue
+from composer_web.policies import endpoints
+from composer_web.policies.models import Policy
+from composer_web.repositories import installing, places, tokens
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import describe, locked_packages
+from composer_web.repositories.models import Environment
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.overlap import drop_duplicates, store
 from composer_web.tasks.services import build_suite
 from sandbox.backends.base import Backend
+from sandbox.install.sources import git
+from sandbox.install.sources.history import Commit, commits
 from sandbox.tasks.generators.instructions import Style
+from sandbox.tasks.generators.making import Rewrite
 from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
+from sandbox.tasks.generators.rewriting import Rewriter
 from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.packages import BuiltPackage, build_package_environments, with_backend
 from sandbox.tasks.spec import TaskSpec
@@ -36,10 +45,13 @@ class Wanted(BaseModel):
     styles: tuple[Style, ...] = ("precise",)
     count: int = Field(default=4, ge=1, le=500, description="Tasks of each generator and package")
     seed: int = Field(default=0, ge=0)
+    rewriter: str = Field(
+        default="", max_length=100, description="Policy behind an endpoint that says the instructions in other words"
+    )
 
 
 def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
-    """Send the order to the build workers. Raises UserError for packages that are not locked."""
+    """Send the order to the build workers. Raises UserError for packages that are not there, or have no history to mine."""
     _check(wanted)
     with transaction.atomic():
         enqueue(
@@ -48,20 +60,77 @@ def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
         audit(actor=actor, action="suite.generate", target=f"suite:{wanted.name}", generators=list(wanted.generators))
 
 
-def _check(wanted: Wanted) -> None:
-    if unknown := set(wanted.packages) - locked_packages().keys():
-        raise UserError("packages", f"not pinned in packages.lock: {', '.join(sorted(unknown))}")
+def sources() -> dict[str, Environment | None]:
+    """What tasks can be made from, by name: installed repositories, and locked packages (None)."""
+    found: dict[str, Environment | None] = dict.fromkeys(locked_packages())
+    return found | {one.name: one for one in installed_environments()}
+
+
+def installed_environments() -> QuerySet[Environment]:
+    """Ready environments that an auto-install made, whose tests are pytest's."""
+    ready = Environment.objects.filter(state="ready", repository__isnull=False, detail__language="python")
+    return ready.select_related("repository").order_by("name")
+
+
+def _check(wanted: Wanted) -> dict[str, Environment | None]:
+    known = sources()
+    if unknown := set(wanted.packages) - known.keys():
+        raise UserError(
+            "packages",
+            f"neither pinned in packages.lock nor an installed Python repository: {', '.join(sorted(unknown))}",
+        )
+    if "mining" in wanted.generators:
+        for name in wanted.packages:
+            repository = getattr(known[name], "repository", None)
+            if repository is None or repository.kind != "git":
+                raise UserError("generators", f"mining needs a git repository, which {name} was not made from")
+    if wanted.rewriter:
+        endpoints.get(wanted.rewriter)
+    return {name: known[name] for name in wanted.packages}
+
+
+def _built(name: str, environment: Environment | None) -> BuiltPackage:
+    if environment is not None:
+        return installing.built_package(environment)
+    (package,) = build_package_environments(store(), [name])
+    source = f"{package.name}=={package.version}"
+    repositories.register_ready(
+        name=package.name, source=source, digest=package.environment.digest, detail=describe(package)
+    )
+    return package
+
+
+def _history(environment: Environment | None) -> tuple[Commit, ...]:
+    """The commits up to the one that the environment was made from."""
+    if environment is None or environment.repository is None or environment.repository.kind != "git":
+        return ()
+    repository = environment.repository
+    if "://" in repository.location:
+        git.check_url(repository.location, hosts=places.git_hosts())
+    else:
+        git.check_path(repository.location, roots=places.git_roots())
+    return commits(repository.location, revision=repository.pin, token=tokens.decrypt(repository.token))
+
+
+def rewriters() -> list[str]:
+    """Names of the policies behind endpoints."""
+    return list(Policy.objects.filter(kind="endpoint").order_by("name").values_list("name", flat=True))
+
+
+def _rewriter(name: str) -> Rewriter | None:
+    if not name:
+        return None
+    asked = endpoints.asked(endpoints.get(name))
+    key = asked.key.get_secret_value() if asked.key else ""
+    return Rewriter(asked.url, asked.model, key=key, cache=store().root / "rewritings")
 
 
 def generate_suite(wanted: Wanted) -> Suite | None:
     """Make the tasks here and now; None when no generator gave one. Raises UserError, TaskError, SandboxError."""
-    _check(wanted)
-    built = build_package_environments(store(), list(wanted.packages))
-    for package in built:
-        source = f"{package.name}=={package.version}"
-        digest = package.environment.digest
-        repositories.register_ready(name=package.name, source=source, digest=digest, detail=describe(package))
-    specs, yields = generated(wanted, built)
+    chosen = _check(wanted)
+    built = [_built(name, environment) for name, environment in chosen.items()]
+    mined = [_history(one) if "mining" in wanted.generators else () for one in chosen.values()]
+    specs, yields = generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter))
     for found in yields:
         save_yield(found)
     specs = drop_duplicates(specs)
@@ -74,19 +143,26 @@ def generate_suite(wanted: Wanted) -> Suite | None:
     )
 
 
-def generated(wanted: Wanted, built: Sequence[BuiltPackage]) -> tuple[list[TaskSpec], list[Yield]]:
-    """The tasks of every generator and package, and what each run tried."""
+def generated(
+    wanted: Wanted,
+    built: Sequence[BuiltPackage],
+    histories: Sequence[tuple[Commit, ...]],
+    *,
+    rewrite: Rewrite | None = None,
+) -> tuple[list[TaskSpec], list[Yield]]:
+    """The tasks of every generator and package (each with its commits), and what each run tried."""
     split: Literal["train", "held-out"] = "train" if wanted.purpose == "train" else "held-out"
 
     async def work(backend: Backend) -> tuple[list[TaskSpec], list[Yield]]:
         specs: list[TaskSpec] = []
         yields: list[Yield] = []
-        for package in built:
+        for package, history in zip(built, histories, strict=True):
             for generator in wanted.generators:
                 found = Yield(generator=generator, package=package.name)
                 async for task in generate_tasks(
                     store(), package, backend=backend, generator=generator, count=wanted.count, seed=wanted.seed,
-                    split=split, styles=wanted.styles, found=found,
+                    split=split, styles=wanted.styles, rewrite=rewrite, found=found,
+                    history=history if generator == "mining" else (),
                 ):  # fmt: skip
                     specs.append(task)
                 yields.append(found)

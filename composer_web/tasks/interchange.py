@@ -67,6 +67,24 @@ def _reader(environments: EnvironmentStore, spec: TaskSpec) -> swebench.Read:
     return lambda path: environments.pristine(spec.environment, path)
 
 
+def import_folder(folder: Path) -> tuple[list[TaskSpec], list[str]]:
+    """A Harbor task directory, or a folder of them, all or none. Raises UserError that names the directory."""
+    single = (folder / "task.toml").is_file()
+    losses, specs = Losses(), list[TaskSpec]()
+    try:
+        for path in [folder] if single else sorted(path for path in folder.iterdir() if path.is_dir()):
+            if len(specs) == MAX_TASKS:
+                raise FormatRefused(f"the folder holds more than {MAX_TASKS} tasks")
+            spec, lost = harbor.to_task(harbor.read(path), store())
+            specs.append(spec)
+            losses.found |= lost.found
+    except TaskError as error:
+        raise UserError("file", str(error)) from error
+    if not specs:
+        raise UserError("file", f"{folder} holds no task directory")
+    return specs, list(losses)
+
+
 def import_harbor(data: bytes) -> tuple[list[TaskSpec], list[str]]:
     """Tasks of a zip of Harbor directories, all or none. Raises UserError that names the entry."""
     folders: dict[str, dict[str, bytes]] = {}

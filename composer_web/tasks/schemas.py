@@ -129,6 +129,22 @@ class DifficultyOut(Schema):
     thinking_tokens: float
 
 
+class PrepassIn(Schema):
+    policy: str = Field(max_length=200, description="`name` or `name@version`")
+    samples: int = Field(default=4, ge=1, le=64, description="Rollouts of a task")
+    tasks: int = Field(default=0, ge=0, description="0: all")
+    seed: int = Field(default=0, ge=0)
+
+
+class PrepassOut(Schema):
+    evaluation: int
+
+
+class TrajectoryOut(Schema):
+    name: str
+    not_carried: list[str]
+
+
 class ImportedOut(Schema):
     suite: str
     tasks: int

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.tasks import curation_views, exchange_views, views
+from composer_web.tasks import curation_views, exchange_views, import_views, views
 
 app_name = "tasks"
 urlpatterns = [
@@ -17,7 +17,12 @@ urlpatterns = [
     path("tasks/controls/run/", views.task_controls, name="controls"),
     path("generators/", exchange_views.generator_list, name="generators"),
     path("generators/run/", exchange_views.generator_run, name="generate"),
-    path("suites/import/", exchange_views.suite_import, name="suite-import"),
+    path("imports/", import_views.imports, name="imports"),
+    path("imports/tasks/", import_views.import_tasks, name="import-tasks"),
+    path("imports/trajectory/", import_views.import_trajectory, name="import-trajectory"),
+    path("imports/<slug:name>/", import_views.trajectory, name="trajectory"),
+    path("suites/<slug:name>/difficulty/", import_views.suite_difficulty, name="suite-difficulty"),
+    path("suites/<slug:name>/prepass/", import_views.suite_prepass, name="suite-prepass"),
     path("tasks/<slug:slug>/export/<slug:form>/", exchange_views.task_export, name="export"),
     path("suites/<slug:name>/export/<slug:form>/", exchange_views.suite_export, name="suite-export"),
     path("tasks/", views.task_list, name="list"),

@@ -13,20 +13,21 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.backends.base import Backend, Patch, SandboxError
-from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.canaries.pool import OracleFails, PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
 from sandbox.grading.flaky import oracle_runs, unsteady
-from sandbox.grading.grader import grade
+from sandbox.grading.grader import grade, grading_limits
 from sandbox.grading.mutants import Mutant, gutted, mutants
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Report, Verdict
+from sandbox.grading.suite import canary_pool
 from sandbox.harness.errors import HarnessFailure
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError, TaskInvalid
 from sandbox.tasks.leaks import scan_task
-from sandbox.tasks.spec import SuiteVerifier, TaskSpec
+from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
 
 GRADER = 2
 """Version of grading and of these controls; what an older one found is to be found again."""
@@ -84,16 +85,23 @@ class _Refused(Exception):
 
 
 async def run_controls(
-    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, k: int = 3, full: bool = False
+    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, k: int = 3, full: bool = False, noops: int = 0
 ) -> Controls:
-    """Oracle and no-op `k` times, and wrong patches; with `full` also exploits and mutants. Stops at what disqualifies."""
+    """Oracle and no-op `k` times, and wrong patches; with `full` also exploits and mutants. Stops at what disqualifies.
+
+    Each is graded once at least. Of the repeats count the runs of the oracle's work that finding its canaries takes now,
+    and `noops` runs of the untouched checkout, in other fresh sandboxes, that the caller saw fail.
+    """
     run = _Run(backend, environments, task)
     ok, graded, reason = True, True, ""
     try:
         await run.image()
-        for _ in range(k):
-            await run.oracle()
-            await run.noop()
+        await run.seen(min(noops, k - 1), k - 1)
+        while len(run.oracles) < k or len(run.noops) < k:
+            if len(run.oracles) < k:
+                await run.oracle()
+            if len(run.noops) < k:
+                await run.noop()
         await run.wrong(1 if not full else None)
         if full:
             await run.cheats()
@@ -121,8 +129,8 @@ class _Run:
     def __init__(self, backend: Backend, environments: EnvironmentStore, task: TaskSpec) -> None:
         self._backend, self._environments, self._task = backend, environments, task
         self._began = time.monotonic()
-        self._oracle: list[Verdict] = []
-        self._noop: list[Verdict] = []
+        self.oracles: list[Verdict] = []
+        self.noops: list[Verdict] = []
         self._wrong: list[Attempt] = []
         self._cheats: list[Attempt] = []
         self._mutants: list[Attempt] = []
@@ -134,8 +142,8 @@ class _Run:
         return Controls(
             bundle_hash=self._task.bundle_hash,
             full=full,
-            oracle=tuple(self._oracle),
-            noop=tuple(self._noop),
+            oracle=tuple(self.oracles),
+            noop=tuple(self.noops),
             wrong=tuple(self._wrong),
             cheats=tuple(self._cheats),
             mutants=tuple(self._mutants),
@@ -154,9 +162,24 @@ class _Run:
         if self._leaks:
             raise _Refused(f"the image gives the answer away: {self._leaks[0]}")
 
+    async def seen(self, noops: int, most: int) -> None:
+        """Count runs that were, or are now, made for another purpose."""
+        self.noops += [Verdict.FAILED] * noops
+        verifier = self._task.verifier
+        if isinstance(verifier, CallsVerifier) or PoolStore(self._environments.root).load(self._task.bundle_hash):
+            return
+        try:
+            pool = await canary_pool(
+                self._task, verifier, backend=self._backend, environments=self._environments,
+                limits=grading_limits(self._task),
+            )  # fmt: skip
+        except OracleFails:
+            return  # the grading that follows says why
+        self.oracles += [Verdict.PASSED] * min(pool.oracle_runs, most)
+
     async def oracle(self) -> None:
         report = await self._grade(from_files(self._task, self._task.gold))
-        self._oracle.append(report.verdict)
+        self.oracles.append(report.verdict)
         if report.verdict is not Verdict.PASSED:
             await self._find_flaky()
             if self._flaky:
@@ -165,7 +188,7 @@ class _Run:
 
     async def noop(self) -> None:
         report = await self._grade(Patch())
-        self._noop.append(report.verdict)
+        self.noops.append(report.verdict)
         if report.verdict is not Verdict.FAILED:
             raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
 

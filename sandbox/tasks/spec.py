@@ -143,7 +143,20 @@ Verifier = Annotated[CallsVerifier | PytestVerifier | FrameworkVerifier, Field(d
 
 
 TaskSource = Literal[
-    "procedural", "mutation", "distance", "combination", "deletion", "mining", "harbor", "swe-bench", "session"
+    "procedural",
+    "mutation",
+    "distance",
+    "combination",
+    "deletion",
+    "mining",
+    "rename",
+    "move",
+    "migration",
+    "tests",
+    "examples",
+    "harbor",
+    "swe-bench",
+    "session",
 ]
 Category = Literal["debug", "feature", "refactor", "tests", "docs", "migration", "structure", "performance", "other"]
 

@@ -184,8 +184,8 @@ def test_tasks_leave_for_harbor_and_come_back(client: Client, people: dict[str, 
 def test_a_bad_upload_imports_nothing(client: Client, people: dict[str, User], data: bytes) -> None:
     client.force_login(people["reviewer"])
     form = {"name": "bad", "file": SimpleUploadedFile("x.zip", data)}
-    text = client.post("/suites/import/", form, follow=True).content.decode()
-    assert "readable zip" in text or "choose a zip" in text
+    text = client.post("/imports/tasks/", form, follow=True).content.decode()
+    assert "readable zip" in text or "choose a file" in text
     assert not Suite.objects.exists()
 
 

@@ -46,6 +46,8 @@ class CanaryPool(BaseModel):
     twins: tuple[Twin, ...] = ()
     note: str = ""
     """Why there are none, for people."""
+    oracle_runs: int = 0
+    """Runs in fresh sandboxes, while this was made, in which the oracle's work passed all hidden tests."""
 
     @property
     def disguise(self) -> Disguise:
@@ -102,7 +104,10 @@ async def make_pool(
         raise OracleFails(_account(again, ran), remedy="Find the tests that do not pass every time")
     kept = tuple(t for t, head in again.twins if all(ran.status(head + suffix) == "failed" for suffix in t.failing))
     note = "" if kept else "no changed test fails every time for the oracle's work"
-    return CanaryPool(bundle_hash=bundle_hash, files=disguise.files, names=disguise.names, twins=kept, note=note)
+    return CanaryPool(
+        bundle_hash=bundle_hash, files=disguise.files, names=disguise.names, twins=kept, note=note,
+        oracle_runs=1 + _all_pass(planted, run),
+    )  # fmt: skip
 
 
 def _account(planted: Planted, run: TestRun) -> str:

@@ -6,8 +6,9 @@ import random
 from collections.abc import AsyncIterator, Sequence
 
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, judge, run_broken
+from sandbox.tasks.generators.making import Workshop, judge
 from sandbox.tasks.generators.operators import is_valid
+from sandbox.tasks.generators.screening import screen
 from sandbox.tasks.generators.targets import Target, mutants_of
 
 
@@ -16,10 +17,9 @@ async def combined(shop: Workshop, targets: Sequence[Target], rng: random.Random
     parts: list[tuple[Draft, frozenset[str]]] = []
     for target in targets:
         found: tuple[Draft, frozenset[str]] | None = None
-        async for draft in mutants_of(shop, target, rng):
-            if isinstance(draft, Rejected):
-                continue
-            judged = judge(await run_broken(shop, draft.broken, draft.expected), draft.expected)
+        drafts = [draft for draft in mutants_of(shop, target, rng) if isinstance(draft, Draft)]
+        for draft, run in zip(drafts, await screen(shop, drafts), strict=True):
+            judged = judge(run, draft.expected)
             if not isinstance(judged, Rejected):
                 found = draft, frozenset(judged[0])
                 break

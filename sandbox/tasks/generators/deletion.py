@@ -94,7 +94,7 @@ def find_features(shop: Workshop, package: Package) -> list[Feature]:
                 for line, names in lines.items()
             ):
                 continue
-            removed = _with_helpers(package.trees[path], node)
+            removed = with_helpers(package.trees[path], node)
             found.append(Feature(path, node.name, frozenset(removed), tests, describe(node)))
     return found
 
@@ -119,7 +119,7 @@ def _uses(tree: ast.Module) -> dict[int, set[str]]:
     return found
 
 
-def _with_helpers(tree: ast.Module, node: Definition) -> set[str]:
+def with_helpers(tree: ast.Module, node: Definition) -> set[str]:
     """The definition's name and private top-level functions that only it, or what goes with it, reads."""
     removed = {node.name}
     private = {n.name: n for n in tree.body if isinstance(n, Definition) and n.name.startswith("_") and n is not node}

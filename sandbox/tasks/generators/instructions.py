@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -181,6 +181,20 @@ def hurried(words: str, rng: random.Random) -> str:
         text = parts[at]
         parts[at] = text[:turn] + text[turn + 1] + text[turn] + text[turn + 2 :]
     return "`".join(parts).strip().rstrip(".") + "\n"
+
+
+def reveals(
+    said: str, text: str, gold: Mapping[str, str], begin: Mapping[str, str], hidden: Collection[str] = ()
+) -> str:
+    """What `said`, which should be `text` in other words, tells besides: a name that only the oracle's files have, or that
+    of a hidden test. Empty when it tells nothing."""
+    names = {word for path, right in gold.items() for word in _names(right) - _names(begin.get(path, ""))}
+    names |= {test_id.partition("[")[0].rpartition("::")[2] for test_id in hidden}
+    return min(_names(said) & names - _names(text), default="")
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d]\w{3,}", text))
 
 
 def leaks_answer(text: str, draft: Draft, evidence: Evidence) -> str:

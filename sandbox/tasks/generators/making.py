@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sandbox.backends.base import Backend, Sandbox, SandboxError
+from sandbox.backends.base import Backend, SandboxError
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.controls import run_controls
 from sandbox.grading.flaky import without_tests
 from sandbox.grading.suite import collect
+from sandbox.install.sources.history import Commit
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.instructions import Evidence, Style, evidence_of, leaks_answer, write
+from sandbox.tasks.generators.instructions import Evidence, Style, evidence_of, leaks_answer, reveals, write
 from sandbox.tasks.generators.pruning import functions_of, remove_functions
 from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.packages import BUILD_LIMITS, BuiltPackage
@@ -52,14 +54,25 @@ class Workshop:
     """Whether all controls must hold, exploits and mutants among them."""
     styles: tuple[Style, ...] = ("precise",)
     rewrite: Rewrite | None = None
+    history: tuple[Commit, ...] = ()
+    """Commits of the repository that the package was built from, the newest first."""
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    """Tasks whose controls run side by side."""
 
     def read(self, path: str) -> str:
         """A file of the pristine checkout. Raises OSError, UnicodeDecodeError."""
         return (self.store.repository(self.built.environment.digest) / path).read_text(encoding="utf-8")
 
+    def pristine(self, path: str) -> str:
+        """A file of the pristine checkout; empty where there is none that can be read as text."""
+        try:
+            return self.read(path)
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
 
-async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rng: random.Random) -> TaskSpec | None:
-    """The first of some drafts that becomes a task with all its controls green, or None. Raises SandboxError."""
+
+async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rng: random.Random) -> list[TaskSpec]:
+    """The first of some drafts that becomes a task with all its controls green, if one does. Raises SandboxError."""
     async for draft in drafts:
         if isinstance(draft, Rejected):
             shop.found.reject("", draft)
@@ -69,8 +82,8 @@ async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rn
             shop.found.reject(draft.operator, made)
         else:
             shop.found.keep(draft.operator)
-            return made
-    return None
+            return [made]
+    return []
 
 
 async def make_task(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
@@ -79,9 +92,9 @@ async def make_task(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpe
     return made if isinstance(made, Rejected) else await controlled(shop, made)
 
 
-async def drafted(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
-    """The task without its controls."""
-    run = await run_broken(shop, draft.broken, draft.expected)
+async def drafted(shop: Workshop, draft: Draft, rng: random.Random, run: TestRun | None = None) -> TaskSpec | Rejected:
+    """The task without its controls, by what the expected tests say over the broken checkout."""
+    run = run or await run_broken(shop, draft.broken, draft.expected)
     judged = judge(run, draft.expected, feature=bool(draft.summary))
     if isinstance(judged, Rejected):
         return judged
@@ -90,27 +103,23 @@ async def drafted(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec 
     return await spec_of(shop, draft, failing, passing, messages, rng)
 
 
-async def run_broken(
-    shop: Workshop, files: dict[str, str], expected: Sequence[str], *, everything: tuple[str, ...] = ()
-) -> TestRun:
-    """The expected tests (or all of some files) over the checkout with these files."""
-    digest = shop.built.environment.digest
-    repo = shop.store.repository(digest)
+async def run_broken(shop: Workshop, files: dict[str, str], expected: Sequence[str]) -> TestRun:
+    """The expected tests over the checkout with these files, in a sandbox of their own."""
     async with await shop.backend.start(shop.store.spec(shop.built.environment), limits=BUILD_LIMITS) as sandbox:
         for path, text in files.items():
             await sandbox.write(path, text.encode())
-        order = Order(
-            files=everything or files_of(tuple(expected)), ids=None if everything else tuple(expected),
-            python=shop.store.manifest(digest).python, conftest=any(repo.rglob("conftest.py")),
-            seconds=seconds_for(shop.built, expected), message_chars=4000,
-            # A file whose imports fail must not hide what the other files say.
-            arguments=("--continue-on-collection-errors", *shop.built.pytest_args),
-        )  # fmt: skip
-        return await _collect(sandbox, order)
+        return await collect(sandbox, PytestAdapter(), order_of(shop, expected))
 
 
-async def _collect(sandbox: Sandbox, order: Order) -> TestRun:
-    return await collect(sandbox, PytestAdapter(), order)
+def order_of(shop: Workshop, expected: Sequence[str]) -> Order:
+    """To run these tests, with what they observe told at length."""
+    digest = shop.built.environment.digest
+    return Order(
+        files=files_of(tuple(expected)), ids=tuple(expected), python=shop.store.manifest(digest).python,
+        conftest=any(shop.store.repository(digest).rglob("conftest.py")), seconds=seconds_for(shop.built, expected),
+        # A file whose imports fail must not hide what the other files say.
+        message_chars=4000, arguments=("--continue-on-collection-errors", *shop.built.pytest_args),
+    )  # fmt: skip
 
 
 def seconds_for(built: BuiltPackage, expected: Sequence[str]) -> float:
@@ -189,17 +198,24 @@ async def _instruction(shop: Workshop, draft: Draft, messages: dict[str, str], r
             said, tokens = await shop.rewrite(text, evidence)
             shop.found.model_tokens += tokens
             # A rewriting that tells too much is thrown away, not the task.
-            text = text if leaks_answer(said, draft, evidence) else said
+            if not (
+                leaks_answer(said, draft, evidence) or reveals(said, text, draft.gold, draft.broken, tuple(messages))
+            ):
+                text = said
         parts.append(text)
     return "\n".join(parts)
 
 
-async def controlled(shop: Workshop, task: TaskSpec) -> TaskSpec | Rejected:
-    """The task if its controls hold, without tests that do not always pass. Raises SandboxError when nobody knows."""
+async def controlled(shop: Workshop, task: TaskSpec, *, noops: int = 0) -> TaskSpec | Rejected:
+    """The task if its controls hold, without tests that do not always pass; `noops` as `run_controls` has it.
+
+    Raises SandboxError when nobody knows.
+    """
     for _ in range(2):
-        controls = await run_controls(
-            backend=shop.backend, environments=shop.store, task=task, k=shop.k, full=shop.full
-        )
+        async with shop.slots:
+            controls = await run_controls(
+                backend=shop.backend, environments=shop.store, task=task, k=shop.k, full=shop.full, noops=noops
+            )
         shop.found.control_seconds = round(shop.found.control_seconds + controls.seconds, 3)
         if not controls.graded:
             raise SandboxError(controls.reason)
@@ -208,33 +224,36 @@ async def controlled(shop: Workshop, task: TaskSpec) -> TaskSpec | Rejected:
         steady = without_tests(task, controls.flaky) if controls.flaky else None
         if steady is None:
             break
-        task = steady
+        task, noops = steady, 0
     return Rejected(Reason.CONTROLS, controls.reason)
 
 
 async def harvest(
-    jobs: Sequence[Callable[[], Awaitable[TaskSpec | None]]], *, count: int, at_once: int = AT_ONCE
+    jobs: Sequence[Callable[[], Awaitable[Sequence[TaskSpec]]]], *, count: int, at_once: int = AT_ONCE, each: int = 1
 ) -> AsyncIterator[TaskSpec]:
-    """Up to `count` results, in the order of `jobs` whichever ends first, `at_once` of them under way."""
+    """Up to `count` results, in the order of `jobs` whichever ends first, `at_once` of them under way.
+
+    A job gives at most `each`.
+    """
     slots = asyncio.Semaphore(at_once)
-    running: list[asyncio.Task[TaskSpec | None]] = []
+    running: list[asyncio.Task[Sequence[TaskSpec]]] = []
     waiting = iter(jobs)
     kept = 0
 
-    async def bounded(job: Callable[[], Awaitable[TaskSpec | None]]) -> TaskSpec | None:
+    async def bounded(job: Callable[[], Awaitable[Sequence[TaskSpec]]]) -> Sequence[TaskSpec]:
         async with slots:
             return await job()
 
     try:
         while kept < count:
             # A slow one in front must not leave the others idle; what is begun beyond `count` is thrown away.
-            ahead = min(3 * at_once, count - kept + at_once - 1)
+            left = count - kept
+            ahead = min(3 * at_once, left + at_once - 1 if each == 1 else math.ceil(left / each))
             while len(running) < ahead and (job := next(waiting, None)) is not None:
                 running.append(asyncio.ensure_future(bounded(job)))
             if not running:
                 return
-            made = await running.pop(0)
-            if made is not None:
+            for made in (await running.pop(0))[: count - kept]:
                 kept += 1
                 yield made
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import random
@@ -9,23 +10,35 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import Literal, get_args
 
 from sandbox.backends.base import Backend
+from sandbox.install.sources.history import Commit
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
+from sandbox.tasks.generators.checked import Work, checked_task
 from sandbox.tasks.generators.combination import combined
 from sandbox.tasks.generators.deletion import Package, deletions, find_features
+from sandbox.tasks.generators.drafts import Rejected
 from sandbox.tasks.generators.instructions import Style
 from sandbox.tasks.generators.making import AT_ONCE, Rewrite, Workshop, first_task, harvest
+from sandbox.tasks.generators.mining import is_pair, mined
 from sandbox.tasks.generators.pruning import function_text, functions_of
+from sandbox.tasks.generators.reworking import Function, migrate, move, rename, reworkable
+from sandbox.tasks.generators.screening import PLACES, Place, tasks_of
 from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, near, split_of
+from sandbox.tasks.generators.writing import write_examples, write_tests
 from sandbox.tasks.generators.yields import Yield, YieldStore
 from sandbox.tasks.packages import BuiltPackage, with_backend
 from sandbox.tasks.spec import TaskSpec
 from sandbox.tasks.store import TaskStore
 
-GeneratorName = Literal["mutation", "distance", "combination", "deletion"]
+GeneratorName = Literal[
+    "mutation", "distance", "combination", "deletion", "mining", "rename", "move", "migration", "tests", "examples"
+]
 GENERATORS: tuple[GeneratorName, ...] = get_args(GeneratorName)
-Job = Callable[[], Awaitable[TaskSpec | None]]
-VERSION = 7
+Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
+Reworking = Callable[[Workshop, Package, Target, Function, random.Random], Work | None]
+Writing = Callable[[Workshop, Target, random.Random], Awaitable[Work | Rejected]]
+REWORKINGS: dict[str, Reworking] = {"rename": rename, "move": move, "migration": migrate}
+VERSION = 8
 """Changed whenever the same seed would give other tasks."""
 
 
@@ -46,7 +59,7 @@ async def generate_tasks(
     store: EnvironmentStore, built: BuiltPackage, *, backend: Backend, generator: GeneratorName = "mutation",
     count: int = 8, seed: int = 0, split: Split = "train", k: int = 3, full: bool = False,
     styles: tuple[Style, ...] = ("precise",), rewrite: Rewrite | None = None, at_once: int = AT_ONCE,
-    found: Yield | None = None,
+    history: tuple[Commit, ...] = (), found: Yield | None = None,
 ) -> AsyncIterator[TaskSpec]:  # fmt: skip
     """Up to `count` tasks whose controls held `k` times, in an order fixed by `seed`; at most one a place.
 
@@ -57,7 +70,17 @@ async def generate_tasks(
     found = found if found is not None else Yield(generator=generator, package=built.name)
     found.generator, found.package, found.split, found.seed = generator, built.name, split, seed
     kept = TaskStore(store.root / "mutations")
-    wanted = (generator, split, seed, count, k, *styles, "full" * full, "said" * (rewrite is not None))
+    wanted = (
+        generator,
+        split,
+        seed,
+        count,
+        k,
+        *styles,
+        "full" * full,
+        "said" * (rewrite is not None),
+        *(c.id for c in history[:1]),
+    )
     name = "-".join(
         str(part) for part in (built.name, built.version, built.environment.digest[:16], *wanted, VERSION) if part != ""
     )
@@ -68,10 +91,15 @@ async def generate_tasks(
         for task in kept.load_list(name):
             yield task
         return
-    shop = Workshop(store, built, backend, found, k=k, full=full, styles=styles, rewrite=rewrite)
+    slots = asyncio.Semaphore(at_once)
+    shop = Workshop(
+        store, built, backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history, slots=slots
+    )
     done: list[TaskSpec] = []
     with found.timed():
-        async for made in harvest(jobs_of(generator, shop, seed, split), count=count, at_once=at_once):
+        jobs = jobs_of(generator, shop, seed, split)
+        each = PLACES if generator in ("mutation", "distance", "mining") else 1
+        async for made in harvest(jobs, count=count, at_once=at_once, each=each):
             kept.save(made)
             done.append(made)
             yield made
@@ -83,9 +111,10 @@ async def generate_tasks(
 
 def jobs_of(generator: GeneratorName, shop: Workshop, seed: int, split: Split) -> list[Job]:
     """One job for each place that may give a task, in seeded order. Raises TaskError for an unknown generator."""
-    makers = {
+    makers: dict[str, Callable[[Workshop, str, Split], list[Job]]] = {
         "mutation": _mutation_jobs, "distance": _distance_jobs, "combination": _combination_jobs,
-        "deletion": _deletion_jobs,
+        "deletion": _deletion_jobs, "mining": _mining_jobs, "tests": _tests_jobs, "examples": _examples_jobs,
+        **{name: functools.partial(_reworking_jobs, how=how) for name, how in REWORKINGS.items()},
     }  # fmt: skip
     if generator not in makers:
         raise TaskError(f"no generator {generator!r}", remedy=f"There are {', '.join(GENERATORS)}")
@@ -99,17 +128,23 @@ def _targets(shop: Workshop, seed: str, split: Split) -> list[Target]:
 
 
 def _mutation_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
-    return [functools.partial(_mutated, shop, target, seed, False) for target in _targets(shop, seed, split)]
+    return _mutated(shop, _targets(shop, seed, split), seed, distant=False)
 
 
 def _distance_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     far = [target for target in _targets(shop, seed, split) if _has_distant_test(shop, target)]
-    return [functools.partial(_mutated, shop, target, seed, True) for target in far]
+    return _mutated(shop, far, seed, distant=True)
 
 
-async def _mutated(shop: Workshop, target: Target, seed: str, distant: bool) -> TaskSpec | None:
-    rng = random.Random(f"{seed} {target.path} {target.name}")
-    return await first_task(shop, mutants_of(shop, target, rng, distant=distant), rng)
+def _mutated(shop: Workshop, targets: Sequence[Target], seed: str, *, distant: bool) -> list[Job]:
+    async def some(chosen: Sequence[Target]) -> list[TaskSpec]:
+        places = []
+        for target in chosen:
+            rng = random.Random(f"{seed} {target.path} {target.name}")
+            places.append(Place(mutants_of(shop, target, rng, distant=distant), rng))
+        return await tasks_of(shop, places)
+
+    return [functools.partial(some, targets[at : at + PLACES]) for at in range(0, len(targets), PLACES)]
 
 
 def _has_distant_test(shop: Workshop, target: Target) -> bool:
@@ -123,13 +158,67 @@ def _has_distant_test(shop: Workshop, target: Target) -> bool:
     return False
 
 
+def _mining_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+    """The newest commits first: their code has changed least since. Raises TaskError without a history."""
+    if not shop.history:
+        raise TaskError(
+            f"{shop.built.name}: mining needs the commits of a git repository",
+            remedy="Choose an environment that was made from a git repository with more than one commit",
+        )
+
+    async def some(chosen: Sequence[Commit]) -> list[TaskSpec]:
+        return await tasks_of(
+            shop, [Place(mined(shop, one, split), random.Random(f"{seed} {one.id}")) for one in chosen]
+        )
+
+    pairs = [commit for commit in shop.history if is_pair(commit)]
+    return [functools.partial(some, pairs[at : at + PLACES]) for at in range(0, len(pairs), PLACES)]
+
+
+def _reworking_jobs(shop: Workshop, seed: str, split: Split, *, how: Reworking) -> list[Job]:
+    package = Package.of(shop)
+
+    async def one(target: Target, node: Function) -> list[TaskSpec]:
+        rng = random.Random(f"{seed} {target.path} {target.name}")
+        work = how(shop, package, target, node, rng)
+        return [] if work is None else await _checked(shop, work, rng)
+
+    places = reworkable(package, _targets(shop, seed, split))
+    return [functools.partial(one, target, node) for target, node in places]
+
+
+def _tests_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+    return _writing_jobs(shop, seed, split, write_tests)
+
+
+def _examples_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+    return _writing_jobs(shop, seed, split, write_examples)
+
+
+def _writing_jobs(shop: Workshop, seed: str, split: Split, how: Writing) -> list[Job]:
+    async def one(target: Target) -> list[TaskSpec]:
+        rng = random.Random(f"{seed} {target.path} {target.name}")
+        return await _checked(shop, await how(shop, target, rng), rng)
+
+    return [functools.partial(one, target) for target in _targets(shop, seed, split)]
+
+
+async def _checked(shop: Workshop, work: Work | Rejected, rng: random.Random) -> list[TaskSpec]:
+    made = work if isinstance(work, Rejected) else await checked_task(shop, work, rng)
+    if isinstance(made, Rejected):
+        shop.found.reject("", made)
+        return []
+    shop.found.keep("")
+    return [made]
+
+
 def _combination_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     """Pairs of functions, those in different files first."""
     targets = _targets(shop, seed, split)
     pairs: Sequence[tuple[Target, Target]] = list(itertools.pairwise(targets))[::2]
     pairs = sorted(pairs, key=lambda pair: pair[0].path == pair[1].path)
 
-    async def one(pair: tuple[Target, Target]) -> TaskSpec | None:
+    async def one(pair: tuple[Target, Target]) -> list[TaskSpec]:
         rng = random.Random(f"{seed} {pair}")
         return await first_task(shop, combined(shop, pair, rng), rng)
 

@@ -6,11 +6,14 @@ The model sees the instruction only, never the oracle. What it writes is used if
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 
 from sandbox.tasks.errors import TaskError
+from sandbox.tasks.files import replace_file
 from sandbox.tasks.generators.instructions import Evidence
 
 PROMPT = (
@@ -35,12 +38,24 @@ class Rewriter:
     timeout: float = 60.0
     """Seconds for one instruction."""
     transport: httpx.AsyncBaseTransport | None = None
+    cache: Path | None = None
+    """Folder of answers by content: the same text is asked of the same model once."""
 
     async def __call__(self, text: str, evidence: Evidence) -> tuple[str, int]:
-        """The text in other words and the tokens that it took; the text as it is when the answer will not do.
+        """The text in other words and the tokens that it took now; the text as it is when the answer will not do.
 
         Raises RewriteFailed when the endpoint cannot be asked.
         """
+        key = hashlib.sha256("\0".join((self.url, self.model, PROMPT, text)).encode()).hexdigest()
+        kept = None if self.cache is None else self.cache / f"{key}.txt"
+        if kept is not None and kept.is_file():
+            return _usable(kept.read_text(encoding="utf-8"), text, evidence), 0
+        said, tokens = await self._ask(text)
+        if kept is not None:
+            replace_file(kept, said)
+        return _usable(said, text, evidence), tokens
+
+    async def _ask(self, text: str) -> tuple[str, int]:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": text}]
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         try:
@@ -57,9 +72,12 @@ class Rewriter:
                 f"{self.model} did not rewrite an instruction: {type(error).__name__}: {error}",
                 remedy="Check the endpoint, or make the tasks without rewriting",
             ) from error
-        # What people must read to begin is the error or the signature: an answer without it is another task.
-        facts = [
-            part for part in (evidence.error.split("\n")[0], evidence.wanted.split("\n")[0]) if part in text and part
-        ]
-        usable = said and len(said) <= MAX_GROWTH * len(text) + 200 and all(fact in said for fact in facts)
-        return (f"{said}\n" if usable else text), tokens
+        return said, tokens
+
+
+def _usable(said: str, text: str, evidence: Evidence) -> str:
+    """What the model said, or the text as it is."""
+    # What people must read to begin is the error or the signature: an answer without it is another task.
+    facts = [part for part in (evidence.error.split("\n")[0], evidence.wanted.split("\n")[0]) if part in text and part]
+    fits = said and len(said) <= MAX_GROWTH * len(text) + 200 and all(fact in said for fact in facts)
+    return f"{said}\n" if fits else text

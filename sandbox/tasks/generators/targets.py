@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,9 +36,9 @@ class Target:
     """Stable tests that enter it."""
 
 
-async def mutants_of(
+def mutants_of(
     shop: Workshop, target: Target, rng: random.Random, *, distant: bool = False
-) -> AsyncIterator[Draft | Rejected]:
+) -> Iterator[Draft | Rejected]:
     """Drafts of one function, each another mutation; `distant`: to be shown by a test that does not name its place."""
     original = shop.read(target.path)
     expected = tests_near(shop.built, (target.path,), target.tests)

@@ -13,15 +13,25 @@ from composer_web.tasks import difficulty, selectors
 
 
 class Command(BaseCommand):
-    help = "Show what pre-passes (evaluations) say of a suite; with --record take the statistics of one anew."
+    help = "Show what pre-passes say of a suite; --measure starts one, --record takes the statistics of one anew."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("suite")
+        parser.add_argument(
+            "--measure", metavar="POLICY", help="`name` or `name@version`; the evaluation starts at once"
+        )
+        parser.add_argument("--samples", type=int, default=difficulty.SAMPLES, help="rollouts of a task")
+        parser.add_argument("--tasks", type=int, default=0, help="0: all")
         parser.add_argument("--record", type=int, metavar="EVALUATION", help="id of a finished evaluation")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             suite = selectors.get_suite(options["suite"])
+            if options["measure"]:
+                made = difficulty.prepass(
+                    suite=suite, reference=options["measure"], samples=options["samples"], tasks=options["tasks"]
+                )
+                self.stdout.write(f"evaluation {made.pk} was started; ask again when it has finished")
             if options["record"]:
                 if not Evaluation.objects.filter(pk=options["record"], state="finished").exists():
                     raise UserError("record", f"there is no finished evaluation {options['record']}")

@@ -11,17 +11,22 @@ from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.models import Rollout
-from composer_web.tasks import interchange, selectors
-from composer_web.tasks.services import build_suite
+from composer_web.tasks import importing, interchange, selectors
 
 
 class Command(BaseCommand):
-    help = "Export a suite (Harbor, SWE-bench) or rollouts (ATIF, messages, mini-swe-agent, Inspect), or import Harbor tasks."
+    help = (
+        "Tasks and trajectories to and from other formats: Harbor, SWE-bench, ATIF, messages, mini-swe-agent, Inspect."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("what", choices=["export", "rollout", "log", "import"])
-        parser.add_argument("name", help="of the suite; the id of a rollout or, for a log, of an evaluation")
-        parser.add_argument("file", type=Path)
+        parser.add_argument("what", choices=["export", "rollout", "log", "import", "convert"])
+        parser.add_argument(
+            "name",
+            help="of the suite; the id of a rollout or, for a log, of an evaluation; to convert, the file to read",
+        )
+        parser.add_argument("file", type=Path, help="to write; to import, the file or Harbor directory to read")
+        parser.add_argument("--environment", default="", help="to import SWE-bench rows: a ready environment")
         parser.add_argument("--format", default="", help="harbor, swe-bench; atif, messages, mini-swe-agent")
         parser.add_argument("--purpose", choices=["train", "held-out", "benchmark"], default="benchmark")
 
@@ -53,12 +58,19 @@ class Command(BaseCommand):
         return losses
 
     def _import(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
-        specs, losses = interchange.import_harbor(file.read_bytes())
-        build_suite(
-            name=name, purpose=options["purpose"], specs=specs, description=f"Imported from {file.name}",
-            recipe={"source": "harbor"}, validate=True,
-        )  # fmt: skip
+        data = file if file.is_dir() else file.read_bytes()
+        guess: importing.TaskImport = "swe-bench" if file.suffix == ".jsonl" else "harbor"
+        form = options["format"] or guess
+        _, losses = importing.import_suite(
+            data, name=name, format=form, environment=options["environment"], purpose=options["purpose"], told=file.name
+        )
         return losses
+
+    def _convert(self, name: str, file: Path, options: dict[str, Any]) -> list[str]:
+        record, lost, _ = importing.read_trajectory(Path(name).read_bytes())
+        data, losses = importing.write_trajectory(record, options["format"] or "atif")
+        file.write_bytes(data)
+        return [*lost, *losses]
 
 
 def _rollout(name: str) -> Rollout:

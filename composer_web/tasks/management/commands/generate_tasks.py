@@ -18,7 +18,9 @@ from sandbox.tasks.generators.producing import GENERATORS
 
 
 class Command(BaseCommand):
-    help = "Make tasks from locked packages by mutation, at a distance, several bugs at once, or feature deletion."
+    help = (
+        "Make tasks from locked packages or installed repositories: bugs, features, refactorings, tests, from history."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="of the suite")
@@ -28,6 +30,9 @@ class Command(BaseCommand):
         parser.add_argument("--styles", nargs="+", choices=STYLES, default=["precise"])
         parser.add_argument("--count", type=int, default=4, help="tasks of each generator and package")
         parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument(
+            "--rewriter", default="", help="policy behind an endpoint that says instructions in other words"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         last = GeneratorRun.objects.order_by("-pk").values_list("pk", flat=True).first() or 0

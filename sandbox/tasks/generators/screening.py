@@ -1,0 +1,95 @@
+"""Many drafts at once: their tests run in turn in one sandbox, from an interpreter that has loaded pytest already.
+
+What a draft showed there is repeated in other fresh sandboxes, among its neighbours in another order, and must come out the
+same; only then are its controls run, each in a sandbox of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sandbox.grading.adapters.base import TestRun
+from sandbox.grading.batch import Run, collect_all
+from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.making import Workshop, controlled, drafted, judge, order_of
+from sandbox.tasks.packages import BUILD_LIMITS
+from sandbox.tasks.spec import TaskSpec
+
+PLACES = 4
+"""Places whose drafts are tried together."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Somewhere in a package that may give one task."""
+
+    drafts: Iterator[Draft | Rejected]
+    rng: random.Random
+    made: TaskSpec | None = None
+
+
+async def screen(shop: Workshop, drafts: Sequence[Draft]) -> list[TestRun]:
+    """What the expected tests of each draft say over its broken checkout, all in one fresh sandbox. Raises SandboxError."""
+    if not drafts:
+        return []
+    pristine = {path: shop.read(path) for draft in drafts for path in draft.broken}
+    async with await shop.backend.start(shop.store.spec(shop.built.environment), limits=BUILD_LIMITS) as sandbox:
+        runs = [Run(draft.broken, order_of(shop, draft.expected)) for draft in drafts]
+        return await collect_all(sandbox, runs, pristine)
+
+
+async def tasks_of(shop: Workshop, places: Sequence[Place]) -> list[TaskSpec]:
+    """Of each place, the first draft that becomes a task with all its controls green. Raises SandboxError."""
+    waiting = list(places)
+    while waiting:
+        tried = [(place, draft) for place in waiting if (draft := _next(shop, place)) is not None]
+        runs = await screen(shop, [draft for _, draft in tried])
+        good: list[tuple[Place, Draft, TestRun]] = []
+        for (place, draft), run in zip(tried, runs, strict=True):
+            judged = judge(run, draft.expected)
+            if isinstance(judged, Rejected):
+                shop.found.reject(draft.operator, judged)
+            else:
+                good.append((place, draft, run))
+        for turn in range(1, shop.k):
+            good = await _again(shop, good, turn)
+        await asyncio.gather(*(_finish(shop, *one) for one in good))
+        waiting = [place for place, _ in tried if place.made is None]
+    return [place.made for place in places if place.made is not None]
+
+
+def _next(shop: Workshop, place: Place) -> Draft | None:
+    for draft in place.drafts:
+        if isinstance(draft, Draft):
+            return draft
+        shop.found.reject("", draft)
+    return None
+
+
+async def _again(
+    shop: Workshop, good: Sequence[tuple[Place, Draft, TestRun]], turn: int
+) -> list[tuple[Place, Draft, TestRun]]:
+    """Those whose tests say the same in another sandbox, each after other drafts than before."""
+    turned = [*good[turn % max(1, len(good)) :], *good[: turn % max(1, len(good))]]
+    same = []
+    for one, run in zip(turned, await screen(shop, [draft for _, draft, _ in turned]), strict=True):
+        _, draft, before = one
+        if judge(run, draft.expected) == judge(before, draft.expected):
+            same.append(one)
+        else:
+            shop.found.reject(draft.operator, Rejected(Reason.UNSTEADY))
+    return sorted(same, key=good.index)
+
+
+async def _finish(shop: Workshop, place: Place, draft: Draft, run: TestRun) -> None:
+    task = await drafted(shop, draft, place.rng, run)
+    # Besides the first run, which chose the tests, k - 1 runs in fresh sandboxes have seen them fail.
+    made = task if isinstance(task, Rejected) else await controlled(shop, task, noops=shop.k - 1)
+    if isinstance(made, Rejected):
+        shop.found.reject(draft.operator, made)
+    else:
+        shop.found.keep(draft.operator)
+        place.made = made

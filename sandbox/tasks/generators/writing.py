@@ -1,0 +1,99 @@
+"""Work that adds no product code: tests (that must fail for wrong code) and examples in a docstring (that must be right and
+must tell wrong code from right). The wrong code are mutants that the package's own tests notice."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import random
+
+from sandbox.tasks.generators.checked import Work, module_of
+from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.making import Workshop, judge, tests_near
+from sandbox.tasks.generators.pruning import functions_of, remove_functions
+from sandbox.tasks.generators.screening import screen
+from sandbox.tasks.generators.targets import Target, mutants_of
+
+WRONG = 2
+"""Mutants that written tests must kill: each costs two runs in every grading."""
+EXAMPLES = 2
+"""Examples asked for at most."""
+
+
+async def write_tests(shop: Workshop, target: Target, rng: random.Random) -> Work | Rejected:
+    """The tests of a function in one file are taken out and to be written again."""
+    by_file: dict[str, list[str]] = {}
+    for test_id in target.tests:
+        by_file.setdefault(test_id.split("::", 1)[0], []).append(test_id)
+    path = max(sorted(by_file), key=lambda one: len(by_file[one]))
+    text = shop.read(path)
+    removed = functions_of(by_file[path])[path]
+    wrong = await _wrong(shop, target, rng, frozenset(by_file[path]))
+    if not wrong:
+        return Rejected(Reason.UNNOTICED, target.name)
+    try:
+        pruned = remove_functions(text, removed)
+        right = ast.unparse(ast.parse(shop.read(target.path)))
+    except SyntaxError as error:
+        return Rejected(Reason.INVALID, str(error))
+    return Work(
+        source="tests", category="tests", check="tests_written.py", gold={path: text}, begin={path: pruned},
+        request=f"Write tests for `{target.name}` of `{target.path}` in `{path}`.",
+        terms="They are run with pytest, must pass for the code as it is however it is laid out, and must fail when the function "
+        "gives wrong results. Change nothing but that file.",
+        family=f"{shop.built.name}:{target.path}:{target.name}:tests",
+        facts={"path": target.path, "file": path, "roots": list(shop.built.source_roots), "right": right, "wrong": wrong},
+        fail_to_pass=tuple(f"test_the_tests_tell_right_from_wrong[{number}]" for number in range(len(wrong))),
+    )  # fmt: skip
+
+
+async def write_examples(shop: Workshop, target: Target, rng: random.Random) -> Work | Rejected:
+    """The docstring of a top-level function, which had examples, is taken out and to be written again."""
+    text = shop.read(target.path)
+    node = next((n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == target.name), None)
+    said = ast.get_docstring(node) if node is not None else None
+    if node is None or said is None:
+        return Rejected(Reason.NOTHING_TO_SHOW, target.name)
+    try:
+        shown = [one for one in doctest.DocTestParser().get_examples(said) if target.name in one.source and one.want]
+    except ValueError as error:
+        return Rejected(Reason.INVALID, str(error))
+    if not shown or len(node.body) < 2:
+        return Rejected(Reason.NOTHING_TO_SHOW, target.name)
+    wrong = await _wrong(shop, target, rng, frozenset(target.tests))
+    if not wrong:
+        return Rejected(Reason.UNNOTICED, target.name)
+    lines = text.split("\n")
+    first = node.body[0]
+    assert first.end_lineno is not None
+    del lines[first.lineno - 1 : first.end_lineno]
+    least = min(EXAMPLES, len(shown))
+    return Work(
+        source="examples", category="docs", check="examples_written.py", gold={target.path: text},
+        begin={target.path: "\n".join(lines)},
+        request=f"Document `{target.name}` in `{target.path}`: give it a docstring with at least {least} doctest examples.",
+        terms="The examples must be right, and such that one of them would fail if the function went wrong. Leave the code "
+        "as it is.",
+        family=f"{shop.built.name}:{target.path}:{target.name}:docs",
+        facts={
+            "module": module_of(target.path, shop.built.source_roots), "name": target.name, "least": least, "wrong": wrong,
+        },
+        fail_to_pass=(
+            "test_there_are_examples_of_the_function", "test_the_examples_are_right",
+            *(f"test_the_examples_tell_right_from_wrong[{number}]" for number in range(len(wrong))),
+        ),
+        tests=tests_near(shop.built, (target.path,), target.tests),
+    )  # fmt: skip
+
+
+async def _wrong(shop: Workshop, target: Target, rng: random.Random, within: frozenset[str]) -> list[str]:
+    """Texts of the module with a bug in the function that tests of `within` notice."""
+    drafts = [draft for draft in mutants_of(shop, target, rng) if isinstance(draft, Draft)]
+    found = []
+    for draft, run in zip(drafts, await screen(shop, drafts), strict=True):
+        judged = judge(run, draft.expected)
+        noticed = not isinstance(judged, Rejected) and within & set(judged[0])
+        everything = isinstance(judged, Rejected) and judged.reason in (Reason.NOTHING_LEFT, Reason.BREAKS_TOO_MUCH)
+        if noticed or (everything and run.finished):
+            found.append(draft.broken[target.path])
+    return found[:WRONG]
