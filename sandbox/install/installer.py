@@ -42,7 +42,7 @@ from sandbox.tasks.ownership import give_to_sandbox
 from sandbox.tasks.packages import BuiltPackage
 
 ATTEMPTS = 5
-FORMAT = "install-2"
+FORMAT = "install-3"
 """Changed whenever the same checkout would come out differently."""
 SECONDS = 1800.0
 """No further attempt begins after this."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -49,6 +51,8 @@ NOT_PRODUCT = frozenset(
 TEST_FILE = re.compile(r"(?:^test[-_\w]*|[-\w]*_tests?|tests?)\.py$")
 TEST_FOLDERS = ("tests", "test", "testing", "unittests", "unit_tests", "t")
 MAX_MODULES = 200
+OTHER_SYSTEMS = frozenset(["msvcrt", "winreg", "winsound", "_winapi", "nt", "_msi", "msilib"])
+"""Modules of the standard library that this system does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +116,24 @@ def _inner(checkout: Checkout, root: str, module: str) -> list[str]:
         if path.startswith(prefix) and inner.endswith(".py") and inner.count("/") <= 1:
             parts = inner.removesuffix(".py").removesuffix("/__init__").split("/")
             plain = all(p.isidentifier() and not p.startswith("_") and p not in NOT_PRODUCT for p in parts)
-            if plain and not any(p.startswith("test") or p in ("compat", "cli", "gui") for p in parts):
+            usual = plain and not any(p.startswith("test") or p in ("compat", "cli", "gui") for p in parts)
+            if usual and _loads_anywhere(checkout.text(path), module):
                 found.append(".".join([module, *parts]))
-    return found[:MAX_MODULES]
+        if len(found) == MAX_MODULES:
+            break
+    return found
+
+
+def _loads_anywhere(text: str, own: str) -> bool:
+    """Whether a module needs nothing but the standard library, on any system, and its own package: others are optional."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    imported = {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
+    imported |= {str(node.module) for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 0}
+    tops = {name.partition(".")[0] for name in imported} - {own}
+    return tops <= sys.stdlib_module_names - OTHER_SYSTEMS and not re.search(r"\b(?:windll|WinDLL)\b", text)
 
 
 def python_specifier(checkout: Checkout) -> SpecifierSet | None:

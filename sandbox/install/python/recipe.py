@@ -28,6 +28,7 @@ from sandbox.install.python import goals as python_goals
 from sandbox.install.python import project, requirements
 from sandbox.install.python.repair import era_constraints, missing
 from sandbox.install.recipe import Installed, Log, build_failure, step
+from sandbox.install.services import local
 from sandbox.network import RegistryPolicy
 
 INSIDE = Path(__file__).parent / "inside"
@@ -73,7 +74,8 @@ class PythonRecipe:
         return await work.tests()
 
     async def clean(self, box: Sandbox, checkout: Checkout, installed: Installed, log: Log) -> None:
-        """Byte code of the checkout itself is never written (PYTHONDONTWRITEBYTECODE)."""
+        """Byte code of the checkout itself is never written (PYTHONDONTWRITEBYTECODE); services end in good order."""
+        await local.stop(box, log)
 
 
 class _Work:
@@ -213,6 +215,8 @@ class _Work:
             if not await self.pip_each(names):
                 break
             installed, run = await self.measured(paths)
+        if await self.services(run):
+            installed, run = await self.measured(paths)
         installed, run = await self.best(installed, run, paths)
         counted = [c for c in run.cases.values() if c.status != "skipped"]
         self.log(
@@ -237,6 +241,19 @@ class _Work:
             INSTALL_SECONDS,
         )
         return installed
+
+    async def services(self, run: TestRun) -> bool:
+        """Set up what tests could not connect to; whether anything was."""
+        wanted = local.asked_for([*run.file_errors.values(), *(c.message for c in run.cases.values())])
+        if not wanted:
+            return False
+        self.log(f"services, by the words of the errors: {', '.join(service.name for service in wanted)}")
+        found = await local.provide(self.box, wanted, self.checkout, python=PYTHON, log=self.log, env=self.variables)
+        self.env |= found
+        # Into the shell's state, PATH too: what a state holds goes over what a later call is given.
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
+        await self.box.exec(f"export {words}", timeout=PROBE_SECONDS)
+        return bool(found)
 
     def problem(self, why: InstallFailed, run: TestRun | None = None) -> Installed:
         order = Order(files=(), ids=None, seconds=SUITE_SECONDS, python=PYTHON)

