@@ -1,0 +1,201 @@
+"""`make bench NAME=feedback`: a wrong-tool habit under reward alone, and under reward with textual feedback.
+
+A habit is taught first: the base policy is fine-tuned on expert episodes that begin with a call of `search_code`, a tool
+that does not exist, and go on properly after the error; in as many others the task ends with the reminder that rules
+write, and the episode begins properly, so that the policy knows what a reminder is (a large model knows). Then both arms
+train from that policy on the same prompts with the same reward, which takes off for poor calls; one arm has the hinted
+turns beside it. Shown is the share of rollouts that call a tool that does not exist, by step. On the rollouts of the first
+step, which are the same in both arms, the KL from the start to the end is measured at the tokens of all other turns.
+
+Episodes run in memory (`memory.py`). SEEDS=0+1+2, STEPS. One JSON line a step goes to stderr, the result to stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from sandbox.harness.profile import get_profile
+from sandbox.harness.session import schemas_of
+from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
+from sandbox.tasks.generators.procedural_expert import Habits
+from tests.bench import report
+from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
+from trainer import policy as policies
+from trainer.config import BehaviourConfig, FeedbackConfig, OptimizerConfig, RewardConfig, RLConfig
+from trainer.learning.feedback.find import find
+from trainer.learning.packing import PAD
+from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.rollouts.types import Trajectory
+from trainer.stages.data import EpisodeTurn, ExpertEpisode
+from trainer.stages.expert import Recording, record
+from trainer.stages.rl_sync import SyncStep, procedural_prompts, train
+
+POLICY = Path(os.environ.get("POLICY", "policies/base"))
+HABIT = "search_code"
+EPISODES = 240
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "90"))
+STEPS = int(os.environ.get("STEPS", "10"))
+TOOLS = [str(schema["function"]["name"]) for schema in schemas_of(get_profile("toy"))]
+REMINDER = f"Reminder: there is no tool {HABIT}. Available tools: {', '.join(TOOLS)}."
+KL_BOUND = 0.05
+"""Nats a token that the other turns may move."""
+GOALS: dict[str, report.Goal] = {
+    "habit_before_min": (">=", 0.6),
+    "habit_area_ratio_max": ("<=", 0.7),
+    "others_kl_feedback_max": ("<=", KL_BOUND),
+}
+
+
+def say(**values: Any) -> None:
+    print(json.dumps(values), file=sys.stderr, flush=True)
+
+
+def with_habit(episode: ExpertEpisode) -> ExpertEpisode:
+    """The same episode after a call of the tool that does not exist."""
+    pattern = next(
+        (str(call.arguments["pattern"]) for call in episode.turns[0].calls if "pattern" in call.arguments), "def"
+    )
+    message = f"no tool {HABIT}; tools: {', '.join(TOOLS)}"
+    error = ToolError(kind=ToolErrorKind.UNKNOWN_TOOL, message=message)
+    wrong = EpisodeTurn(
+        calls=(ToolCall(id="call_0", name=HABIT, arguments={"pattern": pattern}),),
+        results=(ToolResult(call_id="call_0", output=f"error: {message}", error=error),),
+    )
+    return episode.model_copy(update={"turns": (wrong, *episode.turns)})
+
+
+def reminded(episode: ExpertEpisode) -> ExpertEpisode:
+    """The same episode with the reminder under the task."""
+    *rest, last = episode.messages
+    return episode.model_copy(update={"messages": (*rest, {**last, "content": f"{last['content']}\n\n{REMINDER}"})})
+
+
+def examples(renderer: policies.ChatRenderer, episodes: Sequence[ExpertEpisode], seed: int) -> Iterator[Example]:
+    """45 % with the habit, 45 % reminded and without it, 10 % neither; every assistant token counts, also the wrong call."""
+    rng = random.Random(f"habit:{seed}")
+    while True:
+        for episode in rng.sample(list(episodes), len(episodes)):
+            draw = rng.random()
+            made = with_habit(episode) if draw < 0.45 else reminded(episode) if draw < 0.9 else episode
+            ids = renderer.start(list(made.messages), schemas_of(get_profile("toy")))
+            weights = [0.02] * len(ids)
+            for position, turn in enumerate(made.turns):
+                said = renderer.turn(turn.calls)
+                shown = renderer.observe(turn.results) if position < len(made.turns) - 1 else []
+                ids += said + shown
+                weights += [1.0] * len(said) + [0.02] * len(shown)
+            yield Example(ids, weights)
+
+
+async def teach_habit(out: Path, seed: int) -> Path:
+    environments = MemoryEnvironments()
+    recording = Recording(count=EPISODES, seed=seed + 50, habits=Habits(slip=0.0, tamper=0.0))
+    episodes = await record(recording, backend=MemoryBackend(environments), environments=environments)
+    policy = policies.load(POLICY)
+    optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
+    stream = batches(examples(policy.renderer, episodes, seed), batch_tokens=2048, seed=seed)
+    for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
+        values = learner.train(batch, step=step)
+        if step % 30 == 0:
+            say(seed=seed, sft=step, loss=round(values["loss/train"], 4))
+    return policies.save(policy, out)
+
+
+def config(*, feedback: bool) -> RLConfig:
+    return RLConfig(
+        steps=STEPS,
+        groups_per_step=8,
+        max_in_flight_groups=8,
+        max_staleness=0,
+        reward=RewardConfig(behaviour=BehaviourConfig(poor_calls=0.2)),
+        optimizer=OptimizerConfig(learning_rate=3e-4, warmup_steps=3),
+        feedback=FeedbackConfig(coefficient=1.0 if feedback else 0.0, rules="unknown_tool", most_hints=8),
+    )
+
+
+def has_habit(trajectory: Trajectory) -> bool:
+    return bool(find(trajectory, rules=("unknown_tool",), tools=TOOLS))
+
+
+async def arm(start: Path, seed: int, *, feedback: bool, scratch: Path) -> tuple[list[float], float]:
+    """By step, the share of rollouts with the habit; and the KL of the other turns' tokens, start to end."""
+    run = memory_run(start, config(feedback=feedback), seed, scratch)
+    seen: list[Trajectory] = []
+    first: list[Trajectory] = []
+    shares: list[float] = []
+
+    async def on_trajectory(trajectory: Trajectory) -> None:
+        seen.append(trajectory)
+
+    async def on_step(step: SyncStep) -> None:
+        shares.append(sum(map(has_habit, seen)) / len(seen))
+        say(seed=seed, feedback=feedback, step=step.step, habit=round(shares[-1], 3),
+            passed=round(step.metrics["verdict/passed"], 3), shift=round(step.metrics.get("feedback/shift", 0.0), 4))  # fmt: skip
+        first.extend(seen if step.step == 1 else [])
+        seen.clear()
+
+    run.on_trajectory = on_trajectory
+    await train(run, procedural_prompts(seed), on_step=on_step)
+    return shares, others_kl(policies.load(start), run.policy, first)
+
+
+@torch.no_grad()
+def others_kl(
+    start: policies.Policy, end: policies.Policy, trajectories: Sequence[Trajectory], temperature: float = 0.8
+) -> float:
+    """Mean KL(start ‖ end) in nats at the policy tokens of turns without the habit."""
+    total, count = 0.0, 0
+    rows = sorted(trajectories, key=lambda t: (t.task_id, t.sample))[:32]
+    for trajectory in rows:
+        bad = {hint.turn for hint in find(trajectory, rules=("unknown_tool",), tools=TOOLS)}
+        tokens = trajectory.segments[0].tokens
+        at = [p - 1 for t in trajectory.turns if t.index not in bad for p in range(t.token_start, t.token_end)]
+        before, after = (
+            torch.log_softmax(p.model(torch.tensor([tokens or [PAD]])).logits[0, at].float() / temperature, -1)
+            for p in (start, end)
+        )
+        total += float((before.exp() * (before - after)).sum())
+        count += len(at)
+    return total / max(1, count)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="feedback-") as scratch:
+        for seed in seeds:
+            start = asyncio.run(teach_habit(Path(scratch) / f"start-{seed}", seed))
+            alone, alone_kl = asyncio.run(arm(start, seed, feedback=False, scratch=Path(scratch) / f"a{seed}"))
+            both, both_kl = asyncio.run(arm(start, seed, feedback=True, scratch=Path(scratch) / f"b{seed}"))
+            runs.append((alone, both, alone_kl, both_kl))
+    metrics: dict[str, float] = {
+        "habit_before_min": round(min(run[0][0] for run in runs), 3),
+        "habit_area_ratio_max": round(max(fmean(both[1:]) / fmean(alone[1:]) for alone, both, _, _ in runs), 3),
+        "habit_last_reward": round(fmean(run[0][-1] for run in runs), 3),
+        "habit_last_feedback": round(fmean(run[1][-1] for run in runs), 3),
+        "others_kl_reward_max": round(max(run[2] for run in runs), 4),
+        "others_kl_feedback_max": round(max(run[3] for run in runs), 4),
+    }
+    curves = {
+        str(seed): {"reward": [round(v, 3) for v in run[0]], "feedback": [round(v, 3) for v in run[1]]}
+        for seed, run in zip(seeds, runs, strict=True)
+    }
+    report.emit("feedback", metrics, goals=GOALS, conditions={"seeds": seeds, "steps": STEPS, "habit_by_step": curves})
+
+
+if __name__ == "__main__":
+    main()
