@@ -59,15 +59,17 @@ class LocalSource:
         update_engine: Callable[[int], Awaitable[None]] | None = None,
         load: Callable[[], EngineLoad | None] | None = None,
         prompts: int | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`published` is the newest version in the weight store; `update_engine` returns once the engine samples from a
         version, and is awaited before groups are dispatched at it; `load` is what the engine says of itself, None when
-        it says nothing; `prompts` is how many there are, None when they never end."""
+        it says nothing; `prompts` is how many there are, None when they never end; `close` is awaited on the loop at the
+        end, after the last group."""
         self.config, self.journal = config, journal
         self.limit = config.max_in_flight_groups
         """Groups that may be in flight; moves with the engine's load when `asynchrony.adaptive` is on."""
         self._play, self._published, self._update, self._load = play, published, update_engine, load
-        self._prompts = prompts
+        self._prompts, self._close = prompts, close
         self._version = -1
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -224,3 +226,5 @@ class LocalSource:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=STOP_SECONDS)
+        if self._close is not None:
+            await self._close()

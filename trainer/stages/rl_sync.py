@@ -40,7 +40,7 @@ from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices
-from trainer.rollouts.group import run_group
+from trainer.rollouts.group import GroupResult, run_group
 from trainer.rollouts.types import TrainGroup, Trajectory
 from trainer.stages.base import StageError
 from trainer.stages.evaluate import EvalReport, evaluate
@@ -49,6 +49,9 @@ from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
 
 DEPLOYMENT = "policy"
+Play = Callable[[int], Awaitable[GroupResult]]
+"""Makes the group of a prompt with what the engine serves now."""
+
 SANDBOXES = 32
 """Episodes that hold a sandbox at the same time."""
 
@@ -106,7 +109,7 @@ async def publish(run: SyncRun) -> None:
     await run.update_engine(run.version)
 
 
-async def collect(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> list[TrainGroup]:
+async def collect(run: SyncRun, play: Play) -> list[TrainGroup]:
     """One on-policy batch: P groups of G episodes, all concurrent. A prompt whose group is lost gives way to the next."""
     groups: list[TrainGroup] = []
     while len(groups) < run.config.groups_per_step:
@@ -115,35 +118,39 @@ async def collect(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> list[TrainG
             raise StageError(f"{len(run.lost)} attempts were lost to infrastructure; the last: {run.lost[-1]}")
         prompts = range(run.next_prompt, run.next_prompt + missing)
         run.next_prompt += missing
-        results = await asyncio.gather(*(_one_group(run, prompt, tasks(prompt)) for prompt in prompts))
-        groups += [group for group in results if group is not None]
+        results = await asyncio.gather(*(play(prompt) for prompt in prompts))
+        run.lost += [cause for result in results for cause in result.infra_errors]
+        groups += [result.train_group for result in results if result.train_group is not None]
     return groups
 
 
-async def _one_group(run: SyncRun, prompt: int, task: TaskSpec) -> TrainGroup | None:
-    result = await run_group(
-        task=task,
-        group_id=f"{run.seed}-{prompt}",
-        prompt_index=prompt,
-        config=run.config,
-        client=run.services.client,
-        renderer=run.services.renderer,
-        backend=run.services.backend,
-        environments=run.services.environments,
-        deployment=run.services.deployment,
-        slots=run.services.slots,
-        seed=run.seed,
-        dispatched_version=run.version,
-        on_trajectory=run.on_trajectory,
-    )
-    run.lost += result.infra_errors
-    return result.train_group
+def in_sandboxes(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> Play:
+    """The real thing: G episodes of `tasks(prompt)`, each in a sandbox and graded in a second one."""
+
+    async def play(prompt: int) -> GroupResult:
+        return await run_group(
+            task=tasks(prompt),
+            group_id=f"{run.seed}-{prompt}",
+            prompt_index=prompt,
+            config=run.config,
+            client=run.services.client,
+            renderer=run.services.renderer,
+            backend=run.services.backend,
+            environments=run.services.environments,
+            deployment=run.services.deployment,
+            slots=run.services.slots,
+            seed=run.seed,
+            dispatched_version=run.version,
+            on_trajectory=run.on_trajectory,
+        )
+
+    return play
 
 
-async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
+async def one_step(run: SyncRun, play: Play) -> SyncStep:
     """Sample, learn, publish."""
     began = time.perf_counter()
-    groups = await collect(run, tasks)
+    groups = await collect(run, play)
     sampled = time.perf_counter()
     if run.reference is not None:
         run.reference.follow(run.version)
@@ -165,12 +172,19 @@ async def one_step(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> SyncStep:
 
 
 async def train(
-    run: SyncRun, tasks: Callable[[int], TaskSpec], *, on_step: Callable[[SyncStep], Awaitable[None]] | None = None
+    run: SyncRun,
+    tasks: Callable[[int], TaskSpec] | None = None,
+    *,
+    on_step: Callable[[SyncStep], Awaitable[None]] | None = None,
+    play: Play | None = None,
 ) -> None:
-    """The loop. `tasks(i)` is the i-th prompt of the run."""
+    """The loop. `tasks(i)` is the i-th prompt of the run; `play` makes the groups otherwise than in sandboxes."""
+    if play is None:
+        assert tasks is not None, "prompts, or something that plays them"
+        play = in_sandboxes(run, tasks)
     await publish(run)
     while run.version < run.config.steps:
-        step = await one_step(run, tasks)
+        step = await one_step(run, play)
         if on_step is not None:
             await on_step(step)
 

@@ -1,0 +1,250 @@
+"""`make bench NAME=async`: the asynchronous loop beside the synchronous one, on episodes with a heavy tail.
+
+Both loops run for real on the same small world (`waiting.py`): `trainer.stages.rl_sync.train` and
+`trainer.stages.rl.run_rl` over `trainer.asynchrony.local`, the same policy, prompts, waits, engine and learner. The
+median wait is scaled to a share of a measured training step. Compared are accepted groups per hour of wall time over
+the same number of steps, and the mean reward of the last third of the steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sandbox.backends import default_backend
+from sandbox.tasks.environments import EnvironmentStore
+from tests.bench import report
+from tests.bench.waiting import BASE, DEPLOYMENT, World, make_policy
+from trainer import policy as policies
+from trainer.asynchrony.journal import Journal
+from trainer.asynchrony.local import LocalSource, Ticket
+from trainer.config import (
+    AsynchronyConfig,
+    CheckpointConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    RLConfig,
+    SamplingConfig,
+)
+from trainer.rollouts.episode import RolloutServices
+from trainer.rollouts.group import GroupResult
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.rl import run_rl
+from trainer.stages.rl_sync import SyncStep, build_run, train
+from trainer.weights import WeightStore
+
+GOALS: dict[str, report.Goal] = {
+    "ratio_to_sync": (">=", 2.5),
+    "trainer_idle": ("<=", 0.10),
+    "p99_over_p50": (">=", 10.0),
+    "reward_gap": ("<=", 0.05),
+}
+CALIBRATION = 4
+
+
+def configuration(steps: int, *, ahead: int, width: int) -> RLConfig:
+    """`ahead` 0 is on-policy. The rate is constant, so that steps that are not reached change nothing."""
+    return RLConfig(
+        steps=steps,
+        groups_per_step=width,
+        group_size=8,
+        max_staleness=ahead,
+        max_in_flight_groups=width * (2 if ahead else 1),
+        sampling=SamplingConfig(temperature=1.0),
+        objective=ObjectiveConfig(loss_divisor=256.0),
+        optimizer=OptimizerConfig(learning_rate=6e-3, warmup_steps=0, decay_from=1.0),
+        checkpoint=CheckpointConfig(every_steps=10, keep=1, keep_versions=4),
+        asynchrony=AsynchronyConfig(oversample=0.25 if ahead else 0.0),
+    )
+
+
+def say(**values: Any) -> None:
+    print(json.dumps(values), file=sys.stderr, flush=True)
+
+
+def synchronous(
+    scratch: Path, policy_dir: Path, config: RLConfig, median: float
+) -> tuple[list[SyncStep], float, World]:
+    """Steps of the synchronous loop and its wall seconds."""
+    store = WeightStore(scratch / "weights", dtype="float32")
+    world = World(
+        policy_dir=policy_dir, store=store.root, memory=scratch / "engine", config=config, median=median, seed=0
+    )
+    steps: list[SyncStep] = []
+
+    async def main() -> float:
+        services = RolloutServices(
+            client=world.engine,
+            renderer=policies.load(BASE).renderer,
+            backend=default_backend(),
+            environments=EnvironmentStore(scratch / "environments"),
+            deployment=DEPLOYMENT,
+            slots=asyncio.Semaphore(1),
+        )
+        run = build_run(
+            policy_dir=policy_dir, config=config, seed=0, store=store, services=services, update_engine=world.update
+        )
+
+        async def play(prompt: int) -> GroupResult:
+            return await world.play(prompt, version=run.version)
+
+        async def on_step(step: SyncStep) -> None:
+            steps.append(step)
+            say(loop="sync", step=step.step, **shown(step.metrics))
+
+        began = time.perf_counter()
+        await train(run, on_step=on_step, play=play)
+        seconds = time.perf_counter() - began
+        await world.close()
+        return seconds
+
+    return steps, asyncio.run(main()), world
+
+
+class Sink:
+    """Collects what the stage reports and stops it after so many steps: what is still in flight is not waited for."""
+
+    def __init__(self, stop_after: int) -> None:
+        self.values: list[dict[str, float]] = []
+        self.stop_after = stop_after
+        self.seconds = 0.0
+        self.began = time.perf_counter()
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.values.append(dict(values))
+        self.seconds = time.perf_counter() - self.began
+        say(loop="async", step=step, **shown(values))
+
+    def should_stop(self) -> bool:
+        return len(self.values) >= self.stop_after
+
+    def progress(self, done: int, total: int) -> None: ...
+
+    def version_published(self, version: int, digest: str) -> None: ...
+
+    def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None: ...
+
+    def event(self, level: str, message: str, data: Mapping[str, Any] | None = None) -> None:
+        say(event=level, message=message)
+
+
+def asynchronous(scratch: Path, policy_dir: Path, config: RLConfig, median: float, steps: int) -> tuple[Sink, World]:
+    """What the asynchronous stage reports of its first `steps` steps."""
+    store = WeightStore(scratch / "weights", dtype="float32")
+    world = World(
+        policy_dir=policy_dir, store=store.root, memory=scratch / "engine", config=config, median=median, seed=0
+    )
+
+    async def play(ticket: Ticket) -> GroupResult:
+        return await world.play(ticket.prompt, version=ticket.version)
+
+    sink = Sink(steps)
+    with LocalSource(
+        config=config,
+        journal=Journal(scratch / "groups"),
+        play=play,
+        published=lambda: max(store.versions.all(), default=-1),
+        update_engine=world.update,
+        load=world.load,
+        close=world.close,
+    ) as source:
+        run_rl(
+            policy_dir=policy_dir,
+            config=config,
+            seed=0,
+            source=source,
+            sink=sink,
+            store=store,
+            checkpoints=CheckpointStore(scratch / "checkpoints", keep=1),
+        )
+    return sink, world
+
+
+SHOWN = ("reward/mean", "time/step", "time/train", "idle/trainer", "staleness/mean", "staleness/max", "groups/surplus")
+
+
+def shown(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(values[name], 3) for name in SHOWN if name in values}
+
+
+def last_third(values: Sequence[Mapping[str, float]]) -> float:
+    return statistics.fmean(v["reward/mean"] for v in values[-max(1, len(values) // 3) :])
+
+
+def first(values: Sequence[Mapping[str, float]]) -> float:
+    return values[0]["reward/mean"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="asynchronous beside synchronous training, on episodes that wait")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--groups", type=int, default=8, help="groups of a step")
+    parser.add_argument("--share", type=float, default=0.25, help="median wait as a share of a training step")
+    parser.add_argument("--ahead", type=int, default=8, help="max_staleness of the asynchronous loop")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    sys.setswitchinterval(0.001)  # trainer, engine and episodes share one interpreter
+    scratch = Path(tempfile.mkdtemp(prefix="async-"))
+    steps, groups = arguments.steps, arguments.groups
+    try:
+        policy_dir = make_policy(scratch / "policy", seed=1)
+        warm, _, _ = synchronous(
+            scratch / "warm", policy_dir, configuration(CALIBRATION, ahead=0, width=groups), median=0.0
+        )
+        busy = statistics.median(s.metrics["time/step"] - s.metrics["time/wait_for_batch"] for s in warm[1:])
+        median = arguments.share * busy
+        say(busy_seconds=round(busy, 3), median_wait=round(median, 3))
+        sync_steps, sync_seconds, sync_world = synchronous(
+            scratch / "sync", policy_dir, configuration(steps, ahead=0, width=groups), median
+        )
+        # More steps are configured than are run: the loop is measured while it runs, not while it runs dry.
+        ahead = configuration(steps + arguments.ahead + 4, ahead=arguments.ahead, width=groups)
+        sink, async_world = asynchronous(scratch / "async", policy_dir, ahead, median, steps)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    sync_values = [step.metrics for step in sync_steps]
+    hourly = {
+        "sync": 3600.0 * len(sync_values) * groups / sync_seconds,
+        "async": 3600.0 * len(sink.values) * groups / sink.seconds,
+    }
+    waited = sorted(sync_world.waited + async_world.waited)
+    metrics = {
+        "ratio_to_sync": hourly["async"] / hourly["sync"],
+        "trainer_idle": sum(v["time/wait_for_batch"] for v in sink.values) / sum(v["time/step"] for v in sink.values),
+        "trainer_idle_sync": sum(v["time/wait_for_batch"] for v in sync_values)
+        / sum(v["time/step"] for v in sync_values),
+        "p99_over_p50": waited[int(0.99 * len(waited))] / waited[len(waited) // 2],
+        "reward_gap": last_third(sync_values) - last_third(sink.values),
+        "reward_first": first(sync_values),
+        "reward_sync": last_third(sync_values),
+        "reward_async": last_third(sink.values),
+        "staleness_mean": statistics.fmean(v["staleness/mean"] for v in sink.values),
+        "staleness_max": max(v["staleness/max"] for v in sink.values),
+        "versions_in_a_rollout": statistics.fmean(v["staleness/versions"] for v in sink.values),
+        "groups_per_hour_async": hourly["async"],
+        "groups_per_hour_sync": hourly["sync"],
+    }
+    conditions = {
+        "steps": steps,
+        "groups_per_step": groups,
+        "group_size": 8,
+        "max_staleness": arguments.ahead,
+        "median_wait_s": round(median, 4),
+        "train_step_s": round(busy, 4),
+    }
+    report.emit("async", {name: round(value, 4) for name, value in metrics.items()}, goals=GOALS, conditions=conditions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""One process of a run that is killed: the asynchronous loop on groups without an engine, until SIGKILL or the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import torch
+
+from tests.trainer.asynchrony.groups import shuffled
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
+from trainer.asynchrony.journal import Journal
+from trainer.asynchrony.local import LocalSource
+from trainer.config import AsynchronyConfig, CheckpointConfig, RLConfig
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.rl import run_rl
+from trainer.weights import WeightStore
+
+STEPS = 4
+
+
+def config() -> RLConfig:
+    """Two groups a step, one of surplus, two versions of lag, a checkpoint every second step."""
+    return small_config(
+        steps=STEPS,
+        max_staleness=2,
+        max_in_flight_groups=5,
+        checkpoint=CheckpointConfig(every_steps=2, keep=1),
+        asynchrony=AsynchronyConfig(oversample=0.5),
+    )
+
+
+class Reporter(MemorySink):
+    """Writes each step's loss where the next process does not overwrite it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def metrics(self, step, values) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": step, "loss": values["optim/loss"].hex()}) + "\n")
+
+
+def main(root: Path, seed: int, kill_at: int) -> None:
+    """Runs until the end, or until just before the `kill_at`-th time that something is made durable (0: never)."""
+    torch.set_num_threads(1)
+    real, calls = os.fsync, 0
+
+    def fsync(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(handle)
+
+    os.fsync = fsync
+    store = WeightStore(root / "weights", dtype="float32")
+    with LocalSource(
+        config=config(),
+        journal=Journal(root / "groups"),
+        play=shuffled(seed),
+        published=lambda: max(store.versions.all(), default=-1),
+    ) as source:
+        run_rl(
+            policy_dir=BASE_POLICY,
+            config=config(),
+            seed=0,
+            source=source,
+            sink=Reporter(root / "losses.jsonl"),
+            store=store,
+            checkpoints=CheckpointStore(root / "checkpoints", keep=1),
+        )
