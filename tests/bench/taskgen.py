@@ -4,6 +4,7 @@ The package is written here: modules of small functions with tests that wait a l
 two seconds of run time; no two modules have a telling line in common. Every task that counts has its controls green,
 three times each, in fresh sandboxes. `valid_per_minute` is that of the mutation generator. After the clock has stopped,
 all controls (exploits and mutants as well) run over SAMPLE of the kept tasks; `all_controls_green` is the share that holds.
+`sandboxes_per_task` counts fresh sandboxes, rejected drafts among them: unlike seconds it does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import asyncio
 import importlib.metadata
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sandbox.backends import default_backend
-from sandbox.backends.base import Backend
+from sandbox.backends.base import Backend, Sandbox
 from sandbox.grading.controls import run_controls
 from sandbox.tasks import sdist
 from sandbox.tasks.environments import EnvironmentStore
@@ -32,6 +35,10 @@ GOALS: dict[str, report.Goal] = {"valid_per_minute": (">=", 5.0), "all_controls_
 MODULES = 20
 SUITE_SECONDS = 2.0
 SAMPLE = 2
+GENERATED: tuple[GeneratorName, ...] = tuple(
+    name for name in GENERATORS if name not in ("mutation", "mining", "examples")
+)
+"""The other generators. The package has no history to mine, and no examples in its docstrings."""
 OTHERS = 2
 """Tasks of each other generator, for its yield."""
 PIN = sdist.Pin("warehouse", "1.0", ("0" * 64,))
@@ -135,12 +142,14 @@ async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str,
     backend, store = default_backend(), EnvironmentStore(folder / "environments")
     try:
         built = await build(backend, store, folder)
+        started = counted(backend)
         found = Yield(generator="mutation", package=built.name)
         made: list[TaskSpec] = []
         async for task in generate_tasks(store, built, backend=backend, count=count, styles=STYLES, found=found):
             made.append(task)
             print(f"{len(made)}/{count}: {task.id}", flush=True)
-        others = [await other(store, built, backend, name) for name in GENERATORS if name != "mutation"]
+        sandboxes = started() / max(1, len(made))
+        others = [await other(store, built, backend, name) for name in GENERATED]
         green = 0
         for task in made[:SAMPLE]:
             controls = await run_controls(backend=backend, environments=store, task=task, full=True)
@@ -156,7 +165,9 @@ async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str,
         "mutation_tasks": float(found.kept),
         "mutation_yield": round(found.share, 3),
         "mutation_seconds": round(found.seconds, 1),
-        "test_runs_per_task": round(found.tried / max(1, found.kept), 2),
+        "seconds_per_task": round(found.seconds / max(1, found.kept), 2),
+        "sandboxes_per_task": round(sandboxes, 2),
+        "tried_per_task": round(found.tried / max(1, found.kept), 2),
     }
     for one in others:
         metrics |= {
@@ -164,6 +175,20 @@ async def measure(folder: Path, count: int) -> tuple[dict[str, float], dict[str,
             f"{one.generator}_per_minute": round(one.per_minute, 2),
         }
     return metrics, {"suite_seconds": round(sum(built.tests.values()), 2), "tests": len(built.tests)}
+
+
+def counted(backend: Backend) -> Callable[[], int]:
+    """Count the sandboxes that `backend` starts from now on."""
+    begun = 0
+    start = backend.start
+
+    async def counting(*arguments: Any, **options: Any) -> Sandbox:
+        nonlocal begun
+        begun += 1
+        return await start(*arguments, **options)
+
+    backend.start = counting  # type: ignore[method-assign]
+    return lambda: begun
 
 
 async def other(store: EnvironmentStore, built: BuiltPackage, backend: Backend, name: GeneratorName) -> Yield:

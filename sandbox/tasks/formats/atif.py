@@ -66,7 +66,7 @@ def _step(step: Step) -> dict[str, Any]:
                 for r in step.results
             ]
         }
-    if step.completion_token_ids:
+    if step.completion_token_ids or step.prompt_token_ids:
         made["metrics"] = {
             "prompt_tokens": len(step.prompt_token_ids),
             "completion_tokens": len(step.completion_token_ids),
@@ -148,6 +148,12 @@ def _text(message: Any, losses: Losses) -> str:
     return "".join(part.get("text", "") for part in message if part.get("type") == "text")
 
 
+def _sampled(call: dict[str, Any]) -> str:
+    """The arguments as they were sampled; of others' trajectories, which do not tell, serialised anew."""
+    own = ((call.get("extra") or {}).get(OWN) or {}).get("arguments")
+    return own if isinstance(own, str) else json.dumps(call["arguments"])
+
+
 def _read_step(step: dict[str, Any], losses: Losses) -> Step:
     metrics = step.get("metrics") or {}
     for name in ("cached_tokens", "cost_usd"):
@@ -156,7 +162,7 @@ def _read_step(step: dict[str, Any], losses: Losses) -> Step:
     calls = [
         Call(
             id=call["tool_call_id"], name=call["function_name"],
-            arguments=((call.get("extra") or {}).get(OWN) or {}).get("arguments") or json.dumps(call["arguments"]),
+            arguments=_sampled(call),
         )
         for call in step.get("tool_calls") or ()
     ]  # fmt: skip

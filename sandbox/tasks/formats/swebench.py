@@ -215,6 +215,8 @@ def _patch(files: Mapping[str, str], read: Read) -> Patch:
     changes = []
     for path, text in sorted(files.items()):
         before = read(path)
+        if "\0" in text or (before is not None and b"\0" in before.content):
+            raise FormatRefused(f"{path} holds a NUL, which no patch of text can show", remedy="Export it for Harbor")
         if before is None or before.content != text.encode():
             changes.append(FileChange(path, text.encode(), before=None if before is None else before.content))
     return Patch(changes=tuple(changes))

@@ -136,6 +136,8 @@ def test_callers_leave_a_deprecated_function(environments, backend, quay):
     assert verdict(environments, backend, task, {PATH: without}) is Verdict.FAILED, "the warning has to stay"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_written_tests_must_fail_for_wrong_code(environments, backend, quay):
     task, found = made(environments, backend, quay, "tests", "total")
     assert task is not None, found.rejected

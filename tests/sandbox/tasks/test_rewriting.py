@@ -1,11 +1,13 @@
 """A language model says instructions in other words: what it may and may not change, against a real HTTP answer."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
-from sandbox.tasks.generators.instructions import Evidence
+from sandbox.tasks.generators.instructions import Evidence, reveals
 from sandbox.tasks.generators.rewriting import RewriteFailed, Rewriter
 
 SEEN = Evidence("shop", "t.py::test_a", "def test_a():\n    assert f() == 2", "assert 1 == 2", "E assert 1 == 2")
@@ -46,3 +48,48 @@ async def test_an_answer_that_will_not_do_leaves_the_text(answer):
 async def test_an_endpoint_that_fails_is_named(answer):
     with pytest.raises(RewriteFailed, match="m did not rewrite"):
         await rewriter(answer, [])(TEXT, SEEN)
+
+
+@pytest.fixture
+def endpoint():
+    """A server on this machine that speaks as OpenAI's does; what it was asked."""
+    asked: list[dict[str, object]] = []
+
+    class Model(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.dumps(
+                {"choices": [{"message": {"content": "`assert 1 == 2` again"}}], "usage": {"total_tokens": 5}}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_the_same_text_is_asked_once(endpoint, tmp_path):
+    url, asked = endpoint
+    rewrite = Rewriter(url, "m", cache=tmp_path)
+    assert await rewrite(TEXT, SEEN) == ("`assert 1 == 2` again\n", 5)
+    assert await rewrite(TEXT, SEEN) == ("`assert 1 == 2` again\n", 0), "from the cache, at no cost"
+    assert len(asked) == 1
+    await Rewriter(url, "other", cache=tmp_path)(TEXT, SEEN)
+    assert [one["model"] for one in asked] == ["m", "other"], "another model says it in its own words"
+
+
+def test_names_of_the_oracle_and_of_hidden_tests_are_not_told():
+    gold, begin = {"a.py": "def f(x):\n    return clamp(x)\n"}, {"a.py": "def f(x):\n    return x\n"}
+    assert reveals("f is broken, use clamp", "f is broken", gold, begin) == "clamp"
+    assert reveals("f fails in test_edge", "f is broken", gold, begin, ("t.py::T::test_edge[1]",)) == "test_edge"
+    assert reveals("please return what f should", "f is broken", gold, begin) == ""
+    assert reveals("clamp it", "clamp is missing in f", gold, begin) == "", "what was told before is no leak"
