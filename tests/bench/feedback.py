@@ -7,7 +7,8 @@ train from that policy on the same prompts with the same reward, which takes off
 turns beside it. Shown is the share of rollouts that call a tool that does not exist, by step. On the rollouts of the first
 step, which are the same in both arms, the KL from the start to the end is measured at the tokens of all other turns.
 
-Episodes run in memory (`memory.py`). SEEDS=0+1+2, STEPS. One JSON line a step goes to stderr, the result to stdout.
+Episodes run in memory (`memory.py`). SEEDS=0+1+2, STEPS, PROMPTS (of a step), SFT_STEPS. One JSON line a step goes to
+stderr, the result to stdout.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ HABIT = "search_code"
 EPISODES = 240
 SFT_STEPS = int(os.environ.get("SFT_STEPS", "90"))
 STEPS = int(os.environ.get("STEPS", "10"))
+GROUPS = int(os.environ.get("PROMPTS", "8"))
 TOOLS = [str(schema["function"]["name"]) for schema in schemas_of(get_profile("toy"))]
 REMINDER = f"Reminder: there is no tool {HABIT}. Available tools: {', '.join(TOOLS)}."
 KL_BOUND = 0.05
@@ -117,8 +119,8 @@ async def teach_habit(out: Path, seed: int) -> Path:
 def config(*, feedback: bool) -> RLConfig:
     return RLConfig(
         steps=STEPS,
-        groups_per_step=8,
-        max_in_flight_groups=8,
+        groups_per_step=GROUPS,
+        max_in_flight_groups=GROUPS,
         max_staleness=0,
         reward=RewardConfig(behaviour=BehaviourConfig(poor_calls=0.2)),
         optimizer=OptimizerConfig(learning_rate=3e-4, warmup_steps=3),
@@ -149,7 +151,9 @@ async def arm(start: Path, seed: int, *, feedback: bool, scratch: Path) -> tuple
 
     run.on_trajectory = on_trajectory
     await train(run, procedural_prompts(seed), on_step=on_step)
-    return shares, others_kl(policies.load(start), run.policy, first)
+    moved = others_kl(policies.load(start), run.policy, first)
+    say(seed=seed, feedback=feedback, others_kl=round(moved, 5))
+    return shares, moved
 
 
 @torch.no_grad()

@@ -1,0 +1,91 @@
+"""A task family that outgrows its window: a code stands in the first file, and a chain of files leads to where it is used.
+
+Each file names the next one among lines that mean nothing; the last one says `end`. Then the code, seen once and long ago,
+is to be returned from `answer.py`. With windows that hold a fifth of the work, the code and the place in the chain survive
+only in what the policy writes into its summaries. An attempt that guesses the code is right once in 64 times.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from sandbox.tasks.generators.vocabulary import Split, sample_words
+from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
+from trainer import policy as policies
+from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
+
+FILES = 20
+FILLER = 4
+"""Lines of a file that mean nothing."""
+ANSWER = "answer.py"
+
+
+def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
+    """A task as a pure function of its arguments. Names of the two splits share no word."""
+    rng = random.Random(f"relay:{split}:{seed}")
+    words = list(dict.fromkeys(sample_words(rng, split, 4 * files)))
+    names = [f"{word}.py" for word in words[:files]]
+    fillers = words[files:]
+    code = f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
+
+    def body(index: int) -> str:
+        lines = [f"{rng.choice(fillers)} = {rng.choice(fillers)} + {rng.randint(2, 9)}" for _ in range(FILLER)]
+        lines.insert(rng.randrange(FILLER), f"next {names[index + 1]}" if index + 1 < files else "end")
+        if index == 0:
+            lines.insert(rng.randrange(FILLER), f"code {code}")
+        return "\n".join(lines) + "\n"
+
+    texts = {name: body(index) for index, name in enumerate(names)}
+    return TaskSpec(
+        id=f"relay-{split}-{seed:05d}",
+        source="procedural",
+        instruction=f"Begin with {names[0]}. Return the code from {ANSWER}.",
+        environment=InlineEnvironment(files={**texts, ANSWER: "def answer():\n    return 0\n"}),
+        verifier=CallsVerifier(module=ANSWER, function="answer", cases=(("()", code),)),
+        gold={ANSWER: f"def answer():\n    return {code}\n"},
+        family="relay",
+    )
+
+
+class Expert:
+    """An inference client that plays the family by what stands in its context, and summarizes carelessly.
+
+    Each of the two facts that matter gets into a summary with probability `keep`.
+    """
+
+    def __init__(self, renderer: policies.ChatRenderer, *, keep: float) -> None:
+        self.renderer = renderer
+        self.keep = keep
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        rng = random.Random(f"expert:{request.seed}")
+        text = str(self.renderer.tokenizer.decode(request.prompt_ids, skip_special_tokens=False))
+        ids = [*self.renderer.tokenizer(self.say(text, rng), add_special_tokens=False)["input_ids"]]
+        ids.append(self.renderer.turn_end_id)
+        return GenerateResponse(
+            token_ids=ids[: request.max_tokens],
+            logprobs=[0.0] * min(len(ids), request.max_tokens),
+            spans=[VersionSpan(version=0, start=0, end=min(len(ids), request.max_tokens))],
+            finish_reason="stop" if len(ids) <= request.max_tokens else "length",
+        )
+
+    def say(self, text: str, rng: random.Random) -> str:
+        code, place = _last(r"code (\d\d)", text), _last(r"(?:next |Begin with )(\w+\.py)", text)
+        ended = re.search(r"\|end\n|summarized it:\n(?:code \d\d, )?end\n", text) is not None
+        if text.rstrip().endswith("<|assistant|>") and "Please summarize" in text:
+            facts: Sequence[str] = (f"code {code}" if code else "", "end" if ended else f"next {place}")
+            return f"<summary>{', '.join(fact for fact in facts if fact and rng.random() < self.keep)}</summary>"
+        if f"edited {ANSWER}" in text:
+            return '{"name": "finish", "arguments": {}}'
+        if ended:
+            said = code or f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
+            edit = f'"path": "{ANSWER}", "old_string": "return 0", "new_string": "return {said}"'
+            return f'{{"name": "edit_file", "arguments": {{{edit}}}}}'
+        return f'{{"name": "read_file", "arguments": {{"path": "{place}"}}}}'
+
+
+def _last(pattern: str, text: str) -> str:
+    found = re.findall(pattern, text)
+    return str(found[-1]) if found else ""

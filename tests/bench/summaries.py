@@ -1,0 +1,187 @@
+"""`make bench NAME=summaries`: work of five windows, with trained summaries, untrained ones, and truncation.
+
+The family is `relay.py`. The policy first learns the form of the work by SFT on episodes of an expert that summarizes
+carelessly (each of the two facts that matter gets into a summary with probability KEEP). Then, per seed, the same
+held-out tasks are played by
+
+* `untrained`: that policy, with summaries;
+* `truncated`: that policy after STEPS steps of RL in which full windows forget their first turns;
+* `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
+
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. JSON lines go to stderr, the result to
+stdout; intervals are 95 % over tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import torch
+
+from tests.bench import report
+from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
+from tests.bench.relay import Expert, relay
+from trainer import policy as policies
+from trainer.config import HarnessConfig, OptimizerConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
+from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.types import Segment
+from trainer.stages.evaluate import EvalReport
+from trainer.stages.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
+
+POLICY = Path(os.environ.get("POLICY", "policies/base"))
+STEPS = int(os.environ.get("STEPS", "20"))
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "150"))
+EPISODES = int(os.environ.get("EPISODES", "160"))
+EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
+SAMPLES = int(os.environ.get("SAMPLES", "4"))
+KEEP = 0.8
+TRIGGER = 260
+"""Tokens at which a window is left: the work without summaries takes five times as many."""
+Mode = Literal["summary", "truncate"]
+GOALS: dict[str, report.Goal] = {
+    "work_in_windows": (">=", 5.0),
+    "trained_over_untrained_min": (">=", 0.05),
+    "trained_over_truncated_min": (">=", 0.05),
+}
+
+
+def say(**values: Any) -> None:
+    print(json.dumps(values), file=sys.stderr, flush=True)
+
+
+def config(mode: Mode) -> RLConfig:
+    summary = SummaryConfig(trigger_tokens=TRIGGER, mode=mode, max_tokens=40, max_windows=16)
+    return RLConfig(
+        steps=STEPS,
+        groups_per_step=6,
+        max_in_flight_groups=6,
+        max_staleness=0,
+        sampling=SamplingConfig(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
+        harness=HarnessConfig(summary=summary),
+        optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
+        eval_tasks=EVAL_TASKS,
+        eval_samples=SAMPLES,
+    )
+
+
+async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[list[Segment], float]:
+    """Windows of the careless expert's episodes, and how many windows the work takes without summaries (mean)."""
+    environments = MemoryEnvironments()
+    settings = config("summary")
+    services = RolloutServices(
+        client=Expert(renderer, keep=KEEP), renderer=renderer, backend=MemoryBackend(environments),
+        environments=environments, deployment=DEPLOYMENT, slots=asyncio.Semaphore(8),
+    )  # fmt: skip
+    kept: list[Segment] = []
+    sizes: list[float] = []
+    for index in range(EPISODES):
+        done = await run_episode(
+            task=relay(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
+            settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()), services=services,
+        )  # fmt: skip
+        kept += done.segments
+        if done.reward:
+            said = [turn for turn in done.turns if not turn.summary]
+            read = sum(len(renderer.observe(turn.results)) for turn in said[:-1])
+            opening = len(renderer.start(list(done.messages)))
+            sizes.append((opening + read + sum(t.token_end - t.token_start for t in said)) / TRIGGER)
+    return kept, fmean(sizes)
+
+
+def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
+    rng = random.Random(f"relay:{seed}")
+    while True:
+        for segment in rng.sample(list(segments), len(segments)):
+            yield Example(list(segment.tokens), [1.0 if mask else 0.02 for mask in segment.loss_mask])
+
+
+def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
+    policy = policies.load(POLICY)
+    optimizer = OptimizerConfig(name="muon", learning_rate=2e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
+    stream = batches(examples(segments, seed), batch_tokens=3072, seed=seed)
+    for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
+        values = learner.train(batch, step=step)
+        if step % 25 == 0:
+            say(seed=seed, sft=step, loss=round(values["loss/train"], 4), accuracy=round(values["loss/accuracy"], 4))
+    return policies.save(policy, out)
+
+
+async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path) -> EvalReport:
+    """Held-out tasks, after RL if asked for."""
+    run = memory_run(start, config(mode), seed, scratch)
+
+    async def on_step(step: SyncStep) -> None:
+        m = step.metrics
+        say(
+            seed=seed,
+            mode=mode,
+            step=step.step,
+            reward=round(m["reward/mean"], 3),
+            windows=round(m["segments/mean"], 2),
+        )
+
+    if learn:
+        await train(run, lambda index: relay(1_000_000 * (seed + 1) + index, "train"), on_step=on_step)
+    else:
+        await publish(run)
+    tasks = [relay(index, "held-out") for index in range(EVAL_TASKS)]
+    result = await held_out(run, tasks, samples=SAMPLES)
+    say(seed=seed, mode=mode, learned=learn, pass1=round(result.pass1, 3), interval=result.pass1_interval)
+    return result
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
+    arms: list[dict[str, EvalReport]] = []
+    sizes = []
+    with tempfile.TemporaryDirectory(prefix="summaries-") as folder:
+        scratch = Path(folder)
+        for seed in seeds:
+            renderer = policies.ChatRenderer(policies.load_tokenizer(POLICY))
+            segments, windows = asyncio.run(expert_segments(renderer, seed))
+            sizes.append(windows)
+            start = learn_form(scratch / f"start-{seed}", segments, seed)
+            made = {}
+            for name, mode, learn in (
+                ("untrained", "summary", False),
+                ("truncated", "truncate", True),
+                ("trained", "summary", True),
+            ):
+                assert mode in ("summary", "truncate")
+                made[name] = asyncio.run(play(start, seed, mode, learn=learn, scratch=scratch / f"{name}-{seed}"))
+            arms.append(made)
+    metrics = {"work_in_windows": round(min(sizes), 2)}
+    for name in ("untrained", "truncated", "trained"):
+        metrics[f"pass1_{name}_mean"] = round(fmean(arm[name].pass1 for arm in arms), 4)
+    for other in ("untrained", "truncated"):
+        metrics[f"trained_over_{other}_min"] = round(min(arm["trained"].pass1 - arm[other].pass1 for arm in arms), 4)
+    conditions = {
+        "seeds": seeds,
+        "steps": STEPS,
+        "held_out_tasks": EVAL_TASKS,
+        "samples": SAMPLES,
+        "pass1": {
+            str(seed): {
+                name: [round(one.pass1, 3), *[round(v, 3) for v in one.pass1_interval]] for name, one in arm.items()
+            }
+            for seed, arm in zip(seeds, arms, strict=True)
+        },
+    }
+    report.emit("summaries", metrics, goals=GOALS, conditions=conditions)
+
+
+if __name__ == "__main__":
+    main()
