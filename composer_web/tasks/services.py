@@ -15,7 +15,7 @@ from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.outbox import enqueue_many
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
-from composer_web.tasks.overlap import refuse_overlap
+from composer_web.tasks.overlap import drop_duplicates, refuse_overlap
 from composer_web.tasks.reviewing import require_admitted
 from sandbox.grading.flaky import without_tests
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
@@ -149,7 +149,8 @@ PACKAGE_SUITES = {"packages": "train", "packages-held-out": "held-out"}
 def build_packages_suite(
     *, name: str, purpose: str, specs: Sequence[TaskSpec], seed: int, validate: bool = True
 ) -> Suite:
-    """One of PACKAGE_SUITES from mutation tasks. Raises UserError, Conflict."""
+    """One of PACKAGE_SUITES from mutation tasks, of near-duplicates the first. Raises UserError, Conflict."""
+    specs = drop_duplicates(specs)
     recipe = {"generator": "mutation", "seed": seed, "split": purpose, "count": len(specs)}
     text = f"Bugs planted in functions of real packages, {purpose} split; hidden tests are the packages' own"
     return build_suite(name=name, purpose=purpose, specs=specs, description=text, recipe=recipe, validate=validate)
