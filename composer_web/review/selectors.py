@@ -183,11 +183,10 @@ def _agreement(name: str, text: str, rows: Sequence[dict[int, str]], level: agre
         for value in unit:
             counts[value] += 1
     people = sorted({person for row in rows for person in row})
-    kappas = [
-        value
-        for a, b in combinations(people, 2)
-        if (value := agreement.kappa([(row[a], row[b]) for row in rows if a in row and b in row])) is not None
+    found = [
+        agreement.kappa([(row[a], row[b]) for row in rows if a in row and b in row]) for a, b in combinations(people, 2)
     ]
+    kappas = [one for one in found if one is not None]
     return Agreement(
         question=name,
         text=text,

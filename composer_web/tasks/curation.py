@@ -232,7 +232,8 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
         refuse_overlap([version.bundle for version in (*kept, *versions)], purpose=suite.purpose)
     end = suite.memberships.aggregate(last=Max("position"))["last"]
     place = 0 if end is None else end + 1
-    changes, fresh = [], []
+    changes: list[TaskChange] = []
+    fresh: list[SuiteMembership] = []
     for task, version in zip(wanted, versions, strict=True):
         before = held.get(task.pk)
         changes.append(_membership(task, suite, before.task_version if before else None, version))

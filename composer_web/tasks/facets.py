@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest, QueryDict
 
-from composer_web.tasks.filters import STRENGTH_CLASS, STRENGTHS, TaskFilter
+from composer_web.tasks.filters import BOUNDS, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
 
@@ -84,13 +85,22 @@ def _plain(column: str):  # type: ignore[no-untyped-def]
     return count
 
 
-def _controls(query: QuerySet[Task]) -> Rows:
+def _controls(query: Any) -> Rows:  # annotated by `selectors.tasks`
     return [(*CONTROLS[value], number) for value, number in query.values_list("controls_ok").annotate(n=Count("pk"))]
 
 
-def _strength(query: QuerySet[Task]) -> Rows:
-    counts = dict(query.annotate(kind=STRENGTH_CLASS).values_list("kind").annotate(n=Count("pk")))
-    return [(name, label, counts.get(name, 0)) for name, label in STRENGTHS]
+def _strength(query: Any) -> Rows:  # annotated by `selectors.tasks`
+    counts = dict.fromkeys([name for name, _ in STRENGTHS], 0)
+    for value, number in query.values_list("test_strength").annotate(n=Count("pk")):
+        counts[strength_class(value)] += number
+    return [(name, label, counts[name]) for name, label in STRENGTHS]
+
+
+def strength_class(value: float | None) -> str:
+    """Which class of STRENGTHS a share belongs to."""
+    if value is None:
+        return "unknown"
+    return next(name for name, (low, high) in BOUNDS.items() if low <= value < high)
 
 
 def _review(query: QuerySet[Task]) -> Rows:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import django_filters as filters
-from django.db.models import Case, CharField, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from composer_web.ops.filters import slug_contains
 from composer_web.tasks.models import ReviewState, Split, SuiteMembership, Task, TaskReview
@@ -22,14 +22,12 @@ STRENGTHS = [
     ("unknown", "not measured"),
 ]
 """Classes of the share of mutants that the hidden tests reject."""
-STRENGTH_CLASS = Case(
-    When(test_strength__lt=0.5, then=Value("weak")),
-    When(test_strength__lt=0.8, then=Value("fair")),
-    When(test_strength__lt=0.95, then=Value("good")),
-    When(test_strength__gte=0.95, then=Value("strong")),
-    default=Value("unknown"),
-    output_field=CharField(),
-)
+BOUNDS: dict[str, tuple[float, float]] = {
+    "weak": (0.0, 0.5),
+    "fair": (0.5, 0.8),
+    "good": (0.8, 0.95),
+    "strong": (0.95, 1.01),
+}
 
 
 class TaskFilter(filters.FilterSet):
@@ -69,8 +67,11 @@ class TaskFilter(filters.FilterSet):
         members = SuiteMembership.objects.filter(suite__name=value, task_version__task=OuterRef("pk"))
         return query.filter(Exists(members))
 
-    def by_strength(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
-        return query.annotate(strength_class=STRENGTH_CLASS).filter(strength_class=value)
+    def by_strength(self, query: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:  # annotated by the selector
+        if value == "unknown":
+            return query.filter(test_strength__isnull=True)
+        low, high = BOUNDS[value]
+        return query.filter(test_strength__gte=low, test_strength__lt=high)
 
     def by_split(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         return query.filter(split="" if value == "none" else value)
@@ -92,7 +93,9 @@ class TaskFilter(filters.FilterSet):
             .order_by("-id")
             .values("decision")[:1]
         )
-        query = query.annotate(my_decision=Subquery(mine))
         if value == "none":
-            return query.filter(Q(my_decision__isnull=True) | Q(my_decision="withdrawn"))
-        return query.filter(my_decision=value)
+            rows = query.annotate(my_decision=Subquery(mine))
+            return rows.filter(Q(my_decision__isnull=True) | Q(my_decision="withdrawn"))
+        # Few of many tasks: begin at the reviews of this person.
+        reviewed = TaskReview.objects.filter(reviewer=person, decision=value).values("task_version__task")
+        return query.filter(pk__in=reviewed).annotate(my_decision=Subquery(mine)).filter(my_decision=value)

@@ -66,7 +66,8 @@ class Command(BaseCommand):
         if do == "questions":
             return EXAMPLE.model_dump(mode="json")
         if do == "list":
-            return list(selectors.queues().values("name", "title", "reviewers", "rollouts", "finished", "labels"))
+            names = ("name", "title", "reviewers", "rollouts", "finished", "labels")
+            return [{name: getattr(queue, name) for name in names} for queue in selectors.queues()]
         user = None
         if "user" in o:
             user = person(o["user"], "reviewer" if do in ("next", "label", "disagreements") else "operator")

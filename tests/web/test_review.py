@@ -1,0 +1,402 @@
+"""Review queues of trajectories: questions, independent reviewers, agreement, what labels do; pages, API and CLI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import create_user
+from composer_web.ops.errors import Conflict, UserError
+from composer_web.review import agreement, selectors, services
+from composer_web.review.models import Label, Queue
+from composer_web.review.questions import EXAMPLE, parse
+from composer_web.rollouts import auditing, dispatch
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
+from composer_web.rollouts.selectors import in_quarantine
+from composer_web.runs.models import Run
+from tests.web.conftest import PASSWORD
+from tests.web.making import claim, finish
+
+Bearer = Callable[..., dict[str, str]]
+RIGHT = {"verdict": "right", "quality": "4"}
+WRONG = {"verdict": "wrong", "quality": "2", "flags": ["reward_hack"]}
+
+
+class TestAgreement:
+    """Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, the example with four observers: 0.743 and 0.849."""
+
+    ROWS = ("1 2 3 3 2 1 4 1 2 . . .", "1 2 3 3 2 2 4 1 2 5 . 3", ". 3 3 3 2 3 4 2 2 5 1 .", "1 2 3 3 2 4 4 1 2 5 1 .")
+
+    def units(self) -> list[list[str]]:
+        return [
+            [value for value in unit if value != "."] for unit in zip(*(row.split() for row in self.ROWS), strict=True)
+        ]
+
+    def test_alpha_is_the_published_one(self) -> None:
+        nominal, interval = agreement.alpha(self.units()), agreement.alpha(self.units(), "interval")
+        assert nominal == pytest.approx(0.743, abs=5e-4)
+        assert interval == pytest.approx(0.849, abs=5e-4)
+
+    def test_bounds(self) -> None:
+        assert agreement.alpha([["a", "a"], ["b", "b"]]) == 1.0
+        assert agreement.alpha([["a", "b"], ["b", "a"]]) == pytest.approx(-0.5)
+        assert agreement.alpha([["a", "a"]]) is None  # nothing varies
+        assert agreement.alpha([["a"], ["b"]]) is None  # nothing is paired
+
+    def test_kappa(self) -> None:
+        pairs = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
+        assert agreement.kappa(pairs) == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
+        assert agreement.kappa([("y", "y")]) is None
+        assert agreement.kappa([]) is None
+
+    def test_share(self) -> None:
+        assert agreement.share([["a", "a"], ["a", "b"], ["c"]]) == 0.5
+
+
+class TestQuestions:
+    @pytest.mark.parametrize(
+        ("answers", "field", "words"),
+        [
+            ({"quality": "3"}, "verdict", "this is needed"),
+            ({"verdict": "perhaps", "quality": "3"}, "verdict", "one of right, partly, wrong; found 'perhaps'"),
+            ({"verdict": "right", "quality": "6"}, "quality", "one of 1, 2, 3, 4, 5"),
+            ({"verdict": ["right"], "quality": 3}, "verdict", "one answer is needed, not list"),
+            ({**RIGHT, "flags": ["x"]}, "flags", "found 'x'"),
+            ({**RIGHT, "note": "x" * 2001}, "note", "at most 2000"),
+            ({**RIGHT, "colour": "red"}, "colour", "no such question"),
+        ],
+    )
+    def test_wrong_answers_are_named(self, answers: dict[str, Any], field: str, words: str) -> None:
+        with pytest.raises(UserError) as caught:
+            EXAMPLE.check(answers)
+        assert words in caught.value.fields[field]
+
+    def test_answers_are_cleaned(self) -> None:
+        given = {"verdict": "right", "quality": 4, "flags": ["eager", "reward_hack"], "note": " "}
+        assert EXAMPLE.check(given) == {"verdict": "right", "quality": "4", "flags": ["reward_hack", "eager"]}
+
+    @pytest.mark.parametrize(
+        ("data", "words"),
+        [
+            ([], "at least 1"),
+            ([{"kind": "scale", "id": "a", "text": "A", "low": 3, "high": 2}], "not above 3"),
+            ([{"kind": "text", "id": "a", "text": "A"}] * 2, "the same id"),
+            ([{"kind": "magic", "id": "a", "text": "A"}], "questions"),
+            ([{"kind": "choice", "id": "a", "text": "A", "options": [{"value": "x"}, {"value": "x"}]}], "same value"),
+        ],
+    )
+    def test_wrong_questions_are_refused(self, data: Any, words: str) -> None:
+        with pytest.raises(UserError, match=words):
+            parse(data)
+
+
+@pytest.fixture
+def recorded(running: Run) -> list[Rollout]:
+    """Eight recorded rollouts of a running run, two of each prompt, the first of each passed."""
+    rollouts.pump(run_id=running.pk)
+    for group in Group.objects.filter(run=running).order_by("prompt_index"):
+        claimed = claim(group)
+        finish(claimed.group, claimed.held, [True, False])
+    return list(Rollout.objects.filter(group__run=running).exclude(artifact_key="").order_by("pk"))
+
+
+@pytest.fixture
+def second(people: dict[str, User]) -> User:
+    return create_user(username="second", password=PASSWORD, role="reviewer")
+
+
+@pytest.fixture
+def queue(recorded: list[Rollout], people: dict[str, User]) -> Queue:
+    made = services.create_queue(name="quality", questionnaire=EXAMPLE, reviewers=2, actor=people["operator"])
+    services.fill(queue=made, rollouts=Rollout.objects.all(), actor=people["operator"])
+    return made
+
+
+def browser(user: User) -> Client:
+    made = Client()
+    made.force_login(user)
+    return made
+
+
+@pytest.mark.django_db
+class TestLabels:
+    def test_n_people_label_each(self, queue: Queue, people: dict[str, User], second: User) -> None:
+        item = selectors.following(queue, second, None)
+        assert item is not None
+        for person in (people["reviewer"], second):
+            services.label(item=item, answers=RIGHT, actor=person)
+        services.label(item=item, answers=WRONG, actor=second)  # a changed mind
+        item.refresh_from_db()
+        assert (item.labelled_by, item.labels.count()) == (2, 3)
+        assert [one.answers["verdict"] for one in selectors.labels_of(item)] == ["right", "wrong"]
+        assert sorted(item.answers.filter(reviewer=second).values_list("value", flat=True)) == [
+            "2",
+            "reward_hack",
+            "wrong",
+        ]
+        with pytest.raises(Conflict, match="has its 2 reviews already"):
+            services.label(item=item, answers=RIGHT, actor=people["operator"])
+        assert selectors.following(queue, people["operator"], None) != item
+
+    def test_the_queue_comes_round_to_what_was_skipped(self, queue: Queue, people: dict[str, User]) -> None:
+        user, items = people["reviewer"], list(queue.items.order_by("pk"))
+        assert selectors.following(queue, user, items[0]) == items[1]
+        for item in items[1:]:
+            services.label(item=item, answers=RIGHT, actor=user)
+        assert selectors.following(queue, user, items[-1]) == items[0]
+        services.label(item=items[0], answers=RIGHT, actor=user)
+        assert selectors.following(queue, user, items[0]) is None
+
+    def test_labels_stay(self, queue: Queue, people: dict[str, User]) -> None:
+        services.label(item=queue.items.earliest("pk"), answers=RIGHT, actor=people["reviewer"])
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            Label.objects.update(answers={})
+        with pytest.raises(IntegrityError, match="may not change"), transaction.atomic():
+            Queue.objects.update(questions={})
+        services.set_closed(queue=queue, closed=True, actor=people["operator"])
+        with pytest.raises(Conflict, match="is closed"):
+            services.label(item=queue.items.earliest("pk"), answers=RIGHT, actor=people["reviewer"])
+
+    def test_agreement_disagreement_and_rewards(self, queue: Queue, people: dict[str, User], second: User) -> None:
+        first, other = queue.items.order_by("pk")[:2]
+        for item, answers in ((first, (RIGHT, RIGHT)), (other, (RIGHT, WRONG))):
+            for person, given in zip((people["reviewer"], second), answers, strict=True):
+                services.label(item=item, answers=given, actor=person)
+        found = {one.question: one for one in selectors.agreements(queue)}
+        assert (found["verdict"].items, found["verdict"].share) == (2, 0.5)
+        assert found["verdict"].alpha == pytest.approx(0.0)
+        assert found["flags=reward_hack"].counts == {"no": 3, "yes": 1}
+        (row,) = selectors.disagreements(queue, people["viewer"])
+        assert (row.item.pk, row.questions) == (other.pk, ("flags", "quality", "verdict"))
+        assert selectors.rewards(queue, "quality") == {first.rollout_id: 0.75, other.rollout_id: 0.5}
+        assert selectors.rewards(queue, "verdict") == {first.rollout_id: 1.0, other.rollout_id: 0.5}
+        with pytest.raises(UserError, match="gives no reward"):
+            selectors.rewards(queue, "flags")
+
+    def test_labels_narrow_the_list_of_rollouts(self, queue: Queue, people: dict[str, User]) -> None:
+        item = queue.items.earliest("pk")
+        services.label(item=item, answers=WRONG, actor=people["reviewer"])
+        page = browser(people["viewer"])
+
+        def found(label: str) -> list[int]:
+            return [row.pk for row in page.get("/rollouts/", {"label": label}).context["table"].page.object_list.data]
+
+        assert found("quality") == found("quality:flags=reward_hack") == [item.rollout_id]
+        assert found("quality:verdict=right") == found("other") == found("quality:verdict") == []
+
+
+@pytest.mark.django_db
+class TestWhatLabelsDo:
+    def test_rollouts_are_kept_out_of_training(self, queue: Queue, people: dict[str, User], second: User) -> None:
+        item = queue.items.earliest("pk")
+        services.label(item=item, answers=WRONG, actor=people["reviewer"])
+        services.label(item=item, answers=RIGHT, actor=second)
+        hack = {"queue": queue, "question": "flags", "value": "reward_hack", "actor": people["operator"]}
+        assert services.exclude(**hack) == 0  # one of two is no majority
+        services.label(item=item, answers=WRONG, actor=second)
+        assert services.exclude(**hack) == 1
+        assert services.exclude(**hack) == 0
+        assert in_quarantine(item.rollout)
+        finding = Finding.objects.get(rollout=item.rollout)
+        assert (finding.rule, finding.state) == ("review-label", "confirmed")
+        assert [t.to_state for t in finding.transitions.all()] == ["open", "confirmed"]
+        assert browser(people["viewer"]).get(f"/findings/{finding.pk}/").status_code == 200
+        auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"])
+        assert not in_quarantine(item.rollout)
+
+    def test_their_tasks_are_dispatched_no_more(self, running: Run, queue: Queue, people: dict[str, User]) -> None:
+        item = queue.items.earliest("pk")
+        services.label(item=item, answers={**WRONG, "flags": ["bad_task"]}, actor=people["reviewer"])
+        unfair = {"queue": queue, "question": "flags", "value": "bad_task", "actor": people["operator"]}
+        assert services.exclude(**unfair, tasks=True) == 1
+        assert Quarantine.objects.get().task_version == item.rollout.group.task_version
+        order = dispatch.prompt_order("train", seed=running.seed)
+        assert item.rollout.group.task_version_id in order
+        left = set(order) - set(Quarantine.objects.filter(state="active").values_list("task_version_id", flat=True))
+        assert len(left) == len(order) - 1
+
+    @pytest.mark.parametrize(("question", "value"), [("note", "x"), ("flags", "x"), ("none", "x"), ("quality", "9")])
+    def test_what_no_label_says_is_refused(
+        self, queue: Queue, people: dict[str, User], question: str, value: str
+    ) -> None:
+        with pytest.raises(UserError):
+            services.exclude(queue=queue, question=question, value=value, actor=people["operator"])
+
+
+@pytest.mark.django_db
+class TestPages:
+    def test_who_may_what(self, queue: Queue, people: dict[str, User]) -> None:
+        item = queue.items.earliest("pk")
+        reads = ["/review/", "/review/quality/", "/drafts/"]
+        reviews = ["/review/quality/next/", f"/review/quality/{item.pk}/"]
+        for path in reads + reviews:
+            assert Client().get(path).status_code == 302, path
+            assert browser(people["viewer"]).get(path).status_code == (200 if path in reads else 403), path
+            assert browser(people["reviewer"]).get(path, follow=True).status_code == 200, path
+        posts = {f"/review/quality/{item.pk}/label/": "reviewer", "/review/new/": "operator"}
+        posts |= {f"/review/quality/do/{name}/": "operator" for name in ("fill", "close", "open", "exclude")}
+        below = {"reviewer": "viewer", "operator": "reviewer"}
+        for path, role in posts.items():
+            assert Client().post(path).status_code == 302, path
+            assert browser(people[below[role]]).post(path).status_code == 403, path
+            assert browser(people[role]).get(path).status_code == 405, path
+            assert browser(people[role]).post(path).status_code == 302, path
+            strict = Client(enforce_csrf_checks=True)
+            strict.force_login(people[role])
+            assert strict.post(path).status_code == 403, path
+        assert browser(people["operator"]).post("/review/quality/do/erase/").status_code == 404
+        assert browser(people["operator"]).get("/review/none/").status_code == 404
+        assert not Label.objects.exists()
+
+    def test_a_reviewer_answers_and_then_sees_others(self, queue: Queue, people: dict[str, User], second: User) -> None:
+        item, page = queue.items.earliest("pk"), browser(people["reviewer"])
+        services.label(item=item, answers={**WRONG, "note": "<b>zebra</b>"}, actor=second)
+        path = f"/review/quality/{item.pk}/"
+        assert page.get("/review/quality/next/")["Location"] == path
+        html = page.get(path).content.decode()
+        assert "zebra" not in html
+        assert "Hidden until you have answered" in html
+        fetch = {"headers": {"X-Requested-With": "fetch"}}
+        wrong = page.post(f"{path}label/", {"q-verdict": "right"}, **fetch)
+        assert (wrong.status_code, wrong.json()["message"]) == (422, "quality: this is needed")
+        told = page.post(
+            f"{path}label/", {"q-verdict": "right", "q-quality": "3", "q-flags": ["eager"]}, **fetch
+        ).json()
+        after = queue.items.order_by("pk")[1]
+        assert told["next"] == f"/review/quality/{after.pk}/"
+        html = page.get(path).content.decode()
+        assert "&lt;b&gt;zebra" in html
+        assert 'value="right" checked' in html
+        assert "second: flags" in browser(people["viewer"]).get("/review/quality/").content.decode()
+
+    def test_an_operator_makes_a_queue_of_filters(self, recorded: list[Rollout], people: dict[str, User]) -> None:
+        page = browser(people["operator"])
+        values = {
+            "name": "failed",
+            "questions": EXAMPLE.model_dump_json(),
+            "filters": "verdict=failed",
+            "reviewers": "3",
+        }
+        html = page.post("/review/new/", values, follow=True).content.decode()
+        assert "Queue failed has 4 rollouts." in html
+        assert Queue.objects.get(name="failed").reviewers == 3
+        for changes, words in (
+            ({"name": "No"}, "lower-case letters"),
+            ({"name": "failed"}, "there is a queue"),
+            ({"questions": "{"}, "no JSON"),
+            ({"filters": "colour=red"}, "there is no filter"),
+            ({"filters": "verdict=good"}, "verdict: "),
+            ({"reviewers": "many"}, "a whole number"),
+        ):
+            html = page.post("/review/new/", {**values, "name": "other", **changes}, follow=True).content.decode()
+            assert words in html, changes
+        assert Queue.objects.count() == 1
+
+    def test_queries_do_not_grow(self, queue: Queue, people: dict[str, User], second: User) -> None:
+        page, item = browser(people["operator"]), queue.items.earliest("pk")
+        paths = (
+            "/review/",
+            "/review/quality/",
+            f"/review/quality/{item.pk}/",
+            "/rollouts/?label=quality:verdict=right",
+        )
+
+        def counts() -> dict[str, int]:
+            found = {}
+            for path in paths:
+                page.get(path)
+                with CaptureQueriesContext(connection) as seen:
+                    assert page.get(path).status_code == 200
+                found[path] = len(seen)
+            return found
+
+        for person, answers in ((people["reviewer"], RIGHT), (second, WRONG)):
+            services.label(item=item, answers=answers, actor=person)
+        before = counts()
+        for one in queue.items.order_by("pk")[1:]:
+            for person, answers in ((people["reviewer"], RIGHT), (second, WRONG)):
+                services.label(item=one, answers=answers, actor=person)
+        services.create_queue(name="another", questionnaire=EXAMPLE, actor=people["operator"])
+        after = counts()
+        assert after == before
+        assert max(after.values()) <= 18, after
+
+
+@pytest.mark.django_db
+class TestElsewhere:
+    def test_the_api_does_the_same(self, recorded: list[Rollout], people: dict[str, User], bearer: Bearer) -> None:
+        client = Client()
+        read, review, operate = bearer("viewer"), bearer("reviewer", "review"), bearer("operator", "operate")
+
+        def post(path: str, body: Any, headers: dict[str, str]) -> Any:
+            return client.post(
+                f"/api/v1/review{path}", json.dumps(body), content_type="application/json", headers=headers
+            )
+
+        questions = EXAMPLE.model_dump(mode="json")["questions"]
+        body = {"name": "q", "questions": questions, "filters": "verdict=failed", "reviewers": 2}
+        assert client.get("/api/v1/review").status_code == 401
+        assert post("", body, review).status_code == 403
+        assert post("", {**body, "filters": "x=1"}, operate).status_code == 422
+        made = post("", body, operate)
+        assert (made.status_code, made.json()["rollouts"]) == (201, 4)
+        assert client.get("/api/v1/review/q/next", headers=read).status_code == 403
+        rollout = client.get("/api/v1/review/q/next", headers=review).json()["rollout"]
+        assert post("/q/labels", {"rollout": rollout, "answers": {"verdict": "x"}}, review).status_code == 422
+        assert post("/q/labels", {"rollout": rollout, "answers": RIGHT}, read).status_code == 403
+        assert post("/q/labels", {"rollout": 0, "answers": RIGHT}, review).status_code == 404
+        assert post("/q/labels", {"rollout": rollout, "answers": RIGHT}, review).json()["reviewer"] == "reviewer"
+        assert client.get(f"/api/v1/review/q/labels/{rollout}", headers=operate).json() is None
+        assert post("/q/labels", {"rollout": rollout, "answers": WRONG}, operate).status_code == 201
+        assert len(client.get(f"/api/v1/review/q/labels/{rollout}", headers=operate).json()) == 2
+        assert client.get("/api/v1/review/q/agreement", headers=read).json()[0]["items"] == 1
+        assert client.get("/api/v1/review/q/disagreements", headers=read).json()[0]["rollout"] == rollout
+        assert client.get("/api/v1/review/q/rewards?question=quality", headers=read).json() == [
+            {"rollout": rollout, "value": 0.5}
+        ]
+        assert client.get("/api/v1/rollouts?label=q:verdict=wrong", headers=read).json()["items"][0]["id"] == rollout
+        assert post("/q/exclude", {"question": "verdict", "value": "wrong"}, review).status_code == 403
+        assert post("/q/exclude", {"question": "verdict", "value": "wrong"}, operate).json() == {"count": 0}
+        assert post("/q/close", {}, operate).json()["closed_at"]
+        assert post("/q/labels", {"rollout": rollout, "answers": RIGHT}, review).status_code == 409
+
+    def test_the_command_line_does_the_same(
+        self, recorded: list[Rollout], people: dict[str, User], second: User, tmp_path: Path
+    ) -> None:
+        def run(*words: str) -> Any:
+            out = StringIO()
+            call_command("review", *words, stdout=out)
+            return json.loads(out.getvalue())
+
+        file = tmp_path / "questions.json"
+        file.write_text(json.dumps(run("questions")))
+        made = run("create", "q", str(file), "--filters", "verdict=failed", "--reviewers", "2", "--user", "operator")
+        assert made == {"queue": "q", "added": 4}
+        rollout = str(run("next", "q", "--user", "reviewer")["rollout"])
+        run("label", "q", rollout, "verdict=wrong", "quality=1", "flags=eager,bad_task", "--user", "reviewer")
+        labelled = run("label", "q", rollout, "verdict=wrong", "quality=2", "note=it = wrong", "--user", "second")
+        assert labelled["answers"]["note"] == "it = wrong"
+        assert {one["question"]: one["share"] for one in run("agreement", "q")}["verdict"] == 1.0
+        assert run("disagreements", "q", "--user", "second")[0]["questions"] == ["flags", "quality"]
+        assert run("rewards", "q", "quality") == {rollout: 0.125}
+        assert run("exclude", "q", "verdict=wrong", "--user", "operator") == {"excluded": 1}
+        assert run("close", "q", "--user", "operator")["closed_at"]
+        assert run("list")[0]["finished"] == 1
+        for words, text in (
+            (("fill", "q", "--user", "reviewer"), "needs the role operator"),
+            (("label", "q", "0", "verdict=right", "--user", "second"), "no rollout in queue"),
+            (("create", "p", str(tmp_path / "none"), "--user", "operator"), "No such file"),
+        ):
+            with pytest.raises(CommandError, match=text):
+                call_command("review", *words)
