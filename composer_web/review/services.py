@@ -14,12 +14,12 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.history import say_why
+from composer_web.ops.history import change_state, say_why
 from composer_web.review import selectors
 from composer_web.review.models import Answer, Label, Queue, QueueItem
 from composer_web.review.questions import Flags, Questionnaire, Text
 from composer_web.rollouts import quarantine
-from composer_web.rollouts.models import Finding, Rollout
+from composer_web.rollouts.models import FINDING_LEGAL, Finding, Rollout
 from composer_web.tasks.models import TaskVersion
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
@@ -198,9 +198,6 @@ def _exclude_tasks(rollouts: Sequence[Rollout], *, queue: Queue, reason: str, ac
 
 def _confirm(finding: Finding, actor: User, reason: str) -> None:
     """Every finding begins open: the database keeps its history."""
-    from composer_web.ops.history import change_state
-    from composer_web.rollouts.models import FINDING_LEGAL
-
     decided = {name: getattr(finding, name) for name in ("decided_by", "decided_at", "note")}
     finding.state, finding.decided_by, finding.decided_at = "open", None, None
     say_why(actor=actor.get_username(), reason=reason)

@@ -39,6 +39,7 @@ from trainer.rollouts.types import Turn
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
 PROFILE = get_profile(HarnessConfig().profile)
+PLAYED: dict[str, tuple[ToolResult, ...]] = {}
 
 
 async def play(spec: TaskSpec, calls: list[ToolCall]) -> tuple[ToolResult, ...]:
@@ -62,7 +63,9 @@ def rollout(running: Run) -> Rollout:
     line = next(line for line in text.splitlines() if line.strip())
     edit = {"path": path, "old_string": line, "new_string": f"{line}\n# seen"}
     calls = [ToolCall(id="c0", name="edit_file", arguments=edit)]
-    results = asyncio.run(play(spec, calls))
+    if spec.bundle_hash not in PLAYED:  # the same task each time: one sandbox answers for all tests
+        PLAYED[spec.bundle_hash] = asyncio.run(play(spec, calls))
+    results = PLAYED[spec.bundle_hash]
     assert results[0].error is None, results[0]
     claimed = claim(group)
     graded = []

@@ -278,7 +278,7 @@ class TestPages:
         html = page.get(path).content.decode()
         assert "&lt;b&gt;zebra" in html
         assert 'value="right" checked' in html
-        assert "second: flags" in browser(people["viewer"]).get("/review/quality/").content.decode()
+        assert "flags reward_hack" in browser(people["viewer"]).get("/review/quality/").content.decode()
 
     def test_an_operator_makes_a_queue_of_filters(self, recorded: list[Rollout], people: dict[str, User]) -> None:
         page = browser(people["operator"])
@@ -324,7 +324,7 @@ class TestPages:
         for person, answers in ((people["reviewer"], RIGHT), (second, WRONG)):
             services.label(item=item, answers=answers, actor=person)
         before = counts()
-        for one in queue.items.order_by("pk")[1:]:
+        for one in list(queue.items.order_by("pk"))[1:-1]:  # something still waits
             for person, answers in ((people["reviewer"], RIGHT), (second, WRONG)):
                 services.label(item=one, answers=answers, actor=person)
         services.create_queue(name="another", questionnaire=EXAMPLE, actor=people["operator"])
