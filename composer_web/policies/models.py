@@ -118,7 +118,7 @@ class Gate(models.Model):
     """What a policy version must have shown before it may be promoted on a channel."""
 
     channel = models.SlugField(max_length=40, unique=True)
-    rules = models.JSONField(default=list, help_text="[composer_web.policies.gate.Rule]")
+    rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.gate.Rule]")
     updated_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -141,7 +141,9 @@ class Promotion(models.Model):
     canary_policy = models.ForeignKey(Policy, on_delete=models.PROTECT, null=True, blank=True, related_name="canaries")
     canary_version = models.PositiveIntegerField(null=True, blank=True)
     canary_share = models.FloatField(default=0.0, help_text="Share of new sessions that the canary answers")
-    gate = models.JSONField(default=list, help_text="[composer_web.policies.gate.Outcome]: what the gate saw")
+    gate = models.JSONField(
+        default=list, blank=True, help_text="[composer_web.policies.gate.Outcome]: what the gate saw"
+    )
     note = models.TextField(blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"

@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.policies import gate
 from composer_web.policies.models import Policy, Promotion
@@ -135,7 +134,6 @@ def _record(row: Promotion, before: Promotion | None, seen: list[gate.Outcome], 
         after=_shown(row),
         note=row.note,
     )
-    hint("policies")
     return row
 
 

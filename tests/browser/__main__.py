@@ -9,7 +9,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 django.setup()
 
-from tests.browser import seed  # noqa: E402 (models load only after setup)
+from tests.browser import benchmark, seed  # noqa: E402 (models load only after setup)
 
-seed.world()
+benchmark.benchmark(seed.world().people)
 print(f"people: viewer, reviewer, operator, admin; password: {seed.PASSWORD}")

@@ -14,7 +14,7 @@ import uvicorn
 from django.db import connections
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from tests.browser import seed
+from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
 
 START_SECONDS = 60.0
@@ -58,6 +58,7 @@ def product(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chr
         from composer_web.asgi import application
 
         world = seed.world()
+        benchmark.benchmark(world.people)
         server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, name="web", daemon=True)
         thread.start()

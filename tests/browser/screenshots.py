@@ -78,6 +78,7 @@ def places(page: Page, url: str) -> dict[str, str]:
     trajectory = first_link(page, url, "/rollouts/?verdict=passed", "td.strong a") or first_link(
         page, url, "/rollouts/", "td.strong a"
     )
+    release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
     found: dict[str, str | None] = {
         "home": "/",
         "runs": "/runs/",
@@ -90,7 +91,14 @@ def places(page: Page, url: str) -> dict[str, str]:
         "suites": "/suites/",
         "environments": "/environments/",
         "policies": "/policies/",
+        "promotion": "/promotion/",
+        "endpoint": first_link(page, url, "/policies/", "tr:has(.badge:text('endpoint')) td.strong a"),
         "evals": "/evals/",
+        "releases": "/evals/releases/",
+        "release": release,
+        "release-refreshed": first_link(page, url, "/evals/releases/?sort=-created_at", "td.strong a"),
+        "regressions": first_link(page, url, release, "a:has-text('task by task')") if release else None,
+        "task-history": first_link(page, url, release, "a[title='This task in every evaluation']") if release else None,
         "system": "/system/",
         "fidelity": "/system/fidelity/",
         "tokens": "/tokens/",
