@@ -36,6 +36,11 @@ class Facet:
     values: tuple[Value, ...]
     more: bool
 
+    @property
+    def chosen(self) -> bool:
+        """One of its values narrows the list."""
+        return any(one.chosen for one in self.values)
+
 
 def facets(request: HttpRequest) -> list[Facet]:
     """Of the tasks that the list shows at this address. One query a facet."""
