@@ -84,6 +84,13 @@ class Env(BaseSettings):
         default="", description="Folders of this machine below which git repositories may be read, separated by commas"
     )
 
+    installer_url: str = Field(
+        default="",
+        description="Base of an OpenAI-compatible endpoint that installs what recipes cannot; empty: none does",
+    )
+    installer_model: str = Field(default="", description="Model to ask there")
+    installer_key: str = Field(default="", repr=False, description="Its key, sent as a bearer token and stored nowhere")
+
     endpoint_hosts: str = Field(
         default="",
         description="Hosts (or host:port) at private addresses where endpoints may be, separated by commas",

@@ -19,8 +19,9 @@ from composer_web.ops.errors import UserError
 from composer_web.repositories import places, services, tokens
 from composer_web.repositories.models import Environment, Repository
 from sandbox.backends.base import Backend, SandboxError
+from sandbox.install.agent.tier import install_by_agent
 from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallCancelled
+from sandbox.install.errors import InstallCancelled, InstallFailed
 from sandbox.install.installer import install
 from sandbox.install.licences import licence_of
 from sandbox.install.record import InstallRecord
@@ -31,6 +32,7 @@ from sandbox.network import Upstreams, discover
 from sandbox.tasks.errors import TaskError
 from sandbox.tasks.packages import BuiltPackage, with_backend
 from sandbox.tasks.sdist import Pin
+from trainer.inference.installer import EndpointInstaller
 
 T = TypeVar("T")
 LOOK_SECONDS = 2.0
@@ -137,7 +139,31 @@ async def _work(repository: Repository, log: BuildLog, backend: Backend) -> Inst
     notes = list(checkout.notes)
     await _aside(lambda: services.pin_repository(repository=repository, pin=pin, licence=licence, notes=notes))
     provenance = {"kind": repository.kind, "location": repository.location, "pin": pin, "licence": licence}
-    return await install(places.store(), checkout, backend=backend, upstreams=upstreams, log=log, provenance=provenance)
+    return await _installed(checkout, upstreams, log, backend, provenance)
+
+
+async def _installed(
+    checkout: Checkout, upstreams: Upstreams, log: BuildLog, backend: Backend, provenance: dict[str, str]
+) -> InstallRecord:
+    """By a recipe; where that fails, by the policy that the settings name, if any. Raises TaskError, SandboxError."""
+    endpoint, record = places.installer(), None
+    try:
+        record = await install(
+            places.store(), checkout, backend=backend, upstreams=upstreams, log=log, provenance=provenance
+        )
+        cause = record.problem
+    except InstallFailed as error:
+        if endpoint is None:
+            raise
+        cause = str(error)
+    if record is not None and (record.built is not None or endpoint is None):
+        return record
+    assert endpoint is not None
+    log(f"no recipe installs it ({cause}): {endpoint.model} goes on")
+    async with EndpointInstaller(endpoint) as policy:
+        return await install_by_agent(
+            places.store(), checkout, policy, backend=backend, upstreams=upstreams, log=log, provenance=provenance
+        )
 
 
 async def fetch(repository: Repository, upstreams: Upstreams, log: BuildLog) -> tuple[Checkout, str]:

@@ -93,7 +93,7 @@ async def install(
             log(f"already known: {record.problem or 'installed'}")
             return record
     began = time.monotonic()
-    goals = _goals(kept, recipe, checkout)
+    goals = read_goals(kept) or write_goals(kept, draw(recipe.goals(checkout), seed=checkout.digest))
     for index, goal in enumerate(goals.goals):
         log(f"goal {index + 1}{' (shown)' if index in goals.shown else ''}: {goal.command}: {goal.description}")
     gateway = RegistryGateway(_open(policy or recipe.registries, upstreams, log), upstreams, _heard(log))
@@ -103,13 +103,16 @@ async def install(
     return record
 
 
-def _goals(kept: Path, recipe: Recipe, checkout: Checkout) -> GoalSet:
-    """Those of stage 1, written once and for all."""
+def read_goals(kept: Path) -> GoalSet | None:
+    """Those of stage 1, beside the record that they belong to; None before they are written."""
     path = kept.with_suffix(".goals.json")
-    if path.is_file():
-        return GoalSet.model_validate_json(path.read_bytes())
-    goals = draw(recipe.goals(checkout), seed=checkout.digest)
-    replace_file(path, goals.model_dump_json(indent=1))
+    return GoalSet.model_validate_json(path.read_bytes()) if path.is_file() else None
+
+
+def write_goals(kept: Path, goals: GoalSet) -> GoalSet:
+    """Once and for all: what is shown to an installer does not change between attempts."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(kept.with_suffix(".goals.json"), goals.model_dump_json(indent=1))
     return goals
 
 

@@ -64,14 +64,15 @@ class Attempt:
             )  # fmt: skip
 
     async def suite(
-        self, framework: str, order: Order, goal: Goal, *, test_command: str, packages: tuple[str, ...] = ()
-    ) -> Installed:
+        self, framework: str, order: Order, goal: Goal, *, test_command: str, packages: tuple[str, ...] = (),
+        python: str = "python3", source_roots: tuple[str, ...] = (".",), modules: tuple[str, ...] = (),
+    ) -> Installed:  # fmt: skip
         """Run the whole suite once; what it lacks is the problem of what is returned. Raises SandboxError."""
         run = await collect(self.box, ADAPTERS[framework], order)
         self.log(f"suite: {len(run.cases)} tests reported, {len(run.file_errors)} not loaded; {run.ending[-600:]}")
         return Installed(
             framework=framework, order=order, env=dict(self.env), test_command=test_command, packages=packages, run=run,
-            problem=self._problem(run, goal),
+            problem=self._problem(run, goal), python=python, source_roots=source_roots, modules=modules,
         )  # fmt: skip
 
     def nothing(self, framework: str, why: InstallFailed) -> Installed:

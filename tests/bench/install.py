@@ -25,12 +25,16 @@ from collections import Counter
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SecretStr
 
 from sandbox.backends import default_backend
 from sandbox.backends.base import Backend, SandboxError
+from sandbox.install.agent.conversation import Policy
+from sandbox.install.agent.tier import install_by_agent
+from sandbox.install.checkout import Checkout
 from sandbox.install.goals import SHARE
 from sandbox.install.installer import FORMAT, install
+from sandbox.install.recipe import Log
 from sandbox.install.sources import index
 from sandbox.install.sources.sdist import from_archive
 from sandbox.network import Upstreams, discover
@@ -42,6 +46,8 @@ from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.packages import BuiltPackage
 from sandbox.tasks.sdist import Pin
 from tests.bench import report
+from trainer.inference.chat import Endpoint
+from trainer.inference.installer import EndpointInstaller
 
 LISTS = Path(__file__).parent / "lists"
 FOLDER = Path(__file__).parents[2] / ".data" / "bench-install"
@@ -77,6 +83,8 @@ class Outcome(BaseModel):
     tests: int = 0
     share: float = 0.0
     attempts: int = 0
+    agent: str = ""
+    """What the agent tier made of it, where recipes failed and a policy was named: `installed` or the reason."""
 
 
 def read_list(name: str) -> list[str]:
@@ -99,7 +107,9 @@ async def pin_of(line: str, upstreams: Upstreams) -> Pin:
     return await index.newest(name, upstreams, version=version)
 
 
-async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend, upstreams: Upstreams) -> Outcome:
+async def one(
+    line: str, store: EnvironmentStore, folder: Path, backend: Backend, upstreams: Upstreams, policy: Policy | None
+) -> Outcome:
     """Install one package and make one task of it; whatever goes wrong is an outcome."""
     began = time.monotonic()
     head = re.sub(r"[^\w.=+-]", "_", line.split()[0])
@@ -129,6 +139,8 @@ async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend
         found = record.evidence
         files = found.not_loaded + 1  # a suite of one file that does not load is no suite
         yields = record.built is not None and await makes_task(store, record.built, backend, log)
+        asked = policy is not None and record.built is None
+        agent = await by_agent(policy, checkout, store, backend, upstreams, log) if policy is not None and asked else ""
         return Outcome(
             line=line,
             importable=found.importable,
@@ -142,7 +154,23 @@ async def one(line: str, store: EnvironmentStore, folder: Path, backend: Backend
             tests=found.collected,
             share=round(found.share, 3),
             attempts=len(record.attempts),
+            agent=agent,
         )
+
+
+async def by_agent(
+    policy: Policy, checkout: Checkout, store: EnvironmentStore, backend: Backend, upstreams: Upstreams, log: Log
+) -> str:
+    """`installed`, or the reason in a word: its gain is reported apart and enters no share."""
+    try:
+        async with asyncio.timeout(PACKAGE_SECONDS):
+            record = await install_by_agent(store, checkout, policy, backend=backend, upstreams=upstreams, log=log)
+    except TimeoutError:
+        return "timeout"
+    except (TaskError, SandboxError, OSError) as error:
+        log(traceback.format_exc())
+        return str(getattr(error, "reason", type(error).__name__))
+    return "installed" if record.built is not None else str(record.reason)
 
 
 async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log) -> bool:
@@ -164,7 +192,7 @@ async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Back
     return False
 
 
-async def measure(lines: list[str], folder: Path, at_once: int) -> list[Outcome]:
+async def measure(lines: list[str], folder: Path, at_once: int, policy: Policy | None) -> list[Outcome]:
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     (folder / FORMAT).mkdir(exist_ok=True)
     store, backend = EnvironmentStore(folder / "environments"), default_backend()
@@ -176,7 +204,7 @@ async def measure(lines: list[str], folder: Path, at_once: int) -> list[Outcome]
         if path.is_file():
             return Outcome.model_validate_json(path.read_bytes())
         async with slots:
-            outcome = await one(line, store, folder, backend, upstreams)
+            outcome = await one(line, store, folder, backend, upstreams, policy)
         path.write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
         show(outcome)
         return outcome
@@ -197,6 +225,14 @@ def show(outcome: Outcome) -> None:
     sys.stdout.flush()
 
 
+async def measured(lines: list[str], options: argparse.Namespace) -> list[Outcome]:
+    if not options.agent:
+        return await measure(lines, options.folder, options.at_once, None)
+    key = SecretStr(os.environ.get("OPENCOMPOSER_INSTALLER_KEY", ""))
+    async with EndpointInstaller(Endpoint(url=options.agent, model=options.model, key=key)) as policy:
+        return await measure(lines, options.folder, options.at_once, policy)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench NAME=install", description=__doc__)
     parser.add_argument("--list", default=os.environ.get("LIST", "dev"), help="a name or a file of package names")
@@ -204,6 +240,10 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget what is kept")
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
     parser.add_argument("--kept", action="store_true", help="only what is kept already: a part of the list")
+    parser.add_argument(
+        "--agent", default="", help="base of an OpenAI-compatible endpoint for what recipes cannot install"
+    )
+    parser.add_argument("--model", default="", help="model to ask there")
     options = parser.parse_args()
     lines = read_list(options.list)
     if options.fresh:
@@ -211,18 +251,20 @@ def main() -> None:
     if options.kept:
         names = {path.name for path in (options.folder / FORMAT).glob("*.json")}
         lines = [line for line in lines if re.sub(r"[^\w.=+-]", "_", line) + ".json" in names]
-    outcomes = asyncio.run(measure(lines, options.folder, options.at_once))
+    outcomes = asyncio.run(measured(lines, options))
     if not outcomes:
         raise SystemExit("nothing was measured")
     reasons = Counter(outcome.reason for outcome in outcomes if outcome.reason)
     metrics = {name: round(sum(getattr(o, name) for o in outcomes) / len(outcomes), 3) for name in GOALS}
     metrics["minutes_p50"] = round(statistics.median(outcome.minutes for outcome in outcomes), 2)
-    conditions = {
+    conditions: dict[str, object] = {
         "list": options.list,
         "packages": len(outcomes),
         "at_once": options.at_once,
         "discarded": dict(reasons),
     }
+    if asked := Counter(outcome.agent for outcome in outcomes if outcome.agent):
+        conditions |= {"agent": options.model, "agent_asked": asked.total(), "agent_installed": asked["installed"]}
     report.emit("install", metrics, goals=GOALS, conditions=conditions)
 
 
