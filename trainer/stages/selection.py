@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -111,7 +112,8 @@ def answer(policy: Policy, item: StateItem) -> str:
     """What the model writes, greedily, in as many characters as the answer may need and a half more."""
     ids = policy.tokenizer(item.prompt, add_special_tokens=False)["input_ids"]
     budget = len(policy.tokenizer(item.answer, add_special_tokens=False)["input_ids"])
-    made = policy.model.generate(
+    model: Any = policy.model
+    made = model.generate(
         torch.tensor([ids], device=policy.model.device),
         attention_mask=torch.ones((1, len(ids)), dtype=torch.long, device=policy.model.device),
         max_new_tokens=budget + budget // 2,
