@@ -7,6 +7,7 @@ typed in another shell finds the same services without any variable set.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -40,6 +41,10 @@ class Env(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
 
     data: Path = Field(default=DEFAULT_DATA, description="Root of everything the product stores besides Postgres")
+    weight_store: str = Field(
+        default="",
+        description="Where runs publish their weights, s3://bucket/prefix; empty: <data>/weights",
+    )
     database_url: str = Field(
         default="postgresql://opencomposer@127.0.0.1:5432/opencomposer",
         description="postgresql://user:password@host:port/name; a socket folder may be given as ?host=",
@@ -101,6 +106,13 @@ class Env(BaseSettings):
     def _database(cls, value: str) -> str:
         database_settings(value)
         return value
+
+    @field_validator("weight_store")
+    @classmethod
+    def _bucket(cls, value: str) -> str:
+        if value and not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w./-]*)?", value):
+            raise ValueError("must look like s3://bucket/prefix, or be empty for <data>/weights")
+        return value.rstrip("/")
 
     @field_validator("redis_url", "inference_url")
     @classmethod

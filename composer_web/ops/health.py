@@ -35,7 +35,13 @@ class Check:
 def checks() -> list[Check]:
     """All parts, each asked with a short deadline. Postgres first: without it the rest cannot be asked."""
     database = _timed("database", _database)
-    found = [database, _timed("broker", _broker), _timed("inference", _inference), _timed("disk", _disk)]
+    found = [
+        database,
+        _timed("broker", _broker),
+        _timed("inference", _inference),
+        _timed("disk", _disk),
+        _timed("weights", _weights),
+    ]
     if database.ok:
         found += [_timed("outbox", _outbox), _timed("workers", _workers)]
     return found
@@ -90,6 +96,11 @@ def _disk() -> tuple[bool, str, dict[str, Any]]:
     ok = usage.free > LOW_DISK_BYTES
     text = f"{usage.free / 2**30:.1f} GiB free"
     return ok, text if ok else f"{text}: free some below {env().data} or checkpoints will fail", {"free": usage.free}
+
+
+def _weights() -> tuple[bool, str, dict[str, Any]]:
+    where = env().weight_store or str(env().data / "weights")
+    return True, f"runs publish to {where}", {"store": where}
 
 
 def _outbox() -> tuple[bool, str, dict[str, Any]]:

@@ -245,7 +245,7 @@ def make_plan(group: Group) -> Plan:
         spec = DeploymentSpec(
             name=f"eval-{evaluation.pk}",
             policy_dir=str(real_path(evaluation.policy.base_dir)),
-            store=str(weights_folder(evaluation.run)),
+            store=weights_folder(evaluation.run),
             version=evaluation.version,
         )
     else:

@@ -10,9 +10,9 @@ from composer_web.runs.models import Run
 from trainer.inference.contract import DeploymentSpec
 
 
-def weights_folder(run: Run) -> Path:
-    """Weight store that the run publishes into."""
-    return env().data / "weights" / f"run-{run.pk}"
+def weights_folder(run: Run) -> str:
+    """Weight store that the run publishes into: a folder, or an address in the bucket of the settings."""
+    return f"{env().weight_store or env().data / 'weights'}/run-{run.pk}"
 
 
 def checkpoints_folder(run: Run) -> Path:
@@ -29,7 +29,7 @@ def served_weights(run: Run) -> DeploymentSpec:
     return DeploymentSpec(
         name=deployment_name(run),
         policy_dir=str(real_path(run.policy_in.base_dir)),
-        store=str(weights_folder(run)),
+        store=weights_folder(run),
         follow=True,
     )
 

@@ -72,6 +72,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
             weights_folder(run),
             dtype=stage.checkpoint.published_dtype,
             anchor_every=stage.checkpoint.anchor_every,
+            mode=stage.checkpoint.codec,
         ),
         checkpoints=checkpoints,
     )

@@ -60,6 +60,7 @@ def unread() -> Iterator[None]:
         ("INFERENCE_URL", "vllm:8000", "OPENCOMPOSER_INFERENCE_URL: must look like http://host:port$"),
         ("REDIS_URL", "http://:secret@x", "OPENCOMPOSER_REDIS_URL: must look like redis://host:port$"),
         ("DATABASE_URL", "mysql://u:secret@x/y", "OPENCOMPOSER_DATABASE_URL: must look like postgresql://"),
+        ("WEIGHT_STORE", "bucket/weights", "OPENCOMPOSER_WEIGHT_STORE: must look like s3://bucket/prefix, or be empty"),
         ("EPISODE", "4", r"OPENCOMPOSER_EPISODE is no setting; did you mean OPENCOMPOSER_EPISODES\?"),
     ],
 )
@@ -76,6 +77,19 @@ def test_names_of_other_parts_are_left_alone(unread: None, monkeypatch: pytest.M
     monkeypatch.setenv("OPENCOMPOSER_THREADS", "2")
     monkeypatch.setenv("OPENCOMPOSER_SOMETHING_ELSE", "x")
     env()
+
+
+def test_weights_of_runs_lie_below_the_chosen_store(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from composer_web.ops.health import _weights
+    from composer_web.runs.layout import weights_folder
+    from composer_web.runs.models import Run
+
+    monkeypatch.setenv("OPENCOMPOSER_WEIGHT_STORE", "")
+    assert weights_folder(Run(pk=7)) == f"{env().data}/weights/run-7"
+    env.cache_clear()
+    monkeypatch.setenv("OPENCOMPOSER_WEIGHT_STORE", "s3://policies/team-a/")
+    assert weights_folder(Run(pk=7)) == "s3://policies/team-a/run-7"
+    assert _weights()[1] == "runs publish to s3://policies/team-a"
 
 
 def test_the_command_line_shows_that_line_and_no_trace() -> None:

@@ -110,7 +110,20 @@ def test_the_order_by_old_exponent_makes_a_training_step_smaller() -> None:
     small, fast = (len(there_and_back(before, after, "bfloat16", mode)) for mode in MODES)
     form = FORMATS["bfloat16"]
     dense = len(block.pack_dense(before.view(form.words), after.view(form.words), form))
-    assert small < 0.85 * fast and small < 0.5 * dense
+    assert small < 0.98 * fast and small < 0.5 * dense
+
+
+def test_words_that_often_change_are_counted_apart_by_both_loops_alike() -> None:
+    """A few words with small exponents hold a good part of a step's changes; the fast mode says those in bits."""
+    before, after = trained(1 << 20, 1e-6)
+    form = FORMATS["bfloat16"]
+    old, new = before.view(form.words), after.view(form.words)
+    plain = block.pack_sparse(block.PLAIN, old.size, form, TIERS[0].split(old, new, block.plain(form)))
+    coded = [there_and_back(before, after, "bfloat16", "fast", loops) for loops in TIERS]
+    assert coded[0] == coded[1] and coded[0][0] == block.PARTED
+    assert len(coded[0]) < 0.9 * len(plain)
+    for words in (1, 7, 31, 33, 1000):  # ends that fill no group of eight bytes, or none of sixty-four
+        there_and_back(before[: 2 * words], after[: 2 * words], "bfloat16", "fast")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -161,7 +174,7 @@ def test_broken_blocks_are_refused_or_harmless(data: st.DataObject, dtype: str, 
     refused_or_whole(base, bytes(broken), dtype)
 
 
-@given(st.data(), st.sampled_from(["bfloat16", "float32", "uint8"]), st.integers(0, 2))
+@given(st.data(), st.sampled_from(["bfloat16", "float32", "uint8"]), st.integers(0, 3))
 @settings(max_examples=80, deadline=None)
 @example(None, "bfloat16", 1)
 def test_hostile_streams_in_sound_frames_never_reach_outside(data: st.DataObject | None, dtype: str, kind: int) -> None:

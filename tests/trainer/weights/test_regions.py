@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import torch
 
+from tests.trainer.inference.models import make, save
+from trainer.inference.contract import DeploymentSpec, SyncTimings
+from trainer.inference.embedded.deployments import Deployment, Deployments
+from trainer.inference.embedded.runner import Limits
+from trainer.inference.embedded.thread import EngineThread
 from trainer.weights import Subscriber, Versions, WeightStore
 from trainer.weights.folder import FolderBlobs
 from trainer.weights.patch import Patch, between
@@ -35,59 +40,85 @@ class Region(FolderBlobs):
         return data
 
 
-@dataclass
-class Cluster:
-    """Follows a store until it serves `goal`, with live weights that are patched under its pause."""
-
-    region: Region
-    goal: int
-    patches: list[Patch] = field(default_factory=list)
-    fetched: list[tuple[int, int, float, float]] = field(default_factory=list)
-    """Version, bytes, seconds of fetch and of decoding."""
-
-    def follow(self) -> dict[str, torch.Tensor]:
-        subscriber = Subscriber(Versions(self.region))
-        live: dict[str, torch.Tensor] = {}
-        deadline = time.monotonic() + 60
-        while subscriber.current is None or subscriber.current.version < self.goal:
-            assert time.monotonic() < deadline, f"at {subscriber.current and subscriber.current.version}"
-            moved = subscriber.fetch()
-            if moved is None:
-                time.sleep(0.002)
-                continue
-            old = subscriber.current
-            if old is None:
-                live = moved.mirror.state()
-            else:
-                self.patches.append(between(old, moved.mirror))
-                self.patches[-1].apply(live)
-            self.fetched.append((moved.mirror.version, moved.bytes, moved.fetch_seconds, moved.decode_seconds))
-            subscriber.commit(moved)
-        return live
+REGIONS = {"near": (0.0, 1e9), "across": (0.02, 400_000), "far": (0.06, 100_000)}
+"""Seconds of a round trip, bytes a second."""
+GOAL = 10
 
 
-def test_near_and_far_clusters_follow_at_their_own_pace(tmp_path: Path, state: Make) -> None:
-    store = WeightStore(tmp_path, dtype="float32", anchor_every=100)
-    store.publish(0, state(0))
-    near = Cluster(Region(tmp_path, latency=0.0, bytes_per_second=1e9), goal=12)
-    far = Cluster(Region(tmp_path, latency=0.05, bytes_per_second=100_000), goal=12)
-    with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(cluster.follow) for cluster in (near, far)]
-        for version in range(1, 13):
-            before = len(near.fetched)
-            store.publish(version, state(version))
-            deadline = time.monotonic() + 30
-            while len(near.fetched) == before and time.monotonic() < deadline:
-                time.sleep(0.002)
-        served = [job.result(timeout=60) for job in jobs]
-    for live in served:
-        assert all(torch.equal(live[name], tensor) for name, tensor in state(12).items())
-    # The near one saw every version; the far one took several at once, by their chain, and nobody waited for it.
-    assert [version for version, *_ in near.fetched] == list(range(13))
-    assert len(far.fetched) < len(near.fetched)
-    for _, size, fetch, decode in far.fetched:
-        assert fetch >= 0.05 + size / 100_000 * 0.99 and decode > 0
-    assert sum(size for _, size, *_ in far.fetched) == sum(size for _, size, *_ in near.fetched)
+class Clusters(Deployments):
+    """The engine's own deployments, each of which sees the store through the network of its region."""
+
+    def __init__(self, engine: EngineThread, root: Path, memory: Path) -> None:
+        super().__init__(engine, Limits(max_context=64, max_slots=4), memory)
+        self.root = root
+        self.seen: dict[str, list[SyncTimings]] = {name: [] for name in REGIONS}
+
+    def _register(self, spec: DeploymentSpec) -> Deployment:
+        deployment = super()._register(spec)
+        latency, speed = REGIONS[spec.name]
+        region = Region(self.root, latency=latency, bytes_per_second=speed)
+        deployment.subscriber = Subscriber(Versions(region))
+        return deployment
+
+    async def _apply(self, deployment: Deployment, work: Callable[[], None], timings: SyncTimings) -> None:
+        await super()._apply(deployment, work, timings)
+        self.seen[deployment.spec.name].append(timings)
+
+    async def keep_up(self, name: str) -> None:
+        deployment = self.get(name)
+        while True:
+            if await asyncio.to_thread(deployment.subscriber.behind):
+                await self.update(name, None)
+            await asyncio.sleep(0.005)
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.timeout(240)
+async def test_clusters_of_several_regions_follow_at_their_own_pace(tmp_path: Path) -> None:
+    """Real engines behind simulated networks: all serve the same digest in the end, none waits for another."""
+    policy = make("qwen3")
+    folder = save(policy, tmp_path / "policy")
+    store = WeightStore(tmp_path / "store", dtype="float32", anchor_every=100)
+    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    store.publish(0, state)
+    engine = EngineThread()
+    engine.start()
+    clusters = Clusters(engine, tmp_path / "store", tmp_path / "memory.json")
+    for name in REGIONS:
+        spec = DeploymentSpec(name=name, policy_dir=str(folder), store=str(store.root), follow=True)
+        await clusters.create(spec)
+    following = [asyncio.create_task(clusters.keep_up(name)) for name in REGIONS]
+    try:
+        for version in range(1, GOAL + 1):
+            state["model.norm.weight"][version] += 1.0
+            store.publish(version, state)
+            near = clusters.seen["near"]
+            await until(lambda near=near, version=version: near[-1].version == version, f"near serves {version}")
+        for name in REGIONS:
+            await until(lambda name=name: clusters.seen[name][-1].version == GOAL, f"{name} serves {GOAL}")
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.to_thread(engine.stop)
+    digest = store.manifest(GOAL).digest
+    statuses = {name: clusters.all[name].status() for name in REGIONS}
+    assert {status.digest for status in statuses.values()} == {digest}
+    assert [timings.version for timings in clusters.seen["near"]] == list(range(GOAL + 1))
+    # The others took several versions at once, by their chain.
+    assert len(clusters.seen["far"]) <= len(clusters.seen["across"]) <= len(clusters.seen["near"])
+    assert len(clusters.seen["far"]) < GOAL
+    for name, (latency, speed) in REGIONS.items():
+        for timings in clusters.seen[name]:
+            assert timings.fetch >= latency + timings.bytes / speed * 0.99 and timings.decode > 0
+            assert timings.wait >= 0 and 0 < timings.apply <= timings.pause  # generation stood still for the swap alone
+            assert timings.pause < timings.fetch + timings.decode
+        assert statuses[name].last_sync == clusters.seen[name][-1]  # what the status and the system page show
 
 
 def test_a_patch_that_broke_off_is_written_again(tmp_path: Path, state: Make) -> None:

@@ -1,8 +1,9 @@
 """One coded block: a header, then zstd frames. Every length is checked before anything is allocated or read.
 
-header   kind (0 dense, 1 plain order, 2 ordered by context), word size, words, and for each frame its length
+header   kind (0 dense, 1 plain order, 2 ordered by context, 3 parted by context), word size, words, length of each frame
 dense    one frame: XOR of the raw words, split into byte planes
 sparse   five frames: table, gaps, bitmaps, steps, wide (`streams`, `bitmaps`)
+parted   five frames: head, gaps, bits, steps, wide (`streams.Parted`)
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 import zstandard
 
 from trainer.weights.codec import bitmaps
-from trainer.weights.codec.streams import Streams
+from trainer.weights.codec.streams import Parted, Streams
 from trainer.weights.codec.words import Bytes, WordFormat, Words
 from trainer.weights.errors import CorruptPayload
 
-DENSE, PLAIN, ORDERED = range(3)
+DENSE, PLAIN, ORDERED, PARTED = range(4)
 _HEADER = struct.Struct("<BBI")
 _LENGTH = struct.Struct("<I")
 # Level 1: 3 and 9 gain nothing on real deltas and cost 3-10 times the time. Matches only where seven bytes repeat: the
@@ -40,20 +41,23 @@ def pack_dense(base: Words, new: Words, form: WordFormat) -> bytes:
     return _pack(DENSE, base.size, form, [planes.data.cast("B") if planes.size else _EMPTY])
 
 
-def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams]:
+def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams | Parted]:
     """Kind of the block, and the XOR of the words (dense) or checked streams. Raises CorruptPayload."""
     if len(payload) < _HEADER.size:
         raise CorruptPayload(f"a block of {len(payload)} bytes has no header")
     kind, size, count = _HEADER.unpack_from(payload)
-    if kind > ORDERED or size != form.size or count != words:
+    if kind > PARTED or size != form.size or count != words:
         raise CorruptPayload(f"a block of {count} words of {size} bytes stands where {words} of {form.size} belong")
-    if kind == ORDERED and form.mask == 0:
+    if kind in (ORDERED, PARTED) and form.mask == 0:
         raise CorruptPayload("a block is ordered by context, and its words have none")
     if kind == DENSE:
         (frame,) = _frames(payload, 1)
         return kind, _decompress(frame, words * size, exact=True).reshape(size, -1).T.reshape(-1)
     frames = _frames(payload, 5)
-    buckets = form.mask + 1 if kind == ORDERED else 1
+    if kind == PARTED:
+        return kind, _parted(frames, words, form)
+    contexts = form if kind == ORDERED else plain(form)
+    buckets = contexts.mask + 1
     table, gaps = bitmaps.put_back(
         _decompress(frames[0], 16 * buckets, unit=16).view("<u4").reshape(-1, 4),
         _decompress(frames[1], words + words // 255 + buckets),
@@ -61,8 +65,26 @@ def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Byte
     )
     steps, wide = _decompress(frames[3], words), _decompress(frames[4], words * size, unit=size).view(form.words)
     streams = Streams(table, gaps, steps, wide)
-    streams.check(words, form if kind == ORDERED else plain(form))
+    streams.check(words, contexts)
     return kind, streams
+
+
+def pack_parted(words: int, form: WordFormat, parted: Parted) -> bytes:
+    parts = (parted.head(), parted.gaps, parted.bits, parted.steps, parted.wide)
+    return _pack(PARTED, words, form, [part.data.cast("B") if part.size else _EMPTY for part in parts])
+
+
+def _parted(frames: Sequence[memoryview], words: int, form: WordFormat) -> Parted:
+    """Raises CorruptPayload."""
+    low, below, wide_below, _ = _decompress(frames[0], 16, exact=True).view("<u4").tolist()
+    gaps, bits = _decompress(frames[1], words + words // 255 + 1), _decompress(frames[2], words // 8 + 1)
+    steps, wide = (
+        _decompress(frames[3], words),
+        _decompress(frames[4], words * form.size, unit=form.size).view(form.words),
+    )
+    parted = Parted(low, below, wide_below, bits, gaps, steps, wide)
+    parted.check(form)
+    return parted
 
 
 def plain(form: WordFormat) -> WordFormat:

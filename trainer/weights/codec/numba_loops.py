@@ -15,7 +15,7 @@ import numpy.typing as npt
 from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, WIDE, Streams, outside, starts
 from trainer.weights.codec.words import WordFormat, Words
 
-_compiled: Final[Any] = numba.njit(cache=True, nogil=True, boundscheck=False)
+compiled: Final[Any] = numba.njit(cache=True, nogil=True, boundscheck=False)
 # Ordinary calls, not decorators: numba has no types, and these names keep theirs.
 STRETCH = np.uint64(1 << 12)
 """Eights of bytes that are copied at a time."""
@@ -23,7 +23,7 @@ NONE, ONE, MOST, NEVER = np.uint64(0), np.uint64(1), np.uint64(ESCAPE), np.uint6
 
 
 def split(base: Words, new: Words, form: WordFormat) -> Streams:
-    where = _where(base, new, form)
+    where = where_changed(base, new, form)
     changed = where.size
     # Sized by what changed: the kernel may clear large pages for room that is never used.
     gaps = np.empty(changed + base.size // ESCAPE + form.mask + 1, np.uint8)
@@ -43,10 +43,10 @@ def split(base: Words, new: Words, form: WordFormat) -> Streams:
     return Streams(table, gaps[:gap_bytes], steps, wide[:wides])
 
 
-def _where(base: Words, new: Words, form: WordFormat) -> npt.NDArray[np.uint64]:
+def where_changed(base: Words, new: Words, form: WordFormat) -> npt.NDArray[np.uint64]:
     """Positions of the changed words."""
     lanes = 8 // form.size
-    eight_old, eight_new = _eights(base), _eights(new)
+    eight_old, eight_new = eights(base), eights(new)
     where = np.empty(base.size // 16 + 16, np.uint64)
     changed = _positions(base, new, eight_old, eight_new, np.uint64(lanes), where)
     if changed < 0:
@@ -58,7 +58,7 @@ def _where(base: Words, new: Words, form: WordFormat) -> npt.NDArray[np.uint64]:
 def join(base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
     if form.mask == 0 or not streams.changed:
         lanes = np.uint64(8 // form.size)
-        if not _join_plain(base, out, _eights(base), _eights(out), lanes, streams.gaps, streams.steps, streams.wide):
+        if not _join_plain(base, out, eights(base), eights(out), lanes, streams.gaps, streams.steps, streams.wide):
             raise outside()
         return
     cursors = np.zeros((form.mask + 1, 4), np.uint64)  # gaps, steps, wide, changed words still to come
@@ -71,7 +71,7 @@ def join(base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
         raise outside()
 
 
-def _eights(words: Words) -> npt.NDArray[np.uint64]:
+def eights(words: Words) -> npt.NDArray[np.uint64]:
     """As many whole eights of bytes as there are."""
     whole = words.nbytes // 8
     return words[: whole * 8 // words.itemsize].view("<u8")
@@ -103,9 +103,9 @@ def _put_gap_(gaps: Any, at: Any, gap: Any) -> Any:
     return at + ONE
 
 
-_zigzag = _compiled(_zigzag_)
-_stepped = _compiled(_stepped_)
-_put_gap = _compiled(_put_gap_)
+zigzag_of = compiled(_zigzag_)
+stepped = compiled(_stepped_)
+put_gap = compiled(_put_gap_)
 
 
 def _positions_(base: Any, new: Any, eight_old: Any, eight_new: Any, lanes: Any, where: Any) -> Any:
@@ -137,9 +137,9 @@ def _emit_plain_(base: Any, new: Any, bits: Any, where: Any, gaps: Any, steps: A
     after = gap_bytes = wides = NONE
     for index in range(np.uint64(where.size)):
         at = where[index]
-        gap_bytes = _put_gap(gaps, gap_bytes, at - after)
+        gap_bytes = put_gap(gaps, gap_bytes, at - after)
         after = at + ONE
-        zigzag = _zigzag(base[at], new[at], bits)
+        zigzag = zigzag_of(base[at], new[at], bits)
         if zigzag >= MOST:
             steps[index] = MOST
             wide[wides] = new[at]
@@ -161,7 +161,7 @@ def _measure_(base: Any, new: Any, shift: Any, mask: Any, bits: Any, where: Any,
         gap_of[index] = since[context]
         sizes_of[context, 0] += ONE
         sizes_of[context, 1] += since[context] // MOST + ONE
-        if _zigzag(base[at], new[at], bits) >= MOST:
+        if zigzag_of(base[at], new[at], bits) >= MOST:
             sizes_of[context, 2] += ONE
         since[context] = NONE
         at += ONE
@@ -184,8 +184,8 @@ def _emit_(
     for index in range(np.uint64(where.size)):
         at = where[index]
         context = (np.uint64(base[at]) >> shift) & mask
-        ends[context, 1] = _put_gap(gaps, ends[context, 1], gap_of[index])
-        zigzag = _zigzag(base[at], new[at], bits)
+        ends[context, 1] = put_gap(gaps, ends[context, 1], gap_of[index])
+        zigzag = zigzag_of(base[at], new[at], bits)
         if zigzag >= MOST:
             steps[ends[context, 0]] = MOST
             wide[ends[context, 2]] = new[at]
@@ -216,7 +216,7 @@ def _join_plain_(
             out[at] = wide[wides]
             wides += ONE
         else:
-            out[at] = _stepped(base[at], steps[changed])
+            out[at] = stepped(base[at], steps[changed])
         changed += ONE
         at += ONE
     _copy(eight_old, eight_out, copied, np.uint64(eight_old.size))
@@ -249,7 +249,7 @@ def _join_buckets_(base: Any, shift: Any, mask: Any, gaps: Any, steps: Any, wide
             out[at] = wide[cursors[context, 2]]
             cursors[context, 2] += ONE
         else:
-            out[at] = _stepped(old, zigzag)
+            out[at] = stepped(old, zigzag)
         cursors[context, 3] -= ONE
         left[context] = _next_gap(gaps, cursors, context) if cursors[context, 3] else NEVER
     return cursors[:, 3].sum() == 0
@@ -266,11 +266,11 @@ def _next_gap_(gaps: Any, cursors: Any, context: Any) -> Any:
     return gap
 
 
-_next_gap = _compiled(_next_gap_)
-_positions = _compiled(_positions_)
-_emit_plain = _compiled(_emit_plain_)
-_measure = _compiled(_measure_)
-_emit = _compiled(_emit_)
-_copy = _compiled(_copy_)
-_join_plain = _compiled(_join_plain_)
-_join_buckets = _compiled(_join_buckets_)
+_next_gap = compiled(_next_gap_)
+_positions = compiled(_positions_)
+_emit_plain = compiled(_emit_plain_)
+_measure = compiled(_measure_)
+_emit = compiled(_emit_)
+_copy = compiled(_copy_)
+_join_plain = compiled(_join_plain_)
+_join_buckets = compiled(_join_buckets_)

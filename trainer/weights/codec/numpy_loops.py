@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.weights.codec.bitmaps import gap_bytes, ranks_of
-from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, Streams, outside, starts
+from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, Parted, Pick, Streams, outside, starts
 from trainer.weights.codec.words import Bytes, WordFormat, Words
 
 Positions = npt.NDArray[np.integer]
@@ -44,12 +44,47 @@ def join(base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
         if ranks[-1] >= (base.size if bucket is None else bucket.size):
             raise outside()
         where.append(ranks if bucket is None else bucket[ranks])
-    changed = np.concatenate(where)
-    zigzag = streams.steps.astype(form.words)
+    _overwrite(base, np.concatenate(where), streams.steps, streams.wide, form, out)
+
+
+def _overwrite(base: Words, changed: Positions, steps: Bytes, wide: Words, form: WordFormat, out: Words) -> None:
+    zigzag = steps.astype(form.words)
     step = (zigzag >> 1) ^ (-(zigzag & 1).astype(form.words)).astype(form.words)
     words = base[changed] + step
-    words[streams.steps == ESCAPE] = streams.wide
+    words[steps == ESCAPE] = wide
     out[changed] = words
+
+
+def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
+    differs, context = base != new, _context(base, form)
+    low = pick(np.bincount(context[differs], minlength=form.mask + 1))
+    below = context < low
+    first, rest = np.flatnonzero(differs & below), np.flatnonzero(differs & ~below)
+    (steps, wide), (rest_steps, rest_wide) = (_steps(base[where], new[where], form) for where in (first, rest))
+    return Parted(
+        low,
+        first.size,
+        wide.size,
+        np.packbits(differs[below]),
+        gap_bytes(rest),
+        np.concatenate([steps, rest_steps]),
+        np.concatenate([wide, rest_wide]),
+    )
+
+
+def unite(base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
+    np.copyto(out, base)
+    below = np.flatnonzero(_context(base, form) < parted.low)
+    flags = np.unpackbits(parted.bits)
+    if parted.bits.size != -(-below.size // 8) or flags[below.size :].any():
+        raise outside()
+    rest = ranks_of(parted.gaps)
+    if rest.size and rest[-1] >= base.size:
+        raise outside()
+    cut, wide_cut = parted.below, parted.wide_below
+    first = below[flags[: below.size] > 0]
+    _overwrite(base, first, parted.steps[:cut], parted.wide[:wide_cut], form, out)
+    _overwrite(base, rest, parted.steps[cut:], parted.wide[wide_cut:], form, out)
 
 
 def _buckets(

@@ -10,6 +10,7 @@ wide    the new word itself, where the difference does not fit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,10 +57,58 @@ class Streams:
                 raise CorruptPayload("streams of a delta do not hold what their table promises")
 
 
+@dataclass(frozen=True)
+class Parted:
+    """A delta whose words are parted in two by context: those below `low` as bits, all others by gaps.
+
+    Steps and wide words are those of the words below, then those of the others.
+    """
+
+    low: int
+    below: int
+    """Changed words below."""
+    wide_below: int
+    bits: Bytes
+    """A bit for every word below, set where it has changed; the first word has the top bit of the first byte."""
+    gaps: Bytes
+    """Words of any context between changed words that are not below."""
+    steps: Bytes
+    wide: Words
+
+    @property
+    def changed(self) -> int:
+        return self.steps.size
+
+    def head(self) -> Table:
+        return np.array([self.low, self.below, self.wide_below, 0], np.uint32)
+
+    def check(self, form: WordFormat) -> None:
+        """Raises CorruptPayload unless the sizes agree with one another; positions are checked by the loops."""
+        others = self.steps.size - self.below
+        ends = not self.gaps.size or self.gaps[-1] != ESCAPE
+        if self.low > form.mask + 1 or others != np.count_nonzero(self.gaps != ESCAPE) or not ends:
+            raise CorruptPayload("a delta in two parts has other gaps than its head promises")
+        if self.below > self.steps.size or int(np.bitwise_count(self.bits).sum(dtype=np.int64)) != self.below:
+            raise CorruptPayload("a delta in two parts has other bits than its head promises")
+        wide = [np.count_nonzero(part == ESCAPE) for part in (self.steps[: self.below], self.steps[self.below :])]
+        if wide != [self.wide_below, self.wide.size - self.wide_below]:
+            raise CorruptPayload("a delta in two parts has other wide words than its head promises")
+
+
+Pick = Callable[[npt.NDArray[np.int64]], int]
+"""The context below which words are counted as bits, from the changed words by context: [mask + 1]."""
+
+
 class Loops(Protocol):
     """One implementation of the work on words; all of them make and read the same streams."""
 
     def split(self, base: Words, new: Words, form: WordFormat) -> Streams: ...
+
+    def part(self, base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted: ...
+
+    def unite(self, base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
+        """Inverse of `part`, as `join` is of `split`."""
+        ...
 
     def join(self, base: Words, streams: Streams, form: WordFormat, out: Words) -> None:
         """Writes the new words to `out`, which shares no memory with `base`. `streams` have been checked.
