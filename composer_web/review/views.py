@@ -200,12 +200,14 @@ def item_label(request: PageRequest, name: str, pk: int) -> HttpResponse:
         services.label(item=item, answers=posted(queue.questionnaire, request.POST), actor=request.user)
     except UserError as error:
         return _answer(request, 422, str(error), _address(queue, item))
-    return _answer(request, 200, f"Rollout {item.rollout_id} is labelled.", _address(queue, following))
+    waiting = selectors.waiting(queue, request.user).count()
+    return _answer(request, 200, f"Rollout {item.rollout_id} is labelled.", _address(queue, following), waiting)
 
 
-def _answer(request: PageRequest, status: int, text: str, to: str) -> HttpResponse:
+def _answer(request: PageRequest, status: int, text: str, to: str, waiting: int | None = None) -> HttpResponse:
+    """The next item was fetched before this answer: `waiting` mends what it says of the queue."""
     if request.headers.get("X-Requested-With") == "fetch":
-        return JsonResponse({"message": text, "next": to, "undo": ""}, status=status)
+        return JsonResponse({"message": text, "next": to, "undo": "", "waiting": waiting}, status=status)
     (messages.success if status == 200 else messages.error)(request, text)
     return redirect(to)
 

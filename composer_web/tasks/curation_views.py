@@ -25,6 +25,8 @@ MAX_FILE = 20_000
 MAX_FILES = 30
 SAMPLES = 6
 PER_PAGE = 100
+MOST_COUNTED = 1000
+"""Tasks of a queue that are counted."""
 DONE = {"accept": "Accepted", "reject": "Rejected", "withdrawn": "Withdrawn"}
 
 
@@ -85,7 +87,7 @@ def review_task(request: PageRequest, slug: str) -> HttpResponse:
         "mine": mine,
         "own": version.author_id == request.user.pk,
         "opinions": reviewing.opinions(version) if sees else None,
-        "waiting": reviewing.waiting(queue, request.user).values("pk")[:1001].count(),
+        "waiting": _waiting(request, queue),
         "next": _address(request, following) if following else "",
         "previous": _address(request, before) if before else "",
         "here": _address(request, task),
@@ -112,12 +114,21 @@ def review_submit(request: PageRequest, slug: str, action: str) -> HttpResponse:
     to = _address(request, following if goes_on else task)
     if goes_on and following is None:
         to = _address(request, None)
-    return _answer(request, 200, text, to, undo)
+    return _answer(request, 200, text, to, undo, _waiting(request, _tasks(request)) if goes_on else None)
 
 
-def _answer(request: PageRequest, status: int, text: str, to: str, undo: str = "") -> HttpResponse:
+def _waiting(request: PageRequest, queue: Any) -> str:
+    """How many wait for this person, as the page says it."""
+    count = reviewing.waiting(queue, request.user).values("pk")[: MOST_COUNTED + 1].count()
+    return f"more than {MOST_COUNTED}" if count > MOST_COUNTED else str(count)
+
+
+def _answer(
+    request: PageRequest, status: int, text: str, to: str, undo: str = "", waiting: str | None = None
+) -> HttpResponse:
+    """The next task was fetched before this answer: `waiting` mends what it says of the queue."""
     if request.headers.get("X-Requested-With") == "fetch":
-        return JsonResponse({"message": text, "next": to, "undo": undo}, status=status)
+        return JsonResponse({"message": text, "next": to, "undo": undo, "waiting": waiting}, status=status)
     (messages.success if status == 200 else messages.error)(request, text)
     return redirect(to)
 

@@ -65,6 +65,8 @@ export function start() {
       undo = form.matches("[data-undo]") ? "" : told.undo || undo;
       const to = new URL(told.next, location.href).href;
       await go(told.next, { fresh: to === here });
+      const waiting = part().querySelector("[data-waiting]");
+      if (waiting && told.waiting !== null && told.waiting !== undefined) waiting.textContent = told.waiting;
     } catch (error) {
       say(`Not sent: ${error.message}. Try again.`, true);
     } finally {

@@ -79,6 +79,7 @@ def places(page: Page, url: str) -> dict[str, str]:
         page, url, "/rollouts/", "td.strong a"
     )
     release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
+    queue = first_link(page, url, "/review/", "td.strong a")
     found: dict[str, str | None] = {
         "home": "/",
         "runs": "/runs/",
@@ -88,6 +89,12 @@ def places(page: Page, url: str) -> dict[str, str]:
         "finding": first_link(page, url, "/findings/?severity=high", "td.strong a"),
         "redteam": "/findings/redteam/",
         "tasks": "/tasks/",
+        "task-review": "/tasks/review/",
+        "disagreements": "/tasks/disagreements/",
+        "review": "/review/",
+        "review-queue": queue,
+        "review-item": f"{queue}next/" if queue else None,
+        "drafts": "/drafts/",
         "suites": "/suites/",
         "environments": "/environments/",
         "policies": "/policies/",

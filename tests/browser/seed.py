@@ -23,13 +23,16 @@ from composer_web.evals.scoring import score
 from composer_web.ops import leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.policies.services import import_base
+from composer_web.review import services as review
+from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts import auditing
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.rollouts.tokens import tokenizer
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Metric, Run
-from composer_web.tasks.models import Suite
+from composer_web.tasks import curation, reviewing
+from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as Found
@@ -318,6 +321,29 @@ def findings(run: Run, *, reviewer: User) -> None:
     Finding.objects.create(subject="run", summary="The number of turns changes: 4.1 to 9.3 by step 20", **alarm)
 
 
+def reviews(run: Run, people: dict[str, User]) -> None:
+    """Curated tasks, one disputed, and a review queue that is half done."""
+    tasks = list(Task.objects.filter(versions__suites__name="train").order_by("pk")[:6])
+    curation.apply(tasks=tasks[:4], action="tag", value="arithmetic, easy", actor=people["operator"])
+    curation.apply(tasks=tasks[2:6], action="split", value="train", actor=people["operator"])
+    for task, words in zip(tasks[4:6], ("accept", "reject"), strict=True):
+        version = task.versions.get()
+        reviewing.review(version=version, decision="accept", actor=people["admin"])
+        reviewing.review(version=version, decision=reviewing.as_decision(words), actor=people["reviewer"])
+    queue = review.create_queue(
+        name="quality", title="Quality of failed rollouts", questionnaire=EXAMPLE, reviewers=2, actor=people["operator"]
+    )
+    failed = Rollout.objects.filter(group__run=run, verdict="failed")
+    review.fill(queue=queue, rollouts=failed, limit=6, actor=people["operator"])
+    for index, item in enumerate(queue.items.order_by("pk")[:4]):
+        hack = ["reward_hack"] if index == 1 else []
+        given = {"verdict": "wrong", "quality": str(1 + index % 3), "flags": hack, "note": "gives up" + HOSTILE}
+        review.label(item=item, answers=given, actor=people["reviewer"])
+        if index < 3:
+            other = {"verdict": "wrong" if index else "partly", "quality": str(1 + index), "flags": hack}
+            review.label(item=item, answers=other, actor=people["admin"])
+
+
 def red_team() -> None:
     """A table of two backends with a fault, for the page of the red team."""
     rows = [
@@ -430,6 +456,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
         finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0, long=LONG if index == 1 else 1)
         services.record_version(run=run, version=index + 1)
     findings(run, reviewer=people["reviewer"])
+    reviews(run, people)
     red_team()
     curves(run, range(1, steps + 1), draw=draw)
     evaluation(run, version=13, skill=0.55, draw=draw)

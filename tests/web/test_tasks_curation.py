@@ -281,11 +281,11 @@ class TestPages:
         told = page.post(f"{path}tag/?source=procedural", {"value": "odd"}, **fetch).json()
         assert told["next"] == f"{path}?source=procedural"
         undone = page.post("/tasks/undo/", {"batch": told["undo"], "next": path}, **fetch).json()
-        assert undone == {"message": "Undone: 1 task changed back.", "next": path, "undo": ""}
+        assert undone == {"message": "Undone: 1 task changed back.", "next": path, "undo": "", "waiting": None}
         wrong = page.post(f"{path}decide/", {"decision": "accept", "version": "7"}, **fetch)
         assert (wrong.status_code, "newer version" in wrong.json()["message"]) == (422, True)
         told = page.post(f"{path}decide/", {"decision": "accept", "version": "1"}, **fetch).json()
-        assert told["next"] == f"/tasks/review/{tasks[1].slug}/"
+        assert (told["next"], told["waiting"]) == (f"/tasks/review/{tasks[1].slug}/", "5")
         assert page.post(f"{path}none/").status_code == 404
         for task in tasks[1:]:
             told = page.post(f"/tasks/review/{task.slug}/decide/", {"decision": "reject"}, **fetch).json()
