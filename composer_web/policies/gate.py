@@ -126,7 +126,7 @@ def _apply(rule: Rule, policy: Policy, version: int, promoted: Promotion | None)
 
 def _newest(rule: Rule, policy: Policy, version: int) -> Evaluation | None:
     query = Evaluation.objects.filter(
-        policy=policy, version=version, state="finished", samples__gte=rule.samples, interruption=None
+        policy=policy, version=version, state="finished", samples__gte=rule.samples, interruption__isnull=True
     )
     if rule.suite:
         query = query.filter(suite__name=rule.suite, release=None)

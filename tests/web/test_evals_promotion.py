@@ -18,6 +18,7 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.evals.models import Evaluation
 from composer_web.evals.services import create_evaluation, mark_finished, mark_running
 from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.templatetags import ui
 from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy, Promotion
 from composer_web.policies.services import record_checkpoint
@@ -158,7 +159,7 @@ def test_promotion_on_the_page(versions: Policy, held_out: Suite, people: dict[s
     operator.post(change, {"what": "canary", "policy": "base@2", "share": "5"})
     page = viewer.get("/promotion/").content.decode()
     assert "base@2" in page
-    assert "95.0 %" in page or "95.0%" in page
+    assert f"to {ui.percent(0.95)} of new sessions" in page
     assert "Roll back" not in page
     operator.post(change, {"what": "promote", "policy": "base@2"})
     assert "Roll back to base@1" in operator.get("/promotion/").content.decode()
