@@ -37,7 +37,8 @@ def configured() -> Judge | None:
 
 
 def provide_grades() -> None:
-    """Reward parts that want a language model's grades get them from the same endpoint."""
+    """Reward parts that want a language model's grades, and textual feedback its hints, get them from the same endpoint."""
+    from trainer.learning import feedback
     from trainer.rewards import rubric
 
     def judge() -> rubric.RewardJudge | None:
@@ -45,7 +46,13 @@ def provide_grades() -> None:
             return None
         return rubric.RewardJudge(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
 
+    def writer() -> feedback.HintWriter | None:
+        if not env().judge_url or not env().judge_model:
+            return None
+        return feedback.HintWriter(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
+
     rubric.use(judge)
+    feedback.use(writer)
 
 
 def chosen(rollout_id: int, share: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from composer_web.env import env
 from composer_web.ops.errors import UserError
-from trainer.config import RewardConfig
+from trainer.config import FeedbackConfig, RewardConfig
 
 
 def check_reward(reward: RewardConfig, field: str) -> None:
@@ -24,4 +24,20 @@ def check_reward(reward: RewardConfig, field: str) -> None:
     if unknown := sorted(set(reward.extra_weights) - set(part_names())):
         raise UserError(
             f"{field}extra", f"there is no reward part {unknown[0]!r}; there are: {', '.join(part_names())}"
+        )
+
+
+def check_feedback(feedback: FeedbackConfig, field: str) -> None:
+    """The rules of textual feedback must exist, and `model` needs a language model. Raises UserError."""
+    from trainer.learning.feedback import MODEL
+    from trainer.learning.feedback.find import RULES
+
+    if feedback.coefficient == 0:
+        return
+    if unknown := sorted(set(feedback.named_rules) - {*RULES, MODEL}):
+        raise UserError(f"{field}rules", f"there is no rule {unknown[0]!r}; there are: {', '.join((*RULES, MODEL))}")
+    if MODEL in feedback.named_rules and not (env().judge_url and env().judge_model):
+        raise UserError(
+            f"{field}rules",
+            "no language model is configured; set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL, or leave model out",
         )

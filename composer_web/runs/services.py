@@ -21,7 +21,7 @@ from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import create_child, describe_architecture
-from composer_web.runs.checks import check_reward
+from composer_web.runs.checks import check_feedback, check_reward
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, TrainBatch
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
@@ -52,6 +52,7 @@ def check_config(config: RunConfig) -> list[str]:
     if isinstance(config.stage, RLConfig):
         stage = config.stage
         check_reward(stage.reward, "stage.reward.")
+        check_feedback(stage.feedback, "stage.feedback.")
         need = stage.steps * stage.groups_per_step
         usable, rejected = _usable_tasks(stage.suite, "stage.suite")
         if usable < need:

@@ -1,9 +1,8 @@
 """The procedural family without processes: the same episodes, tools, grader and engine, in one thread of one process.
 
 For searching and for studies of many runs: a rollout with its update costs about a third of what it costs in real
-sandboxes. Backend and
-client keep the product's contracts, so episodes, groups, rewards and the loop are the product's own. What differs is
-named here: commands are only the family's own (`python run_tests.py` and hidden calls), and code runs in this process,
+sandboxes. Backend and client keep the product's contracts, so episodes, groups, rewards and the loop are its own. What
+differs is named here: commands are only the family's own (`python run_tests.py` and hidden calls), and code runs in this process,
 which is why only the small language of the family is let in (`_admit`). Figures made with it say so.
 """
 
