@@ -250,11 +250,6 @@ class CheckpointConfig(Part):
     every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
     keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
     anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
-    codec: Literal["small", "fast"] = setting(
-        "small",
-        "How versions are coded in the weight store: for networks between regions, or for one fabric (larger and quicker)",
-        advanced=True,
-    )
     published_dtype: Literal["float32", "bfloat16"] = setting(
         "float32",
         "Number format of published weights: bfloat16 is half the bytes and rounds what the sampler computes with",
@@ -448,11 +443,12 @@ class RLConfig(Part):
 
     @model_validator(mode="after")
     def _window(self) -> RLConfig:
-        need = -(-self.max_in_flight_groups // self.groups_per_step) - 1
-        if self.max_staleness < need:
+        most = (self.max_staleness + 1) * self.groups_per_step + self.surplus_groups
+        if self.max_in_flight_groups > most:
+            need = -(-(self.max_in_flight_groups - self.surplus_groups) // self.groups_per_step) - 1
             raise ValueError(
                 f"max_in_flight_groups={self.max_in_flight_groups} needs max_staleness >= {need} "
-                f"(or at most {(self.max_staleness + 1) * self.groups_per_step} groups in flight)"
+                f"(or at most {most} groups in flight)"
             )
         if 0 < self.asynchrony.window < self.groups_per_step:
             raise ValueError(
