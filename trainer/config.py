@@ -250,6 +250,11 @@ class CheckpointConfig(Part):
     every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
     keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
     anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
+    codec: Literal["small", "fast"] = setting(
+        "small",
+        "How versions are coded in the weight store: for networks between regions, or for one fabric (larger and quicker)",
+        advanced=True,
+    )
     published_dtype: Literal["float32", "bfloat16"] = setting(
         "float32",
         "Number format of published weights: bfloat16 is half the bytes and rounds what the sampler computes with",
