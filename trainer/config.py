@@ -448,11 +448,12 @@ class RLConfig(Part):
 
     @model_validator(mode="after")
     def _window(self) -> RLConfig:
-        need = -(-self.max_in_flight_groups // self.groups_per_step) - 1
-        if self.max_staleness < need:
+        most = (self.max_staleness + 1) * self.groups_per_step + self.surplus_groups
+        if self.max_in_flight_groups > most:
+            need = -(-(self.max_in_flight_groups - self.surplus_groups) // self.groups_per_step) - 1
             raise ValueError(
                 f"max_in_flight_groups={self.max_in_flight_groups} needs max_staleness >= {need} "
-                f"(or at most {(self.max_staleness + 1) * self.groups_per_step} groups in flight)"
+                f"(or at most {most} groups in flight)"
             )
         if 0 < self.asynchrony.window < self.groups_per_step:
             raise ValueError(

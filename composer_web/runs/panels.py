@@ -56,7 +56,17 @@ RL = (
     Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K")),
     Panel("Held-out evaluation", ("eval/pass1", "eval/best_of_k"), ("pass@1", "best of K"), markers=True),
     Panel("Entropy", ("policy/entropy",)),
-    Panel("Staleness", ("staleness/mean", "staleness/max"), ("mean", "max")),
+    Panel("Staleness", ("staleness/mean", "staleness/p90", "staleness/max"), ("mean", "90 %", "max")),
+    Panel(
+        "Groups since the start",
+        ("groups/dispatched", "groups/accepted", "groups/dropped"),
+        ("dispatched", "accepted", "dropped"),
+    ),
+    Panel(
+        "Groups out",
+        ("groups/in_flight", "groups/surplus", "concurrency/limit"),
+        ("in flight", "ready", "allowed in flight"),
+    ),
     Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
     Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
     Panel("Groups", ("groups/solved_none", "groups/solved_some", "groups/solved_all"), ("none solved", "some", "all")),

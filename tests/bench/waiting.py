@@ -1,8 +1,8 @@
 """A small world for loops: a random policy, the embedded engine in this process, and episodes that really wait.
 
-An episode is two turns of four tokens; after each it waits as for a tool call, and before each it reads sixty. In all it
-waits a lognormal number of seconds, fixed by prompt and sample, so that every loop meets the same slow ones. Reward is
-the share of its tokens that are of the prompt's class (id modulo 4), which is learned within tens of steps.
+An episode is two turns of four tokens; after each it waits as for a tool call. In all it waits a lognormal number of
+seconds, fixed by prompt and sample, so that every loop meets the same slow ones. Reward is the share of its tokens that
+are of the prompt's class (id modulo 4), which is learned within tens of steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from trainer.rollouts.types import RewardPart, Trajectory, Turn
 
 BASE = Path("policies/base")
 DEPLOYMENT = "policy"
-CLASSES, TURNS, TURN_TOKENS, READ_TOKENS = 4, 2, 4, 60
+CLASSES, TURN_TOKENS = 4, 4
+READ_TOKENS = (120, 10)
+"""Before each turn: a prompt, which the engine reads once a group, and an observation."""
 SIGMA = 1.05
 """Of the lognormal: p99 / p50 = exp(2.326 · SIGMA) = 11.5."""
 
@@ -107,9 +109,8 @@ class World:
     async def episode(self, prompt: int, sample: int, session: str, seed: int) -> Trajectory:
         wanted, wait = prompt % CLASSES, duration(prompt, sample, self.median)
         record = Record(messages=())
-        seen = [10 + wanted] * READ_TOKENS
-        record.read(seen)
-        for turn in range(TURNS):
+        for turn, count in enumerate(READ_TOKENS):
+            record.read([10 + wanted] * count)
             start = len(record.tokens)
             record.wrote(
                 await self.engine.generate(
@@ -124,9 +125,7 @@ class World:
                 )
             )
             record.turns.append(Turn(index=turn, text="", token_start=start, token_end=len(record.tokens)))
-            await asyncio.sleep(wait / TURNS)
-            if turn + 1 < TURNS:
-                record.read(seen)
+            await asyncio.sleep(wait / len(READ_TOKENS))
         self.waited.append(wait)
         wrote = [t for t, m in zip(record.tokens, record.loss_mask, strict=True) if m]
         reward = sum(token % CLASSES == wanted for token in wrote) / len(wrote)

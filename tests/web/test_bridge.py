@@ -8,11 +8,14 @@ from composer_web.ops import leases
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
+from composer_web.runs.layout import deployment_name
 from composer_web.runs.metrics import buckets
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
 from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
 from tests.web.making import claim, finish
+from trainer.config import AsynchronyConfig
+from trainer.inference.contract import ServerHealth
 from trainer.stages.base import BatchTimeout
 
 pytestmark = pytest.mark.django_db
@@ -147,3 +150,53 @@ def test_a_run_whose_weights_are_gone_fails_with_words(running: Run, policy) -> 
     process.execute(*claimed)
     running.refresh_from_db()
     assert running.state == "failed" and "no weights on disk" in running.failure
+
+
+def test_a_finished_group_overtakes_only_inside_the_window(control: RunControl) -> None:
+    accept(control.run, 2, 3)
+    source = DatabaseGroupSource(control)
+    source.stage = source.stage.model_copy(update={"asynchrony": AsynchronyConfig(window=3)})
+    assert source._assign(1) is None
+    assert source.waits_for == (0,)  # prompt 3 is outside the window of the oldest, 0
+    source.stage = source.stage.model_copy(update={"asynchrony": AsynchronyConfig(window=4)})
+    assert [g.prompt_index for g in source.next_batch(1, timeout=5)] == [2, 3]
+    accept(control.run, 0)
+    assert source._assign(2) is None  # prompt 1 would be the batch's second
+    assert source.waits_for == (1,)
+
+
+def test_flow_counts_what_came_in_and_what_went_out(control: RunControl) -> None:
+    source = DatabaseGroupSource(control)
+    accept(control.run, 0, 1, 2)
+    source.next_batch(1, timeout=5)
+    rollouts.drop(group=Group.objects.get(run=control.run, prompt_index=3), cause="dropped: 2 of 2 are in quarantine")
+    assert source.flow() == {
+        "groups/dispatched": 5.0,  # the dropped one was replaced
+        "groups/accepted": 3.0,
+        "groups/dropped": 1.0,
+        "groups/dropped/quarantine": 1.0,
+        "groups/in_flight": 1.0,
+        "groups/surplus": 1.0,
+        "concurrency/limit": 4.0,
+    }
+
+
+def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(control: RunControl) -> None:
+    sink = DatabaseSink(control)
+    sink.version_published(0, "sha256:right")
+
+    def health(version: int, digest: str) -> ServerHealth:
+        served = {"name": deployment_name(control.run), "version": version, "digest": digest, "state": "serving"}
+        return ServerHealth.model_validate(
+            {"ok": True, "engine": "embedded", "deployments": [served | {"follow": True}]}
+        )
+
+    sink._prove(health(0, "sha256:right"))
+    assert not control.run.events.filter(level="error").exists()
+    for _ in range(2):
+        sink._prove(health(0, "sha256:wrong"))
+        sink._prove(health(9, "sha256:right"))
+    messages = list(control.run.events.filter(level="error").order_by("pk").values_list("message", flat=True))
+    assert len(messages) == 2
+    assert "version 0 and holds other weights" in messages[0]
+    assert "version 9 and holds a version that was never published" in messages[1]

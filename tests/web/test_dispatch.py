@@ -7,13 +7,23 @@ from django.db import transaction
 
 from composer_web.ops import leases
 from composer_web.ops.models import Lease, Outbox
-from composer_web.rollouts import services
+from composer_web.rollouts import scheduling, services
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs.models import Run, RunEvent
-from composer_web.runs.services import cancel_run, record_version
+from composer_web.runs.services import (
+    cancel_run,
+    create_run,
+    mark_paused,
+    mark_running,
+    record_version,
+    resume_run,
+    start_run,
+)
 from composer_web.tasks.selectors import prompt_order
-from tests.web.making import claim, finish, trajectory
+from tests.web.making import SMALL, claim, finish, trajectory
+from trainer.config import AsynchronyConfig, RunConfig
+from trainer.inference.contract import ServerHealth
 
 pytestmark = pytest.mark.django_db
 
@@ -128,3 +138,65 @@ def test_a_suite_without_prompts_left_fails_the_run_with_a_remedy(running: Run) 
     running.refresh_from_db()
     assert running.state == "failed"
     assert "ran out of prompts" in running.failure and "larger suite" in running.failure
+
+
+def test_over_sampling_dispatches_more_and_no_more_than_the_run_needs(policy: object, make_suite: object) -> None:
+    make_suite()  # type: ignore[operator]
+    stage = SMALL.model_copy(
+        update={
+            "steps": 3,
+            "max_staleness": 0,
+            "asynchrony": AsynchronyConfig(oversample=0.5),
+            "max_in_flight_groups": 3,
+        }
+    )
+    run = create_run(config=RunConfig(name="more", seed=3, stage=stage))
+    start_run(run=run)
+    mark_running(run=run, owner="trainer@test")
+    record_version(run=run, version=0)
+    # Two groups a step, and one of surplus; at the end of the run nothing is dispatched that no step will train.
+    assert services.pump(run_id=run.pk) == 3
+    record_version(run=run, version=1)
+    for group in groups(run):
+        claimed = claim(group)
+        finish(claimed.group, claimed.held, [True, False])
+    assert len(groups(run)) == 5
+    record_version(run=run, version=2)
+    assert services.pump(run_id=run.pk) == 1
+    assert len(groups(run)) == 6
+
+
+def test_the_engines_queue_lowers_what_may_be_in_flight(running: Run) -> None:
+    def health(**load: int) -> ServerHealth:
+        served = {"name": f"run-{running.pk}", "version": 0, "digest": "", "state": "serving", "follow": True, **load}
+        return ServerHealth.model_validate({"ok": True, "engine": "embedded", "deployments": [served]})
+
+    scheduling.adapt(running, health(running=8, waiting=20, slots=8))
+    running.refresh_from_db()
+    assert running.in_flight_limit == 3
+    assert services.pump(run_id=running.pk) == 3
+    scheduling.adapt(running, health(running=2, waiting=0, slots=8))
+    running.refresh_from_db()
+    assert running.in_flight_limit == 4
+    assert services.pump(run_id=running.pk) == 1
+
+
+def test_losses_in_a_row_pause_the_run_with_their_cause_and_a_resume_counts_anew(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    for _ in range(5):
+        group = Group.objects.filter(run=running, state="dispatched").earliest("prompt_index")
+        services.drop(group=group, cause="dropped after 3 attempts: reward part 'x' failed on task t: KeyError()")
+    running.refresh_from_db()
+    assert running.state == "pausing"
+    assert "last 5 groups were all lost" in running.failure and "reward part 'x'" in running.failure
+    assert services.pump(run_id=running.pk) == 0
+    mark_paused(run=running)
+    resume_run(run=running)
+    mark_running(run=running, owner="trainer@test")
+    running.refresh_from_db()
+    assert scheduling.fault(running) is None
+    # What a person or a task ended is no fault of the installation.
+    assert services.pump(run_id=running.pk) > 0
+    for group in Group.objects.filter(run=running, state="dispatched")[:3]:
+        services.drop(group=group, cause="the task fails its controls")
+    assert scheduling.fault(running) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import random
 import signal
 
@@ -18,10 +17,8 @@ from trainer.stages.rl import run_rl
 from trainer.weights import WeightStore
 
 SECONDS = 120.0
-KILLS = 3
 DURABLE = 70
 """About how often a whole run makes something durable: each is a moment to be killed at."""
-SEED = int(os.environ.get("KILL_SEED", "20"))
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +40,17 @@ def run(processes, root, seed, kill_at):
     return process.exitcode
 
 
+SLOW = [pytest.param(seed, 4, marks=pytest.mark.slow) for seed in range(5)]
+
+
 @pytest.mark.timeout(600)
-def test_a_killed_run_goes_on_exactly(tmp_path, processes):
+@pytest.mark.parametrize(("seed", "kills"), [(20, 2), *SLOW])
+def test_a_killed_run_goes_on_exactly(tmp_path, processes, seed, kills):
     root = tmp_path / "killed"
     root.mkdir()
-    chance = random.Random(SEED)
-    codes = [run(processes, root, 1, chance.randrange(1, DURABLE // 2)) for _ in range(KILLS)]
-    assert codes == [-signal.SIGKILL] * KILLS
+    chance = random.Random(seed)
+    codes = [run(processes, root, 1, chance.randrange(1, DURABLE // 2)) for _ in range(kills)]
+    assert codes == [-signal.SIGKILL] * kills
     assert run(processes, root, 1, 0) == 0
 
     # Each step has its own groups, each group one step; nothing is open, nothing was dropped, nothing is left over.

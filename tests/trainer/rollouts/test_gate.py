@@ -50,6 +50,13 @@ def test_a_group_is_admitted_whole_or_not_at_all():
     assert admissible_groups(accepted_groups=1, reserved_groups=0, total_groups=2, **common) == 1
 
 
+def test_surplus_is_dispatched_once_and_never_beyond_the_run():
+    common = {"max_staleness": 0, "groups_per_step": 4, "group_size": 8, "surplus_groups": 2, "total_groups": 8}
+    assert admissible_groups(published_version=0, accepted_groups=0, reserved_groups=0, **common) == 6
+    assert admissible_groups(published_version=0, accepted_groups=6, reserved_groups=0, **common) == 0
+    assert admissible_groups(published_version=1, accepted_groups=6, reserved_groups=0, **common) == 2
+
+
 class AsynchronousLoop(RuleBasedStateMachine):
     """Dispatch, accept, lose and train in any order: the bound on staleness at dispatch always holds."""
 

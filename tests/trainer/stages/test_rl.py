@@ -5,6 +5,7 @@ import torch
 
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
+from trainer.config import AsynchronyConfig
 from trainer.learning.metrics import describe
 from trainer.learning.step import NonFiniteGradients
 from trainer.stages.base import BatchTimeout, StageError
@@ -123,3 +124,63 @@ def test_a_non_finite_gradient_names_its_groups_and_keeps_the_last_version(tmp_p
         run(tmp_path, [*groups[:2], bad, groups[3]], sink=sink)
     assert sink.versions[-1][0] == 1
     assert sink.events[-1][0] == "error"
+
+
+def not_finite(group):
+    """A group whose gradient is no number."""
+    samples = [
+        s.model_copy(update={"advantages": [a * float("inf") if a else 0.0 for a in s.advantages]})
+        for s in group.samples
+    ]
+    return group.model_copy(update={"samples": samples})
+
+
+def test_steps_without_a_finite_gradient_may_be_skipped_and_are_so_again_after_a_resume(tmp_path, groups):
+    config = small_config(asynchrony=AsynchronyConfig(skip_non_finite=1))
+    recorded = [*groups[:2], not_finite(groups[2]), groups[3], *groups[4:]]
+    _, whole, store, _ = run(tmp_path / "whole", recorded, config=config)
+    assert [whole.values[step]["optim/skipped"] for step in range(1, 5)] == [0.0, 1.0, 0.0, 0.0]
+    assert store.manifest(2).digest == store.manifest(1).digest != store.manifest(3).digest
+    assert any("step 2: gradients were not finite" in message for _, message in whole.events)
+    with pytest.raises(BatchTimeout):
+        run(tmp_path / "cut", recorded[:6], config=config)
+    _, again, other, source = run(tmp_path / "cut", recorded, config=config)
+    assert source.asked == [3, 4]
+    assert other.manifest(4).digest == store.manifest(4).digest
+
+
+def test_more_of_them_in_a_row_than_allowed_stop_the_run(tmp_path, groups):
+    config = small_config(asynchrony=AsynchronyConfig(skip_non_finite=1))
+    recorded = [*groups[:2], not_finite(groups[2]), groups[3], not_finite(groups[4]), *groups[5:]]
+    sink = MemorySink()
+    with pytest.raises(NonFiniteGradients, match="step 3"):
+        run(tmp_path / "a", recorded, config=config, sink=sink)
+    assert [version for version, _ in sink.versions] == [0, 1, 2]
+    # The count goes on over a resume: the checkpoint of step 2 knows that it was skipped.
+    with pytest.raises(NonFiniteGradients, match="step 3"):
+        run(tmp_path / "a", recorded, config=config)
+
+
+def test_a_version_that_was_never_published_is_refused_before_it_is_learned_from(tmp_path, groups):
+    liar = groups[2].model_copy(update={"newest_version": 2})
+    with pytest.raises(StageError, match=r"step 2: group g2 has tokens of version 2 and the newest is 1"):
+        run(tmp_path, [*groups[:2], liar, *groups[3:]])
+
+
+def test_an_engine_that_serves_other_weights_than_it_says_is_reported(tmp_path, groups):
+    """On-policy tokens whose probabilities are not those of the version that they name."""
+    wrong = [
+        group.model_copy(
+            update={
+                "samples": [
+                    s.model_copy(update={"sampler_logprobs": [p * 0.5 for p in s.sampler_logprobs]})
+                    for s in group.samples
+                ]
+            }
+        )
+        for group in groups[:2]
+    ]
+    sink = MemorySink()
+    with pytest.raises(BatchTimeout):
+        run(tmp_path, wrong, sink=sink)
+    assert any("the engine serves other weights than it says" in message for _, message in sink.events)
