@@ -13,11 +13,13 @@ from composer_web.runs.models import Run
 from trainer.asynchrony.breaker import WINDOW, tripped
 from trainer.asynchrony.concurrency import EngineLoad, next_limit
 from trainer.asynchrony.reasons import OURS, reason_of
-from trainer.asynchrony.window import Place
+from trainer.asynchrony.window import Place, State
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
 
 log = logging.getLogger(__name__)
+
+_STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "accepted", "consumed": "consumed"}
 
 
 def places(run: Run) -> list[tuple[Place, int]]:
@@ -28,7 +30,7 @@ def places(run: Run) -> list[tuple[Place, int]]:
         return []
     rows = kept.filter(prompt_index__gte=oldest).order_by("prompt_index")
     return [
-        (Place(prompt, "open" if state in GROUP_OPEN else state, version), pk)
+        (Place(prompt, _STATE[state], version), pk)
         for pk, prompt, state, version in rows.values_list("pk", "prompt_index", "state", "dispatched_version")
     ]
 

@@ -105,7 +105,7 @@ class Journal:
 
     def flow(self) -> dict[str, float]:
         """Counts since the run began, under the names of `learning/metrics.py`."""
-        of = {state: len(self.in_state(state)) for state in ("open", "accepted", "consumed", "dropped")}  # type: ignore[arg-type]
+        of = {state: len(self.in_state(state)) for state in ("open", "accepted", "consumed", "dropped")}
         out = {
             "groups/dispatched": float(len(self.entries)),
             "groups/accepted": float(of["accepted"] + of["consumed"]),

@@ -174,7 +174,7 @@ def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
         clock.lap("time/checkpoint")
     total = clock.total()
     values |= clock.laps | {"time/step": total, "idle/trainer": clock.laps["time/wait_for_batch"] / total}
-    sink.metrics(stage.step, values | source.flow())
+    sink.metrics(stage.step, {**values, **source.flow()})
 
 
 def _report_faults(stage: RLStage, groups: list[TrainGroup], values: dict[str, float], sink: StageSink) -> None:
