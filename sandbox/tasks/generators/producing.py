@@ -18,11 +18,11 @@ from sandbox.tasks.generators.combination import combined
 from sandbox.tasks.generators.deletion import Package, deletions, find_features
 from sandbox.tasks.generators.drafts import Rejected
 from sandbox.tasks.generators.instructions import Style
-from sandbox.tasks.generators.making import AT_ONCE, Rewrite, Workshop, first_task, harvest
+from sandbox.tasks.generators.making import AT_ONCE, PLACES, Rewrite, Workshop, first_task, harvest
 from sandbox.tasks.generators.mining import is_pair, mined
 from sandbox.tasks.generators.pruning import function_text, functions_of
 from sandbox.tasks.generators.reworking import Function, migrate, move, rename, reworkable
-from sandbox.tasks.generators.screening import PLACES, Place, tasks_of
+from sandbox.tasks.generators.screening import Place, tasks_of
 from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, near, split_of
 from sandbox.tasks.generators.writing import write_examples, write_tests
 from sandbox.tasks.generators.yields import Yield, YieldStore
@@ -93,12 +93,13 @@ async def generate_tasks(
         return
     slots = asyncio.Semaphore(at_once)
     shop = Workshop(
-        store, built, backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history, slots=slots
-    )
+        store, built, backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history, slots=slots,
+        places=min(PLACES, count),
+    )  # fmt: skip
     done: list[TaskSpec] = []
     with found.timed():
         jobs = jobs_of(generator, shop, seed, split)
-        each = PLACES if generator in ("mutation", "distance", "mining") else 1
+        each = shop.places if generator in ("mutation", "distance", "mining") else 1
         async for made in harvest(jobs, count=count, at_once=at_once, each=each):
             kept.save(made)
             done.append(made)
@@ -144,7 +145,7 @@ def _mutated(shop: Workshop, targets: Sequence[Target], seed: str, *, distant: b
             places.append(Place(mutants_of(shop, target, rng, distant=distant), rng))
         return await tasks_of(shop, places)
 
-    return [functools.partial(some, targets[at : at + PLACES]) for at in range(0, len(targets), PLACES)]
+    return [functools.partial(some, targets[at : at + shop.places]) for at in range(0, len(targets), shop.places)]
 
 
 def _has_distant_test(shop: Workshop, target: Target) -> bool:
@@ -172,7 +173,7 @@ def _mining_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
         )
 
     pairs = [commit for commit in shop.history if is_pair(commit)]
-    return [functools.partial(some, pairs[at : at + PLACES]) for at in range(0, len(pairs), PLACES)]
+    return [functools.partial(some, pairs[at : at + shop.places]) for at in range(0, len(pairs), shop.places)]
 
 
 def _reworking_jobs(shop: Workshop, seed: str, split: Split, *, how: Reworking) -> list[Job]:

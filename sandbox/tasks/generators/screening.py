@@ -18,9 +18,6 @@ from sandbox.tasks.generators.making import Workshop, controlled, drafted, judge
 from sandbox.tasks.packages import BUILD_LIMITS
 from sandbox.tasks.spec import TaskSpec
 
-PLACES = 4
-"""Places whose drafts are tried together."""
-
 
 @dataclass(slots=True)
 class Place:
