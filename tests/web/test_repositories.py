@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 import threading
@@ -188,6 +189,31 @@ def test_a_build_pins_what_it_fetched_and_says_why_it_was_discarded(tmp_path: Pa
     log = selectors.build_log(environment)
     assert "goal 10" in log and "attempt 1 failed" in log and not environment.lines.exists()
     assert build_environment(made.environment.pk) == "nothing to do"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin") is None, reason="no npm on this machine")
+def test_a_repository_becomes_an_environment_and_its_page_says_how(tmp_path: Path, operator: Client) -> None:
+    """From the form to stable tests, as the build workers do it."""
+    files = {
+        "package.json": '{"name": "sums", "version": "1.0.0", "main": "sums.js", "scripts": {"test": "node --test"}}',
+        "sums.js": "exports.add = (a, b) => a + b;\n",
+        "sums.test.js": "const { test } = require('node:test');\nconst { add } = require('./sums.js');\n"
+        "test('adds', () => { if (add(2, 3) !== 5) throw new Error('sum'); });\n",
+    }
+    folder = repository(tmp_path / "sums", files)
+    page = operator.post("/environments/new/", {"kind": "path", "location": str(folder)}, follow=True)
+    assert page.status_code == 200 and "not fetched yet" in page.content.decode()
+    environment = selectors.get_environment("sums")
+    assert build_environment(environment.pk) == "ready", selectors.build_log(selectors.get_environment("sums"))
+    environment = selectors.get_environment("sums")
+    assert installing.built_package(environment).tests.keys() == {"sums.test.js::adds"}
+    assert environment.detail["unseen_goals_met"] == "7 of 7, three times"
+    text = operator.get(f"/environments/{environment.pk}/").content.decode()
+    for word in ("ready", "npm test", "goal 10", "accepted: 1 stable tests"):
+        assert word in text, word
+    assert build_environment(environment.pk) == "nothing to do"
 
 
 @pytest.mark.django_db(transaction=True)
