@@ -173,7 +173,7 @@ def _plot(resource: str, rows: list[standings.Row]) -> dict[str, Any]:
     points = [
         {
             "name": row.name,
-            "policy": f"{row.evaluation.policy.name}@{row.evaluation.version}",
+            "policy": row.evaluation.policy.at(row.evaluation.version),
             "x": getattr(row, resource),
             "y": row.score,
             "low": row.low,
