@@ -45,6 +45,8 @@ GOALS: dict[str, report.Goal] = {
     "encode_mb_s_fast": (">=", 1500.0),
     "decode_mb_s_fast": (">=", 4000.0),
     "ratio_to_dense_most_changed": ("<=", 1.0),
+    "ratio_to_arcv3_small_large": ("<=", 0.70),
+    "ratio_to_arcv3_fast_large": ("<=", 0.8),
     "apply_share": ("<=", 0.10),
 }
 
@@ -215,12 +217,34 @@ def most_changed(before: State) -> float:
     return max(ours(before, after, mode, 1)["bytes"] / dense for mode in MODES)
 
 
+def one_large_tensor(package: Any, words: int, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Ours beside ARC v3 on a single synthetic tensor of normal weights after a step of Adam's size; the worse rate."""
+    generator = torch.Generator().manual_seed(2)
+    weights = 0.02 * torch.randn(words // 2048, 2048, generator=generator)
+    metrics: dict[str, float] = {}
+    peers: dict[str, float] = {}
+    for name, rate in RATES.items():
+        moved = weights - rate * 0.23 * torch.randn(weights.shape, generator=generator)
+        before, after = {"w": weights.bfloat16()}, {"w": moved.bfloat16()}
+        theirs = arc(package, before, after, "arc_v3")["bytes"] if package is not None else 0.0
+        peers[f"arc_v3_bytes_large_{name}"] = theirs
+        for mode in MODES:
+            mine = ours(before, after, mode, repeats)
+            for speed in ("encode_mb_s", "decode_mb_s"):
+                metrics[f"{speed}_{mode}_large_{name}"] = mine[speed]
+            if package is not None:
+                worst = max(metrics.get(f"ratio_to_arcv3_{mode}_large", 0.0), mine["bytes"] / theirs)
+                metrics[f"ratio_to_arcv3_{mode}_large"] = worst
+    return metrics, peers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--depth", type=int, default=12)
     parser.add_argument("--warm", type=int, default=40, help="steps at training rates before the measured ones")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--large", type=int, default=1 << 22, help="words of the synthetic tensor")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found, loss = checkpoints(arguments.width, arguments.depth, arguments.warm)
@@ -256,6 +280,9 @@ def main() -> None:
         values = [metrics[f"{goal}_{name}"] for name in RATES if f"{goal}_{name}" in metrics]
         if values:
             metrics[goal] = max(values) if GOALS[goal][0] == "<=" else min(values)
+    large, large_peers = one_large_tensor(package, arguments.large, arguments.repeats)
+    metrics |= large
+    peers |= large_peers
     metrics["ratio_to_dense_most_changed"] = most_changed(found["1e6"][0])
     whole = sync(*found["3e6"], repeats=3)
     metrics |= {f"sync_{name}_s": seconds for name, seconds in whole.items() if name != "apply_share"}

@@ -78,7 +78,7 @@ async def rollout(engine: EmbeddedEngine, prompt: list[int], seed: int) -> Segme
         mask, versions = mask + [1] * 6, versions + [answer.spans[0].version] * 6
         if turn == 0:
             tokens, logprobs, mask, versions = (
-                tokens + [7, 8],
+                [*tokens, 7, 8],
                 logprobs + [0.0] * 2,
                 mask + [0] * 2,
                 versions + [-1] * 2,

@@ -5,6 +5,9 @@ It must run with `--enable-scale-out --logprobs-mode processed_logprobs` and VLL
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -12,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 from trainer.inference.client import Lanes
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
+from trainer.replay.wire import RoutedExperts
 
 LOAD_SECONDS = 600.0
 """Longest that one reload of weights may take."""
@@ -58,6 +63,11 @@ def labelled_version(text: str) -> int:
 
 def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, Any]:
     """The body of POST /inference/v1/generate. `salt` separates the prefix caches of different weights."""
+    if request.narrowed:
+        raise BadRequest(
+            "top_k and top_p need the open tokens of each step, which are not read from vLLM; set sampling.top_k to 0 and "
+            "sampling.top_p to 1, or serve the policy with the embedded engine"
+        )
     sampling = {
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
@@ -77,7 +87,23 @@ def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, A
     }
 
 
-def parse_response(body: dict[str, Any], *, before: int) -> GenerateResponse:
+def routed_experts(text: str, first: int | None) -> RoutedExperts | None:
+    """Experts as vLLM sends them (base64 of an npy array, one row a token that was read), from position `first` on.
+
+    Raises BadAnswer.
+    """
+    if first is None:
+        return None
+    try:
+        rows = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
+        if rows.ndim != 3 or not np.issubdtype(rows.dtype, np.integer) or rows.min(initial=0) < 0:
+            raise ValueError(f"an array of {rows.dtype} {rows.shape}")
+    except (binascii.Error, ValueError, EOFError) as error:
+        raise BadAnswer(f"vLLM sent routed experts that cannot be read: {error}") from error
+    return RoutedExperts.pack(rows[first:].astype(np.uint16), start=first)
+
+
+def parse_response(body: dict[str, Any], *, before: int, experts_from: int | None = None) -> GenerateResponse:
     """The contract's answer. Without version spans in it, all tokens count as of `before`, the version held when the
     request began. Raises BadAnswer, WeightsLost."""
     try:
@@ -95,6 +121,7 @@ def parse_response(body: dict[str, Any], *, before: int) -> GenerateResponse:
             logprobs=logprobs,
             spans=[s for s in spans if s.end > s.start] or [VersionSpan(version=before, start=0, end=len(tokens))],
             finish_reason=choice["finish_reason"],
+            experts=routed_experts(choice["routed_experts"], experts_from) if choice.get("routed_experts") else None,
             reused_tokens=((body.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -145,7 +172,7 @@ class VllmApi:
             raise BadRequest(f"vLLM refused the request: {_said(response)}")
         if not response.is_success:
             raise Unavailable(f"vLLM at {self.url} failed: {_said(response)}")
-        return parse_response(response.json(), before=before)
+        return parse_response(response.json(), before=before, experts_from=request.experts_from)
 
     async def pause(self) -> None:
         """Requests in flight keep their place and go on after `resume`."""

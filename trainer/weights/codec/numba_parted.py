@@ -31,7 +31,7 @@ GROUP, BYTE = np.uint64(8), np.uint64(3)
 
 def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
     where = where_changed(base, new, form)
-    old = base[where]
+    old, fresh = base[where], new[where]
     contexts = (old >> form.shift) & form.mask
     low = pick(np.bincount(contexts, minlength=form.mask + 1))
     is_below = contexts < low
@@ -41,14 +41,13 @@ def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
     rest = where
     if low:
         first, rest = where[is_below], where[~is_below]
-        where = np.concatenate([first, rest])
-        old = base[where]
+        old, fresh = (np.concatenate([words[is_below], words[~is_below]]) for words in (old, fresh))
         seen = int(_mark(base, eights(base), *lanes, first, bits))
     gaps = np.empty(rest.size + base.size // ESCAPE + 1, np.uint8)
     gap_bytes = _gaps(rest, gaps)
     steps, wide = np.empty(where.size, np.uint8), np.empty(where.size, form.words)
     below = where.size - rest.size
-    wide_below, wides = _emit_steps(old, new[where], lanes[0], np.uint64(below), steps, wide)
+    wide_below, wides = _emit_steps(old, fresh, lanes[0], np.uint64(below), steps, wide)
     return Parted(low, below, int(wide_below), bits[: -(-seen // 8)], gaps[: int(gap_bytes)], steps, wide[: int(wides)])
 
 
