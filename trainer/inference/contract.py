@@ -37,10 +37,15 @@ class GenerateRequest(Wire):
     )
     top_k: int = Field(default=0, ge=0, description="only so many of the likeliest tokens are open; 0: all")
     top_p: float = Field(
-        default=1.0, gt=0.0, le=1.0, description="only the likeliest tokens that together have this probability are open"
+        default=1.0,
+        gt=0.0,
+        le=1.0,
+        description="only the likeliest tokens that together have this probability are open",
     )
     experts_from: int | None = Field(
-        default=None, ge=0, description="answer with the experts of positions from this one on, where the policy has any"
+        default=None,
+        ge=0,
+        description="answer with the experts of positions from this one on, where the policy has any",
     )
     stop_ids: list[int] = Field(default_factory=list, description="generation ends after one of these, which is kept")
     seed: int | None = Field(default=None, description="makes the sampling of this request reproducible")
