@@ -3,11 +3,11 @@ export function start() {
   const questions = () => [...document.querySelectorAll("[data-questions] .question")];
   let current = 0;
 
-  function mark(index) {
+  function mark(index, { scroll = true } = {}) {
     const all = questions();
     current = Math.max(0, Math.min(index, all.length - 1));
     for (const [place, question] of all.entries()) question.classList.toggle("is-current", place === current);
-    all[current]?.scrollIntoView({ block: "nearest" });
+    if (scroll) all[current]?.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("keydown", (event) => {
@@ -27,10 +27,10 @@ export function start() {
     input.click();
     if (input.type === "radio") mark(current + 1);
   });
-  document.addEventListener("review:shown", () => mark(0));
+  document.addEventListener("review:shown", () => mark(0, { scroll: false }));
   document.addEventListener("focusin", (event) => {
     const question = event.target.closest("[data-questions] .question");
     if (question) mark(questions().indexOf(question));
   });
-  mark(0);
+  mark(0, { scroll: false });
 }
