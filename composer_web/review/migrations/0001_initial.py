@@ -6,118 +6,242 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('rollouts', '0006_list_indexes'),
-        ('tasks', '0007_review_guards'),
+        ("rollouts", "0006_list_indexes"),
+        ("tasks", "0007_review_guards"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Queue',
+            name="Queue",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(max_length=80, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('questions', models.JSONField(help_text='composer_web.review.questions.Questionnaire; never changes')),
-                ('reviewers', models.PositiveSmallIntegerField(default=1, help_text='Independent reviewers of each rollout')),
-                ('closed_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.SlugField(max_length=80, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("questions", models.JSONField(help_text="composer_web.review.questions.Questionnaire; never changes")),
+                (
+                    "reviewers",
+                    models.PositiveSmallIntegerField(default=1, help_text="Independent reviewers of each rollout"),
+                ),
+                ("closed_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='QueueItem',
+            name="QueueItem",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('labelled_by', models.PositiveSmallIntegerField(default=0, help_text='People whose label counts')),
-                ('queue', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='items', to='review.queue')),
-                ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='queue_items', to='rollouts.rollout')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("labelled_by", models.PositiveSmallIntegerField(default=0, help_text="People whose label counts")),
+                (
+                    "queue",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="items", to="review.queue"
+                    ),
+                ),
+                (
+                    "rollout",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="queue_items", to="rollouts.rollout"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['queue_id', 'id'],
+                "ordering": ["queue_id", "id"],
             },
         ),
         migrations.CreateModel(
-            name='Label',
+            name="Label",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('answers', models.JSONField(help_text='Question → answer')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('reviewer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='labels', to=settings.AUTH_USER_MODEL)),
-                ('item', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='labels', to='review.queueitem')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("answers", models.JSONField(help_text="Question → answer")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "reviewer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="labels", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "item",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="labels", to="review.queueitem"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='Answer',
+            name="Answer",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('question', models.CharField(max_length=40)),
-                ('value', models.CharField(max_length=40)),
-                ('reviewer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('item', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='answers', to='review.queueitem')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("question", models.CharField(max_length=40)),
+                ("value", models.CharField(max_length=40)),
+                (
+                    "reviewer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "item",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="answers", to="review.queueitem"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='Draft',
+            name="Draft",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=100, unique=True)),
-                ('category', models.CharField(choices=[('debug', 'debug'), ('feature', 'feature'), ('refactor', 'refactor'), ('tests', 'tests'), ('docs', 'docs'), ('migration', 'migration'), ('structure', 'structure'), ('performance', 'performance'), ('other', 'other')], default='debug', max_length=20)),
-                ('instruction', models.TextField(max_length=20000)),
-                ('state', models.CharField(choices=[('collecting', 'Collecting files'), ('open', 'Open'), ('failed', 'Failed'), ('published', 'Published'), ('discarded', 'Discarded')], default='collecting', max_length=10)),
-                ('cause', models.TextField(blank=True, help_text='Why collecting failed')),
-                ('turn', models.PositiveIntegerField(help_text='Turns of the session whose changes are kept')),
-                ('provenance', models.JSONField(default=dict, help_text='Source bundle, snapshot, replayed turns, policy versions')),
-                ('files', models.JSONField(default=dict, help_text='Path → text of what the session changed; null: removed')),
-                ('not_carried', models.JSONField(default=list, help_text='What of the environment a bundle cannot hold')),
-                ('verifier', models.JSONField(blank=True, help_text="sandbox.tasks.spec verifier; null: the source task's", null=True)),
-                ('gold', models.JSONField(blank=True, help_text="Path → text; null: the source task's", null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('changed_at', models.DateTimeField(auto_now=True)),
-                ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='drafts', to='rollouts.rollout')),
-                ('version', models.OneToOneField(blank=True, help_text='What it became', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='draft', to='tasks.taskversion')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("slug", models.SlugField(max_length=100, unique=True)),
+                (
+                    "category",
+                    models.CharField(
+                        choices=[
+                            ("debug", "debug"),
+                            ("feature", "feature"),
+                            ("refactor", "refactor"),
+                            ("tests", "tests"),
+                            ("docs", "docs"),
+                            ("migration", "migration"),
+                            ("structure", "structure"),
+                            ("performance", "performance"),
+                            ("other", "other"),
+                        ],
+                        default="debug",
+                        max_length=20,
+                    ),
+                ),
+                ("instruction", models.TextField(max_length=20000)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("collecting", "Collecting files"),
+                            ("open", "Open"),
+                            ("failed", "Failed"),
+                            ("published", "Published"),
+                            ("discarded", "Discarded"),
+                        ],
+                        default="collecting",
+                        max_length=10,
+                    ),
+                ),
+                ("cause", models.TextField(blank=True, help_text="Why collecting failed")),
+                ("turn", models.PositiveIntegerField(help_text="Turns of the session whose changes are kept")),
+                (
+                    "provenance",
+                    models.JSONField(
+                        default=dict, help_text="Source bundle, snapshot, replayed turns, policy versions"
+                    ),
+                ),
+                (
+                    "files",
+                    models.JSONField(default=dict, help_text="Path → text of what the session changed; null: removed"),
+                ),
+                (
+                    "not_carried",
+                    models.JSONField(default=list, help_text="What of the environment a bundle cannot hold"),
+                ),
+                (
+                    "verifier",
+                    models.JSONField(
+                        blank=True, help_text="sandbox.tasks.spec verifier; null: the source task's", null=True
+                    ),
+                ),
+                ("gold", models.JSONField(blank=True, help_text="Path → text; null: the source task's", null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("changed_at", models.DateTimeField(auto_now=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "rollout",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="drafts", to="rollouts.rollout"
+                    ),
+                ),
+                (
+                    "version",
+                    models.OneToOneField(
+                        blank=True,
+                        help_text="What it became",
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="draft",
+                        to="tasks.taskversion",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('state', 'published'), ('version__isnull', False)), models.Q(models.Q(('state', 'published'), _negated=True), ('version__isnull', True)), _connector='OR'), name='draft_published_has_version')],
+                "ordering": ["-id"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state", "published"), ("version__isnull", False)),
+                            models.Q(models.Q(("state", "published"), _negated=True), ("version__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="draft_published_has_version",
+                    )
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='queue',
-            constraint=models.CheckConstraint(condition=models.Q(('reviewers__gte', 1), ('reviewers__lte', 9)), name='queue_has_one_to_nine_reviewers'),
+            model_name="queue",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("reviewers__gte", 1), ("reviewers__lte", 9)), name="queue_has_one_to_nine_reviewers"
+            ),
         ),
         migrations.AddIndex(
-            model_name='queueitem',
-            index=models.Index(fields=['queue', 'labelled_by', 'id'], name='open_items_of_queue'),
+            model_name="queueitem",
+            index=models.Index(fields=["queue", "labelled_by", "id"], name="open_items_of_queue"),
         ),
         migrations.AddConstraint(
-            model_name='queueitem',
-            constraint=models.UniqueConstraint(fields=('queue', 'rollout'), name='queue_has_rollout_once'),
+            model_name="queueitem",
+            constraint=models.UniqueConstraint(fields=("queue", "rollout"), name="queue_has_rollout_once"),
         ),
         migrations.AddIndex(
-            model_name='label',
-            index=models.Index(fields=['item', 'reviewer', '-id'], name='newest_label'),
+            model_name="label",
+            index=models.Index(fields=["item", "reviewer", "-id"], name="newest_label"),
         ),
         migrations.AddIndex(
-            model_name='answer',
-            index=models.Index(fields=['question', 'value', 'item'], name='answers_by_value'),
+            model_name="answer",
+            index=models.Index(fields=["question", "value", "item"], name="answers_by_value"),
         ),
         migrations.AddConstraint(
-            model_name='answer',
-            constraint=models.UniqueConstraint(fields=('item', 'reviewer', 'question', 'value'), name='one_answer_of_a_person'),
+            model_name="answer",
+            constraint=models.UniqueConstraint(
+                fields=("item", "reviewer", "question", "value"), name="one_answer_of_a_person"
+            ),
         ),
     ]

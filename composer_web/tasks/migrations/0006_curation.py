@@ -10,112 +10,168 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('tasks', '0005_list_indexes'),
+        ("tasks", "0005_list_indexes"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='TaskChange',
+            name="TaskChange",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('batch', models.UUIDField(db_index=True, default=uuid.uuid4, help_text='Changes made in one go')),
-                ('field', models.CharField(help_text='tags, split, suite or instruction', max_length=12)),
-                ('before', models.JSONField()),
-                ('after', models.JSONField()),
-                ('actor_name', models.CharField(max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("batch", models.UUIDField(db_index=True, default=uuid.uuid4, help_text="Changes made in one go")),
+                ("field", models.CharField(help_text="tags, split, suite or instruction", max_length=12)),
+                ("before", models.JSONField()),
+                ("after", models.JSONField()),
+                ("actor_name", models.CharField(max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='TaskReview',
+            name="TaskReview",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('decision', models.CharField(choices=[('accept', 'Accept'), ('reject', 'Reject'), ('withdrawn', 'Withdrawn')], max_length=9)),
-                ('note', models.TextField(blank=True, max_length=2000)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "decision",
+                    models.CharField(
+                        choices=[("accept", "Accept"), ("reject", "Reject"), ("withdrawn", "Withdrawn")], max_length=9
+                    ),
+                ),
+                ("note", models.TextField(blank=True, max_length=2000)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.AddField(
-            model_name='suite',
-            name='reviewed',
-            field=models.BooleanField(db_default=False, default=False, help_text='Only versions that two reviewers admitted may join; for good'),
+            model_name="suite",
+            name="reviewed",
+            field=models.BooleanField(
+                db_default=False,
+                default=False,
+                help_text="Only versions that two reviewers admitted may join; for good",
+            ),
         ),
         migrations.AddField(
-            model_name='task',
-            name='review',
-            field=models.CharField(choices=[('new', 'not reviewed'), ('one', 'one review'), ('admitted', 'admitted'), ('rejected', 'rejected'), ('disputed', 'disputed')], db_default='new', default='new', max_length=10),
+            model_name="task",
+            name="review",
+            field=models.CharField(
+                choices=[
+                    ("new", "not reviewed"),
+                    ("one", "one review"),
+                    ("admitted", "admitted"),
+                    ("rejected", "rejected"),
+                    ("disputed", "disputed"),
+                ],
+                db_default="new",
+                default="new",
+                max_length=10,
+            ),
         ),
         migrations.AddField(
-            model_name='task',
-            name='split',
-            field=models.CharField(blank=True, choices=[('train', 'training'), ('held-out', 'held out'), ('benchmark', 'benchmark')], db_default='', default='', max_length=10),
+            model_name="task",
+            name="split",
+            field=models.CharField(
+                blank=True,
+                choices=[("train", "training"), ("held-out", "held out"), ("benchmark", "benchmark")],
+                db_default="",
+                default="",
+                max_length=10,
+            ),
         ),
         migrations.AddField(
-            model_name='task',
-            name='tags',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), blank=True, db_default=[], default=list, size=None),
+            model_name="task",
+            name="tags",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(max_length=40), blank=True, db_default=[], default=list, size=None
+            ),
         ),
         migrations.AddField(
-            model_name='taskversion',
-            name='author',
-            field=models.ForeignKey(blank=True, help_text='Who wrote this version by hand; that person may not review it', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+            model_name="taskversion",
+            name="author",
+            field=models.ForeignKey(
+                blank=True,
+                help_text="Who wrote this version by hand; that person may not review it",
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['review', 'id'], name='task_by_review'),
+            model_name="task",
+            index=models.Index(fields=["review", "id"], name="task_by_review"),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['split', 'id'], name='task_by_split'),
+            model_name="task",
+            index=models.Index(fields=["split", "id"], name="task_by_split"),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['tags'], name='task_tags'),
+            model_name="task",
+            index=django.contrib.postgres.indexes.GinIndex(fields=["tags"], name="task_tags"),
         ),
         migrations.AddField(
-            model_name='taskchange',
-            name='actor',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+            model_name="taskchange",
+            name="actor",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
         migrations.AddField(
-            model_name='taskchange',
-            name='task',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='changes', to='tasks.task'),
+            model_name="taskchange",
+            name="task",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="changes", to="tasks.task"
+            ),
         ),
         migrations.AddField(
-            model_name='taskchange',
-            name='undoes',
-            field=models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='undone_by', to='tasks.taskchange'),
+            model_name="taskchange",
+            name="undoes",
+            field=models.OneToOneField(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="undone_by",
+                to="tasks.taskchange",
+            ),
         ),
         migrations.AddField(
-            model_name='taskreview',
-            name='reviewer',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='task_reviews', to=settings.AUTH_USER_MODEL),
+            model_name="taskreview",
+            name="reviewer",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="task_reviews", to=settings.AUTH_USER_MODEL
+            ),
         ),
         migrations.AddField(
-            model_name='taskreview',
-            name='task_version',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reviews', to='tasks.taskversion'),
+            model_name="taskreview",
+            name="task_version",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="reviews", to="tasks.taskversion"
+            ),
         ),
         migrations.AddIndex(
-            model_name='taskchange',
-            index=models.Index(fields=['task', '-id'], name='changes_of_task'),
+            model_name="taskchange",
+            index=models.Index(fields=["task", "-id"], name="changes_of_task"),
         ),
         migrations.AddIndex(
-            model_name='taskreview',
-            index=models.Index(fields=['task_version', 'reviewer', '-id'], include=('decision',), name='newest_opinion'),
+            model_name="taskreview",
+            index=models.Index(
+                fields=["task_version", "reviewer", "-id"], include=("decision",), name="newest_opinion"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='taskreview',
-            constraint=models.CheckConstraint(condition=models.Q(('decision__in', ['accept', 'reject', 'withdrawn'])), name='review_decision'),
+            model_name="taskreview",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("decision__in", ["accept", "reject", "withdrawn"])), name="review_decision"
+            ),
         ),
     ]
