@@ -28,7 +28,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
-from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, InferenceError
+from trainer.inference.contract import InferenceClient, InferenceError
 from trainer.rewards import RewardError, score
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.limits import EpisodeLimits
@@ -36,10 +36,8 @@ from trainer.rollouts.partial import Keeper, Partials, restore
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
+from trainer.rollouts.turn import EpisodeLost, Sampler
 from trainer.rollouts.types import Trajectory, Turn
-
-CONTINUATIONS = 8
-"""Times that the engine may stop one turn half-way before the episode is lost."""
 
 SUMMARY_SEED = 500
 """Seeds of summaries, away from those of turns."""
@@ -104,14 +102,6 @@ class EpisodeSettings:
     def asked(self, turns: int) -> str:
         """What the user says after so many turns; mostly nothing."""
         return self.interruption.says if self.interruption and turns == self.interruption.after_turns else ""
-
-
-class EpisodeLost(Exception):
-    """The infrastructure under an episode failed; the episode says nothing about the policy."""
-
-    def __init__(self, outcome: Cause, message: str) -> None:
-        super().__init__(message)
-        self.outcome = outcome
 
 
 async def run_episode(
@@ -247,7 +237,15 @@ async def _turns(
         if (reached := limits.reached()) is not None:
             return reached
         turn_start = len(record.tokens)
-        sample = _Sampler(record, limits, session_id, settings, services)
+        sample = Sampler(
+            record,
+            limits,
+            session_id,
+            settings.sampling,
+            services.client,
+            services.deployment,
+            tuple(services.renderer.stop_ids),
+        )
         response, generate_seconds = await sample(limits.tokens.room(), seed * 1009 + limits.turns.used)
         limits.turns.used += 1
         parsed = services.renderer.parse(response.token_ids)
@@ -319,58 +317,8 @@ def refuse_infrastructure(results: Sequence[ToolResult]) -> None:
         raise EpisodeLost(Cause.TOOL_FAILED, f"a tool failed for reasons of its own: {lost.message}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sampler:
-    """Asks the engine to go on from what the record holds, and records what it says."""
-
-    record: Record
-    limits: EpisodeLimits
-    session_id: str
-    settings: EpisodeSettings
-    services: RolloutServices
-
-    async def __call__(self, max_tokens: int, seed: int) -> tuple[GenerateResponse, float]:
-        """The turn and the seconds waited for it. Raises InferenceError, EpisodeLost.
-
-        An engine may stop a request for new weights and hand back what it has: that is kept, each token with the
-        version that sampled it, and the turn goes on from there.
-        """
-        began = time.monotonic()
-        parts: list[GenerateResponse] = []
-        while not parts or parts[-1].finish_reason == "abort":
-            left = max_tokens - sum(len(part.token_ids) for part in parts)
-            if left == 0:
-                parts[-1] = parts[-1].model_copy(update={"finish_reason": "length"})
-                break
-            if len(parts) > CONTINUATIONS:
-                raise EpisodeLost(Cause.ENGINE_FAILED, f"the engine aborted one turn {len(parts)} times")
-            parts.append(await self._ask(left, seed + 7919 * len(parts)))
-            self.record.wrote(parts[-1])
-        seconds = time.monotonic() - began
-        self.record.spend("generate", seconds)
-        token_ids = [token for part in parts for token in part.token_ids]
-        return parts[-1].model_copy(update={"token_ids": token_ids}), seconds
-
-    async def _ask(self, max_tokens: int, seed: int) -> GenerateResponse:
-        return await self.services.client.generate(
-            GenerateRequest(
-                deployment=self.services.deployment,
-                prompt_ids=self.record.tokens,
-                max_tokens=max_tokens,
-                temperature=self.settings.sampling.temperature,
-                top_k=self.settings.sampling.top_k,
-                top_p=self.settings.sampling.top_p,
-                experts_from=self.record.choices.experts_known if self.settings.sampling.routed_experts else None,
-                stop_ids=self.services.renderer.stop_ids,
-                seed=seed % (1 << 31),
-                session=self.session_id,
-                timeout_seconds=max(1.0, self.limits.wall_left()),
-            )
-        )
-
-
 async def _summarize(
-    record: Record, windows: Windows, session: Session, sample: _Sampler, seed: int, services: RolloutServices
+    record: Record, windows: Windows, session: Session, sample: Sampler, seed: int, services: RolloutServices
 ) -> None:
     """The question was read: take the policy's summary and open the next window with it."""
     start = len(record.tokens)

@@ -12,10 +12,10 @@ from sandbox.harness.profile import get_profile
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import AsynchronyConfig, HarnessConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
-from trainer.rollouts.episode import CONTINUATIONS
 from trainer.rollouts.group import run_group
 from trainer.rollouts.partial import Partial
 from trainer.rollouts.stragglers import CUT
+from trainer.rollouts.turn import CONTINUATIONS
 
 PROFILE = get_profile("full")
 

@@ -1,0 +1,75 @@
+"""One turn of the policy: the engine goes on from what an episode has read and written, over swaps of weights."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sandbox.grading.outcomes import Cause
+from trainer.config import SamplingConfig
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient
+from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.record import Record
+
+CONTINUATIONS = 8
+"""Times that the engine may stop one turn half-way before the episode is lost."""
+
+
+class EpisodeLost(Exception):
+    """The infrastructure under an episode failed; the episode says nothing about the policy."""
+
+    def __init__(self, outcome: Cause, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Asks the engine to go on from what the record holds, and records what it says."""
+
+    record: Record
+    limits: EpisodeLimits
+    session_id: str
+    sampling: SamplingConfig
+    client: InferenceClient
+    deployment: str
+    stop_ids: tuple[int, ...]
+
+    async def __call__(self, max_tokens: int, seed: int) -> tuple[GenerateResponse, float]:
+        """The turn and the seconds waited for it. Raises InferenceError, EpisodeLost.
+
+        An engine may stop a request for new weights and hand back what it has: that is kept, each token with the
+        version that sampled it, and the turn goes on from there.
+        """
+        began = time.monotonic()
+        parts: list[GenerateResponse] = []
+        while not parts or parts[-1].finish_reason == "abort":
+            left = max_tokens - sum(len(part.token_ids) for part in parts)
+            if left == 0:
+                parts[-1] = parts[-1].model_copy(update={"finish_reason": "length"})
+                break
+            if len(parts) > CONTINUATIONS:
+                raise EpisodeLost(Cause.ENGINE_FAILED, f"the engine aborted one turn {len(parts)} times")
+            parts.append(await self._ask(left, seed + 7919 * len(parts)))
+            self.record.wrote(parts[-1])
+        seconds = time.monotonic() - began
+        self.record.spend("generate", seconds)
+        token_ids = [token for part in parts for token in part.token_ids]
+        return parts[-1].model_copy(update={"token_ids": token_ids}), seconds
+
+    async def _ask(self, max_tokens: int, seed: int) -> GenerateResponse:
+        return await self.client.generate(
+            GenerateRequest(
+                deployment=self.deployment,
+                prompt_ids=self.record.tokens,
+                max_tokens=max_tokens,
+                temperature=self.sampling.temperature,
+                top_k=self.sampling.top_k,
+                top_p=self.sampling.top_p,
+                experts_from=self.record.choices.experts_known if self.sampling.routed_experts else None,
+                stop_ids=list(self.stop_ids),
+                seed=seed % (1 << 31),
+                session=self.session_id,
+                timeout_seconds=max(1.0, self.limits.wall_left()),
+            )
+        )
