@@ -125,9 +125,10 @@ def places(page: Page, url: str) -> dict[str, str]:
 
 
 def settle(page: Page) -> None:
-    """Wait until the charts in sight are drawn (or say that they have no values), and the API's description is there."""
+    """Wait until the charts in sight are drawn (or say that they have no values), the API's description is there, and no
+    part of the page is being fetched: one that is cut off by leaving the page counts as an error."""
     page.wait_for_function(
-        """() => !document.querySelector('[data-api-docs]:not(:has(.opblock))') &&
+        """() => !document.querySelector('[data-api-docs]:not(:has(.opblock)), .htmx-request') &&
           [...document.querySelectorAll('[data-chart]')].every(c => {
             const box = c.getBoundingClientRect();
             const told = c.querySelector('.chart__wait')?.textContent.length > 1;

@@ -15,7 +15,7 @@ from composer_web.tasks import curation
 from composer_web.tasks.models import Suite, Task, TaskReview
 from tests.browser import seed
 from tests.browser.conftest import PATIENCE_MS, Product
-from tests.browser.screenshots import log_in
+from tests.browser.screenshots import log_in, settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -117,15 +117,18 @@ def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, ch
 def test_bulk_changes_are_undone(operator: Page, product: Product) -> None:
     page = operator
     page.goto(f"{product.url}/tasks/?source=procedural")
+    settle(page)
     page.locator("[data-tick]").nth(0).check()
     page.locator("[data-tick]").nth(1).check()
     page.get_by_label("Tags").fill("seen")
     page.click("button:has-text('Add tags')")
     expect(page.locator(".notice")).to_contain_text("2 tasks changed.")
     assert Task.objects.filter(tags__contains=["seen"]).count() == 2
+    settle(page)
     page.locator(".notice button:has-text('Undo')").click()
     expect(page.locator(".notice")).to_contain_text("Undone: 2 tasks changed back.")
     assert not Task.objects.filter(tags__contains=["seen"]).exists()
+    settle(page)
     expect(page).to_have_url(f"{product.url}/tasks/?source=procedural")
 
 
