@@ -80,7 +80,7 @@ class TestSnapshots:
                 if two.exists():
                     assert 0 <= int(one.read_text() or 0) - int(two.read_text() or 0) <= 1
                 before = (await sandbox.read("one") if one.exists() else b"").strip()
-                async with asyncio.timeout(20):  # and runs on afterwards
+                async with asyncio.timeout(60):  # and runs on afterwards
                     while (await sandbox.exec("cat one", keep_state=False)).output.strip() == before:
                         pass
 
