@@ -138,7 +138,7 @@ class _Work:
             )
             how = f"--no-build-isolation --python {BUILD_VENV}"
         built = await self.run(
-            f"cp -r {WORKDIR} {SOURCE} && cd {SOURCE} && uv build -q --wheel {how} --out-dir {WHEELS} . "
+            f"cp -r {WORKDIR} {SOURCE} && cd {SOURCE} && uv build --wheel {how} --out-dir {WHEELS} . "
             f"</dev/null && ls {WHEELS}",
             BUILD_SECONDS,
         )
@@ -233,7 +233,7 @@ class _Work:
                 i: c.message for i, c in run.cases.items() if c.status not in ("passed", "skipped")
             } | run.file_errors
             first = next(iter(failing.items()), ("", ""))
-            reason = diagnosis.of_tests(failing.values())
+            reason = Reason.TIMEOUT if run.timed_out else diagnosis.of_tests(failing.values())
             return self.problem(InstallFailed(reason, f"{why}; {first[0]}: {first[1][-200:]}"), run)
         await self.run(
             f"{PYTHON} -m compileall -q -j 2 --invalidation-mode unchecked-hash {VENV}/lib; "
