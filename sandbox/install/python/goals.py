@@ -105,7 +105,7 @@ def _collect(checkout: Checkout, where: project.Layout, paths: tuple[str, ...]) 
     return Goal(
         kind="tests", command=f"python -m pytest --collect-only {_options(checkout, where.roots)} {_quoted(paths)}",
         description="the number of tests collected, at least one", seconds=TEST_SECONDS,
-        expect=Expect(exit_codes=(0, 2), pattern=r"(?m)^(?:=+ )?[1-9]\d*(?:/\d+)? tests? collected|^[\w/.\-\[\]]+::\w+"),
+        expect=Expect(exit_codes=(0, 1, 2), pattern=r"(?m)^(?:=+ )?[1-9]\d*(?:/\d+)? tests? collected|^[\w/.\-\[\]]+::\w+"),
     )  # fmt: skip
 
 
