@@ -192,7 +192,8 @@ async def test_a_caller_that_leaves_frees_its_slot(site: Site, client: HttpInfer
     [
         ("/generate", {"prompt_ids": [], "max_tokens": 1}, 400, "prompt_ids"),
         ("/generate", {"prompt_ids": [1], "max_tokens": 0}, 400, "max_tokens"),
-        ("/generate", {"prompt_ids": [1], "max_tokens": 1, "top_p": 1}, 400, "top_p"),
+        ("/generate", {"prompt_ids": [1], "max_tokens": 1, "min_p": 1}, 400, "min_p"),
+        ("/generate", {"prompt_ids": [1], "max_tokens": 1, "top_p": 0}, 400, "top_p"),
         ("/generate", {"prompt_ids": [models.VOCAB], "max_tokens": 1, "deployment": "input"}, 400, "token id"),
         ("/generate", {"prompt_ids": [1] * 4096, "max_tokens": 1, "deployment": "input"}, 400, "context holds"),
         ("/deployments", {"name": "No Spaces", "policy_dir": "x"}, 400, "name"),
