@@ -101,16 +101,19 @@ class SuiteTable(Table):
 
 
 class MemberTable(Table):
+    """In its own order only: what comes from two joins further would sort a whole suite for one page."""
+
     position = NumberColumn(verbose_name="#")
     task = tables.Column(
         accessor="task_version__task__slug",
         linkify=("tasks:detail", {"slug": tables.A("task_version__task__slug")}),
         attrs=STRONG,
+        orderable=False,
     )
-    version = NumberColumn(accessor="task_version__number", verbose_name="Version")
-    category = tables.Column(accessor="task_version__task__category")
-    family = tables.Column(accessor="task_version__task__family")
-    controls = ControlsColumn(accessor="task_version__controls_ok")
+    version = NumberColumn(accessor="task_version__number", verbose_name="Version", orderable=False)
+    category = tables.Column(accessor="task_version__task__category", orderable=False)
+    family = tables.Column(accessor="task_version__task__family", orderable=False)
+    controls = ControlsColumn(accessor="task_version__controls_ok", orderable=False)
 
     empty_template = "tasks/empty.html"
 
