@@ -154,7 +154,11 @@ def test_generators_are_started_from_the_page_and_bad_orders_are_named(client: C
     assert "on their way" in text
     (sent,) = Outbox.objects.filter(task="tasks.generate")
     assert sent.kwargs["wanted"]["generators"] == ["deletion"] and sent.kwargs["wanted"]["count"] == 3
-    for bad, said in (({"packages": ["nothing"]}, "neither pinned"), ({"name": "A B"}, "name"), ({"count": "0"}, "count")):
+    for bad, said in (
+        ({"packages": ["nothing"]}, "neither pinned"),
+        ({"name": "A B"}, "name"),
+        ({"count": "0"}, "count"),
+    ):
         text = client.post("/generators/run/", {**form, **bad}, follow=True).content.decode()
         assert said in text
     assert Outbox.objects.filter(task="tasks.generate").count() == 1
