@@ -102,7 +102,8 @@ def compare(before: Evaluation, after: Evaluation) -> Comparison:
     changes = [Change(versions[pk], old[pk], new[pk], _chance(old[pk], new[pk])) for pk in shared]
     changes.sort(key=lambda change: (change.difference, change.chance, change.version.task.slug))
     differences = [change.difference for change in changes]
-    low, high = mean_interval(differences)
+    # The interval of shares knows no value below 0: half the difference, moved up, is a share.
+    low, high = (2.0 * end - 1.0 for end in mean_interval([(value + 1.0) / 2.0 for value in differences]))
     everything = {*old, *new}
     return Comparison(before, after, changes, len(everything) - len(shared), fmean(differences), low, high)
 

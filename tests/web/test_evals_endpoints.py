@@ -285,6 +285,8 @@ def test_regressions_task_by_task(
     found = comparing.compare(good, bad)
     assert [(c.version.task.slug, c.verdict) for c in found.changes] == [(SPECS[1].id, "worse"), (SPECS[0].id, "same")]
     assert found.difference == pytest.approx(-0.5)
+    assert found.low <= found.difference <= found.high
+    assert found.low < 0 and not found.clear
     worse = found.changes[0]
     assert worse.shows_before in worse.before.passed
     assert worse.shows_after in worse.after.failed
