@@ -61,8 +61,8 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps({"release": str(made), "digest": made.digest, **made.statistics}))
 
     def _run(self, o: dict[str, Any]) -> None:
-        names = ("samples", "temperature", "effort", "price_input", "price_output", "turns", "context_tokens")
-        names += ("interrupt", "grader")
+        prices, limits = ("price_input", "price_output"), ("turns", "context_tokens")
+        names = ("samples", "temperature", "effort", *prices, *limits, "interrupt", "grader")
         release = standings.find(o["release"])
         made = releases.run(release=release, reference=o["policy"], **{name: o[name] for name in names})
         self.stdout.write(json.dumps({"evaluation": made.pk, "release": str(release), "tasks": made.tasks}))
