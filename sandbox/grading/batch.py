@@ -1,9 +1,9 @@
 """Several runs of tests in one sandbox and from one loaded interpreter, each over other files: for measuring, never for a
 verdict over somebody's work.
 
-Loading pytest takes most of a short run. Here it is loaded once, and each run is a process forked from that; nothing of
-the checkout is loaded before the fork, and files that a run changed are as they were for the next one. What a test
-leaves elsewhere (in `/tmp`, say) stays, so what matters is repeated in other sandboxes and another order.
+Loading pytest takes most of a short run. Here it is loaded once, and each run is a process forked from that (a fresh
+interpreter where loading pytest loaded something of the checkout). Files that a run changed are as they were for the next
+one. What a test leaves elsewhere (in `/tmp`, say) stays, so what matters is repeated in other sandboxes and another order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # Runs inside a sandbox, as `python -P -s -B -c <this text>`: several test runs in turn, each in a process forked from this
-# one, which has loaded pytest and nothing of the checkout. Before each run its files are written. For measuring only: a
-# verdict over somebody's work is always given by a run of its own in a sandbox of its own.
+# one, which has loaded pytest. Where that already loaded something of the checkout (one of pytest's own dependencies, a
+# plugin), each run starts an interpreter anew instead: it would test what was there before its files were written.
+# For measuring only: a verdict over somebody's work is always given by a run of its own in a sandbox of its own.
 # mypy: ignore-errors
 import importlib
 import io
@@ -9,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 
 import pytest  # noqa: F401  what takes longest in a run, done once
@@ -17,6 +19,7 @@ import pytest  # noqa: F401  what takes longest in a run, done once
 def main():
     request = json.load(sys.stdin)
     fd = int(os.environ["RESULT_FD"])
+    warm = not loaded_from_checkout()
     for number, run in enumerate(request["runs"]):
         for path, text in run["files"].items():
             with open(path, "wb") as file:
@@ -26,6 +29,8 @@ def main():
             try:
                 os.setsid()
                 resource.setrlimit(resource.RLIMIT_CPU, (run["seconds"], run["seconds"]))
+                if not warm:
+                    start_anew(request["runner"], run["request"])
                 sys.stdin = io.StringIO(run["request"])
                 importlib.invalidate_caches()
                 exec(compile(request["runner"], "runner", "exec"), {"__name__": "__main__"})  # noqa: S102
@@ -34,6 +39,20 @@ def main():
         status = wait(child, run["wall"])
         os.write(fd, (request["word"] + json.dumps({"run": number, "status": status}) + "\n").encode())
     os._exit(0)
+
+
+def loaded_from_checkout():
+    here = os.path.realpath(os.getcwd()) + os.sep
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return any(file and os.path.realpath(file).startswith(here) for file in files)
+
+
+def start_anew(runner, text):
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
+    os.execv(sys.executable, [sys.executable, "-P", "-s", "-B", "-c", runner])  # noqa: S606
 
 
 def wait(child, wall):
