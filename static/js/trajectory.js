@@ -50,7 +50,7 @@ export function start() {
   }
 
   function fold(open) {
-    for (const call of page.querySelectorAll("details.call")) call.open = open;
+    for (const call of page.querySelectorAll(".turn details.call")) call.open = open;
   }
 
   async function copyLink(button) {

@@ -233,7 +233,7 @@ def test_the_api_and_the_command_line(rollout: Rollout, people: dict[str, User],
 
     def run(*words: str) -> Any:
         out = StringIO()
-        call_command("promote", *words, stdout=out)
+        call_command("drafts", *words, stdout=out)
         return json.loads(out.getvalue())
 
     made = run("rollout", str(rollout.pk), "1", "by-hand", "Go on", "--collect", "--user", "reviewer")
@@ -246,4 +246,4 @@ def test_the_api_and_the_command_line(rollout: Rollout, people: dict[str, User],
         (("discard", str(made["draft"]), "--user", "reviewer"), "is published"),
     ):
         with pytest.raises(CommandError, match=text):
-            call_command("promote", *words)
+            call_command("drafts", *words)

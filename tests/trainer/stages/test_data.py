@@ -52,7 +52,7 @@ def episode(task_id: str = "proc-train-000001") -> ExpertEpisode:
 def test_drills_weigh_what_can_be_known() -> None:
     rng = random.Random(0)
     for _ in range(50):
-        ids, weights = drill(rng, range(100, 1000))
+        ids, weights, _ = drill(rng, range(100, 1000))
         assert len(ids) == len(weights)
         for position, weight in enumerate(weights):
             if weight:
@@ -80,7 +80,9 @@ def test_a_module_is_correct_source() -> None:
 def test_choices_weigh_most(renderer: ChatRenderer) -> None:
     stream = midtrain_examples(renderer.tokenizer, seed=0, drill_share=0.0, source_share=0.0)
     for example in islice(stream, 20):
-        heavy = {str(renderer.tokenizer.decode([i])) for i, w in zip(*example, strict=True) if w == 1.0}
+        heavy = {
+            str(renderer.tokenizer.decode([i])) for i, w in zip(example.ids, example.weights, strict=True) if w == 1.0
+        }
         assert any(text.strip() in "+ - * < > <= >= == != 2 3 4 5 6 7 8 9 0".split() for text in heavy)  # noqa: SIM905
         assert example.weights[0] == 0.0
 
@@ -102,7 +104,7 @@ def test_the_mixture_is_seeded_and_holds_its_shares(renderer: ChatRenderer) -> N
 
 
 def test_an_episode_becomes_what_the_policy_would_have_seen(renderer: ChatRenderer) -> None:
-    ids, weights = tokenize_episode(renderer, episode(), observation_weight=0.1)
+    ids, weights, _ = tokenize_episode(renderer, episode(), observation_weight=0.1)
     text = renderer.tokenizer.decode(ids)
     assert text == (
         "<|bos|><|user|>`f(1)` is 2 instead of 3.<|end|>"
@@ -121,7 +123,7 @@ def test_failed_calls_are_read_but_not_imitated(renderer: ChatRenderer) -> None:
     error = ToolError(kind=ToolErrorKind.NOT_FOUND, message="no such file: a.py")
     failed = good.turns[0].results[0].model_copy(update={"error": error, "output": "error: no such file: a.py"})
     bad = good.model_copy(update={"turns": (good.turns[0].model_copy(update={"results": (failed,)}), good.turns[1])})
-    ids, weights = tokenize_episode(renderer, bad, observation_weight=0.1)
+    ids, weights, _ = tokenize_episode(renderer, bad, observation_weight=0.1)
     said = renderer.tokenizer.decode([token for token, weight in zip(ids, weights, strict=True) if weight == 1.0])
     assert said == '{"name": "finish", "arguments": {}}<|end|>'
 

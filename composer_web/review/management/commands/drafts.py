@@ -1,4 +1,4 @@
-"""manage.py promote: from a moment of a rollout to a draft, and from a draft to a task."""
+"""manage.py drafts: from a moment of a rollout to a draft, and from a draft to a task."""
 
 from __future__ import annotations
 
