@@ -39,8 +39,8 @@ class Size:
 
 
 PEOPLE = """
-INSERT INTO policies_policy (name, description, base_dir, architecture, toy, created_at, parent_id)
-SELECT 'policy-' || n, '', 'policies/base', '{"parameters": 7000000000}', false, now() - n * interval '1 hour',
+INSERT INTO policies_policy (name, description, kind, base_dir, architecture, toy, created_at, parent_id)
+SELECT 'policy-' || n, '', 'weights', 'policies/base', '{"parameters": 7000000000}', false, now() - n * interval '1 hour',
        NULLIF(n / 4, 0) FROM generate_series(1, %(policies)s) n;
 INSERT INTO policies_checkpoint (policy_id, version, kind, digest, path, bytes, created_at)
 SELECT p, v * 20, 'step', md5(p || '/' || v), 'checkpoints/' || p || '/' || v, 14000000000, now()
@@ -84,10 +84,10 @@ INSERT INTO evals_release (benchmark, number, suite_id, notes, digest, statistic
 SELECT 'bench-' || n %% 5, 1 + n / 5, 1 + n %% %(suites)s, '', md5(n::text),
        '{"tasks": 120, "lines": 14, "prompt_characters": 300}', now() FROM generate_series(0, 99) n;
 INSERT INTO evals_evaluation (release_id, effort, run_id, policy_id, version, suite_id, phase, tasks, samples, temperature,
-                              seed, conditions,
+                              seed, conditions, sides,
                               state, results, failure, created_at, started_at, finished_at)
 SELECT 1 + n %% 100, '', NULL, 1 + n %% %(policies)s, n, 1 + n %% %(suites)s, 'alone', %(evaluated)s, %(group)s, 0.8, n,
-       '{"sampling": {}, "harness": {}, "reward": {}}', 'finished',
+       '{"sampling": {}, "harness": {}, "reward": {}}', '{}', 'finished',
        '{"pass1": 0.4, "pass1_low": 0.3, "pass1_high": 0.5, "best": 0.7, "best_of": 8}', '',
        now() - (%(evaluations)s - n) * interval '50 minutes', now(), now()
 FROM generate_series(1, %(evaluations)s) n;
