@@ -32,9 +32,14 @@ class StrengthColumn(tables.Column):
         return f"{value:.0%}"
 
 
+LONG = {"td": {"class": "long"}}
+"""Cells with paths and names of functions: they may break anywhere, so that they widen no page."""
+
+
 class TaskTable(Table):
     select = TickColumn("task")
     slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=STRONG)
+    family = tables.Column(attrs=LONG)
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
     test_strength = StrengthColumn()
@@ -112,7 +117,7 @@ class MemberTable(Table):
     )
     version = NumberColumn(accessor="task_version__number", verbose_name="Version", orderable=False)
     category = tables.Column(accessor="task_version__task__category", orderable=False)
-    family = tables.Column(accessor="task_version__task__family", orderable=False)
+    family = tables.Column(accessor="task_version__task__family", attrs=LONG, orderable=False)
     controls = ControlsColumn(accessor="task_version__controls_ok", orderable=False)
 
     empty_template = "tasks/empty.html"

@@ -80,6 +80,7 @@ def places(page: Page, url: str) -> dict[str, str]:
     )
     release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
     queue = first_link(page, url, "/review/", "td.strong a")
+    suite = first_link(page, url, "/suites/", "td.strong a")
     found: dict[str, str | None] = {
         "home": "/",
         "runs": "/runs/",
@@ -95,6 +96,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "review-queue": queue,
         "review-item": f"{queue}next/" if queue else None,
         "drafts": "/drafts/",
+        "generators": "/generators/",
+        "imports": "/imports/",
         "suites": "/suites/",
         "environments": "/environments/",
         "policies": "/policies/",
@@ -117,7 +120,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "trajectory": trajectory,
         "group": first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None,
         "task": first_link(page, url, "/tasks/", "td.strong a"),
-        "suite": first_link(page, url, "/suites/", "td.strong a"),
+        "suite": suite,
+        "suite-difficulty": f"{suite}difficulty/" if suite else None,
         "policy": first_link(page, url, "/policies/", "td.strong a"),
         "evaluation": first_link(page, url, "/evals/?state=finished", "td.strong a"),
     }

@@ -66,7 +66,7 @@ def task(index: int, *, split: str = "train", instruction: str = "") -> TaskSpec
     return TaskSpec(
         id=f"scale-{name}",
         source="procedural",
-        family=f"map/{split}/{index % 5}",
+        family=f"package:src/package_{split}/_module_{index % 5}.py:ClassWithALongName.method_with_a_long_name",
         instruction=instruction or f"scale([2, 3], 4) returns [6, 7] but should be [8, 12]. Fix helpers/m{index}.py.",
         environment=InlineEnvironment(
             files={
