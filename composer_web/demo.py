@@ -90,7 +90,12 @@ def _configs(seed: int) -> tuple[RunConfig, RunConfig, RunConfig]:
     """A short visible stretch of mid-training and SFT at a gentle rate, then RL in full."""
     gentle = OptimizerConfig(name="adamw", learning_rate=1e-4, warmup_steps=5)
     midtrain = RunConfig(name=NAMES[0], seed=seed, policy="base", stage=MidtrainConfig(steps=40, optimizer=gentle))
-    sft = RunConfig(name=NAMES[1], seed=seed, policy="base", stage=SFTConfig(steps=40, episodes=300, optimizer=gentle))
+    sft = RunConfig(
+        name=NAMES[1],
+        seed=seed,
+        policy="base",
+        stage=SFTConfig(steps=40, episodes=300, observation_weight=0.05, optimizer=gentle),
+    )
     rl = RunConfig(name=NAMES[2], seed=seed, policy="base", stage=RLConfig())
     return midtrain, sft, rl
 

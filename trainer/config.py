@@ -317,7 +317,9 @@ class SFTConfig(Part):
     steps: int = setting(60, "Optimiser steps", gt=0)
     batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
     episodes: int = setting(600, "Expert episodes to record in real sandboxes", gt=0)
-    observation_weight: float = setting(0.05, "Loss weight of observation tokens (policy tokens have 1)", ge=0, le=1)
+    observation_weight: float = setting(
+        0.0, "Loss weight of observations and of calls that failed (other policy tokens have 1)", ge=0, le=1
+    )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
 

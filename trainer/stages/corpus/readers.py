@@ -18,6 +18,8 @@ TEXT_FIELDS = ("text", "content", "code")
 PATH_FIELDS = ("path", "max_stars_repo_path", "file", "id")
 LICENCE_FIELDS = ("license", "licence", "license_type")
 GIT_SECONDS = 120.0
+GIT_BATCH = 256
+"""Files read at once; each has at most MAX_CHARS bytes."""
 GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 """A repository's own configuration cannot make a listing run programs."""
 
@@ -69,16 +71,26 @@ def read_git(root: Path) -> Iterator[Document]:
             if Path(path).suffix.lower() in LANGUAGES:
                 wanted.append((path, blob.decode()))
             if path.split(".")[0].upper() in ("LICENSE", "LICENCE", "COPYING"):
-                licence = (
-                    _git(root, "cat-file", "blob", blob.decode()).decode("utf-8", "replace").strip().split("\n")[0]
-                )
-    for path, name in sorted(wanted):
-        made = _document(
-            _git(root, "cat-file", "blob", name), path, root.resolve().name.removesuffix(".git"),
-            revision=revision, licence=licence.strip()[:200],
-        )  # fmt: skip
-        if made is not None:
-            yield made
+                (text,) = _blobs(root, [blob.decode()])
+                licence = text.decode("utf-8", "replace").strip().split("\n")[0].strip()[:200]
+    wanted.sort()
+    source = root.resolve().name.removesuffix(".git")
+    for first in range(0, len(wanted), GIT_BATCH):
+        some = wanted[first : first + GIT_BATCH]
+        for (path, _), data in zip(some, _blobs(root, [name for _, name in some]), strict=True):
+            made = _document(data, path, source, revision=revision, licence=licence)
+            if made is not None:
+                yield made
+
+
+def _blobs(root: Path, names: list[str]) -> Iterator[bytes]:
+    """Contents of blobs, one git process for all of them: a process each costs more than the reading."""
+    rest = memoryview(_git(root, "cat-file", "--batch", say="\n".join(names).encode()))
+    for _ in names:
+        head, _, _ = bytes(rest[:128]).partition(b"\n")
+        at, size = len(head) + 1, int(head.rsplit(b" ", 1)[1])
+        yield bytes(rest[at : at + size])
+        rest = rest[at + size + 1 :]
 
 
 def read_jsonl(file: Path) -> Iterator[Document]:
@@ -142,7 +154,7 @@ def _document(data: bytes, path: str, source: str, *, revision: str = "", licenc
     return Document(text=text, path=path, source=source, language=language_of(path), revision=revision, licence=licence)
 
 
-def _git(root: Path, *arguments: str) -> bytes:
+def _git(root: Path, *arguments: str, say: bytes = b"") -> bytes:
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -152,7 +164,7 @@ def _git(root: Path, *arguments: str) -> bytes:
     try:
         done = subprocess.run(
             [*GIT, "-c", f"safe.directory={root.resolve()}", "-C", str(root), *arguments],
-            capture_output=True, timeout=GIT_SECONDS, env=environment, check=True,
+            input=say, capture_output=True, timeout=GIT_SECONDS, env=environment, check=True,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise SourceUnreadable("git is not installed; install it, or export the repository as a folder") from error
