@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from composer_web.ops.history import Transition, legal_pairs, pairs
@@ -51,6 +52,10 @@ class Run(models.Model):
     config = models.JSONField()
     state = models.CharField(max_length=16, choices=RunState, default=RunState.DRAFT)
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
+    sweep = models.ForeignKey("Sweep", on_delete=models.PROTECT, null=True, blank=True, related_name="runs")
+    tags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    notes = models.TextField(blank=True, help_text="What people want to remember of it")
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
     policy_in = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="runs_from")
     policy_in_version = models.PositiveIntegerField(default=0)
     policy_out = models.OneToOneField(
@@ -82,12 +87,20 @@ class Run(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["state"]), models.Index(fields=["kind"])]
+        indexes = [
+            models.Index(fields=["state"]),
+            models.Index(fields=["kind"]),
+            GinIndex(fields=["tags"], name="run_tags"),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(in_flight_limit__isnull=True) | models.Q(in_flight_limit__gte=1),
                 name="run_may_have_groups_in_flight",
-            )
+            ),
+            models.CheckConstraint(
+                condition=models.Q(archived_at__isnull=True) | ~models.Q(state__in=RUN_LIVE),
+                name="no_live_run_is_archived",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -96,6 +109,69 @@ class Run(models.Model):
     @property
     def configuration(self) -> RunConfig:
         return RunConfig.model_validate(self.config)
+
+
+class RunTemplate(models.Model):
+    """A configuration that the team starts runs from, beside the presets of `presets.py`."""
+
+    name = models.CharField(max_length=80, unique=True)
+    description = models.TextField(blank=True)
+    config = models.JSONField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def configuration(self) -> RunConfig:
+        return RunConfig.model_validate(self.config)
+
+
+class SweepMode(models.TextChoices):
+    GRID = "grid", "Grid: every combination"
+    LIST = "list", "List: the first values together, then the second, …"
+
+
+class Sweep(models.Model):
+    """Runs that differ in named fields only. `fields` maps a dotted path to its values, in the order asked for."""
+
+    name = models.CharField(max_length=80)
+    mode = models.CharField(max_length=4, choices=SweepMode, default=SweepMode.GRID)
+    fields = models.JSONField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SavedView(models.Model):
+    """A named address of the runs table: its filters, columns and order. Shared ones are everybody's to open."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="run_views")
+    name = models.CharField(max_length=60)
+    query = models.TextField(blank=True, help_text="Query string of the list")
+    shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="one_run_view_of_a_name")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class RunTransition(Transition):
