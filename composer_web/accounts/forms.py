@@ -28,6 +28,7 @@ class TokenForm(forms.Form):
     def __init__(self, *args: object, user: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         words = {
+            "gateway": "use the gateway",
             "read": "read everything",
             "review": "review and curate",
             "operate": "start and stop runs",

@@ -51,10 +51,18 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=60, help_text="noun.verb, for example run.start")
     target = models.CharField(max_length=120, blank=True)
     detail = models.JSONField(default=dict)
+    via = models.CharField(max_length=8, default="system", help_text="page, api, token or system")
+    address = models.GenericIPAddressField(null=True, blank=True)
+    credential = models.CharField(max_length=100, blank=True, default="", help_text="Which token was used")
+    changes = models.JSONField(default=list, help_text="[{row, before, after}], written by a trigger")
 
     class Meta:
         ordering = ["-id"]
         verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["target", "-id"], name="audit_of_target"),
+            models.Index(fields=["actor", "-id"], name="audit_of_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.actor_name} {self.action} {self.target}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from ninja import Schema
 from pydantic import Field
@@ -27,3 +28,16 @@ class TokenIn(Schema):
 
 class NewToken(TokenOut):
     secret: str = Field(description="Shown this one time")
+
+
+class AuditOut(Schema):
+    id: int
+    at: datetime
+    actor_name: str
+    via: str = Field(description="page, api, token or system")
+    credential: str
+    address: str | None
+    action: str
+    target: str
+    detail: dict[str, Any]
+    changes: list[dict[str, Any]] = Field(description="Rows that changed: {row, before, after}; {more: N} if cut")

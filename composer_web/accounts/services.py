@@ -14,9 +14,16 @@ from django.db import transaction
 from django.utils import timezone
 
 from composer_web.accounts.models import ApiToken, AuditEntry, Role, User
+from composer_web.accounts.origin import current
 from composer_web.ops.errors import UserError
 
-SCOPES = {"read": Role.VIEWER, "review": Role.REVIEWER, "operate": Role.OPERATOR, "admin": Role.ADMIN}
+SCOPES = {
+    "gateway": Role.VIEWER,  # the narrowest: only the gateway's own addresses
+    "read": Role.VIEWER,
+    "review": Role.REVIEWER,
+    "operate": Role.OPERATOR,
+    "admin": Role.ADMIN,
+}
 """Scope of a token → the role that its owner must have for it to count."""
 
 TOKEN_MARK = "oc_"
@@ -24,9 +31,18 @@ MAX_DAYS = 365
 
 
 def audit(*, actor: User | None, action: str, target: str = "", **detail: Any) -> AuditEntry:
-    """Record a change in the caller's transaction."""
+    """Record a change in the caller's transaction, after it was made: the database adds what was before and after."""
+    origin = current()
+    origin.entries += 1
     return AuditEntry.objects.create(
-        actor=actor, actor_name=actor.get_username() if actor else "system", action=action, target=target, detail=detail
+        actor=actor,
+        actor_name=actor.get_username() if actor else "system",
+        action=action,
+        target=target,
+        detail=detail,
+        via=origin.via,
+        address=origin.address,
+        credential=origin.credential,
     )
 
 

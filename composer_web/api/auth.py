@@ -8,6 +8,7 @@ from ninja.security import HttpBearer
 from ninja.security.apikey import APIKeyCookie
 
 from composer_web.accounts.models import User
+from composer_web.accounts.origin import used_token
 from composer_web.accounts.services import SCOPES, allows, authenticate_token
 
 
@@ -26,6 +27,7 @@ class Token(HttpBearer):
         found = authenticate_token(token)
         if found is None:
             return None
+        used_token(found)
         if not allows(found, self.scope):
             raise Forbidden(
                 f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ninja import NinjaAPI
 
 from composer_web.accounts.api import router as accounts
+from composer_web.accounts.audit_api import router as audit
 from composer_web.api import errors
 from composer_web.api.auth import needs
 from composer_web.evals.api import router as evals
@@ -20,6 +21,7 @@ from composer_web.rollouts.api import groups, rollouts
 from composer_web.rollouts.finding_api import router as findings
 from composer_web.rollouts.fork_api import router as forks
 from composer_web.runs.api import router as runs
+from composer_web.runs.launch_api import sweep_router, templates
 from composer_web.tasks.api import suites, tasks
 from composer_web.tasks.curation_api import router as curation
 
@@ -33,6 +35,8 @@ api = NinjaAPI(
 )
 errors.install(api)
 api.add_router("/runs", runs, tags=["runs"])
+api.add_router("/templates", templates, tags=["runs"])
+api.add_router("/sweeps", sweep_router, tags=["runs"])
 api.add_router("/rollouts", rollouts, tags=["rollouts"])
 api.add_router("/forks", forks, tags=["rollouts"])
 api.add_router("/groups", groups, tags=["rollouts"])
@@ -49,4 +53,5 @@ api.add_router("/evaluations", evals, tags=["evaluations"])
 api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
 api.add_router("/tokens", accounts, tags=["tokens"])
+api.add_router("/audit", audit, tags=["audit"])
 api.add_router("/health", ops, tags=["health"])
