@@ -8,12 +8,14 @@ network at all. What is finished is kept by the hash of the checkout, so work th
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,14 +44,25 @@ from sandbox.tasks.ownership import give_to_sandbox
 from sandbox.tasks.packages import BuiltPackage
 
 ATTEMPTS = 5
-FORMAT = "install-3"
+FORMAT = "install-4"
 """Changed whenever the same checkout would come out differently."""
 SECONDS = 1800.0
-"""No further attempt begins after this."""
+"""All attempts together."""
+STAGE_SECONDS = 600.0
+"""Installing, or the final check, of one attempt."""
 HOMES = (".cache", ".npm", ".local", ".config")
 """What installing leaves in the home directory."""
 LAST = frozenset(
-    {Reason.NO_TESTS, Reason.LANGUAGE_VERSION, Reason.NETWORK, Reason.SERVICE, Reason.GPU, Reason.SECRETS, Reason.LEAK}
+    {
+        Reason.NO_TESTS,
+        Reason.LANGUAGE_VERSION,
+        Reason.NETWORK,
+        Reason.SERVICE,
+        Reason.GPU,
+        Reason.SECRETS,
+        Reason.LEAK,
+        Reason.TIMEOUT,
+    }
 )
 """Reasons that another attempt does not change."""
 RECIPES: tuple[Recipe, ...] = (GoRecipe(), CargoRecipe(), NpmRecipe(), PythonRecipe())
@@ -83,6 +96,8 @@ async def install(
     provenance: dict[str, str] | None = None,
     recipe: Recipe | None = None,
     attempts: int = ATTEMPTS,
+    seconds: float = SECONDS,
+    stage_seconds: float = STAGE_SECONDS,
 ) -> InstallRecord:
     """Both stages, or the record of an earlier time. Raises InstallFailed (nothing to go by), SandboxError."""
     recipe = recipe or recipe_of(checkout)
@@ -97,8 +112,8 @@ async def install(
     for index, goal in enumerate(goals.goals):
         log(f"goal {index + 1}{' (shown)' if index in goals.shown else ''}: {goal.command}: {goal.description}")
     gateway = RegistryGateway(_open(policy or recipe.registries, upstreams, log), upstreams, _heard(log))
-    work = _Stage2(store, checkout, recipe, goals, backend, gateway, log)
-    record = await work.run(attempts, began, provenance or {})
+    work = _Stage2(store, checkout, recipe, goals, backend, gateway, log, began, began + seconds, stage_seconds)
+    record = await work.run(attempts, provenance or {})
     replace_file(kept, record.model_dump_json(indent=1))
     return record
 
@@ -141,10 +156,14 @@ class _Stage2:
     backend: Backend
     gateway: RegistryGateway
     log: Log
+    began: float
+    end: float
+    """By the monotonic clock; nothing goes on after it."""
+    stage_seconds: float
     best: Evidence = field(default_factory=Evidence)
     attempts: list[Attempt] = field(default_factory=list)
 
-    async def run(self, attempts: int, began: float, provenance: dict[str, str]) -> InstallRecord:
+    async def run(self, attempts: int, provenance: dict[str, str]) -> InstallRecord:
         failure = InstallFailed(Reason.INSTALL, "no attempt was made")
         for number in range(1, attempts + 1):
             start = time.monotonic()
@@ -156,26 +175,26 @@ class _Stage2:
                 failure = error
                 self.log(f"attempt {number} failed: {error.reason}: {error}")
                 self.attempts.append(self._attempt(number, start, error))
-                if time.monotonic() - began > SECONDS or self._last(error.reason):
+                if time.monotonic() > self.end or self._last(error.reason):
                     break
                 continue
             finally:
                 shutil.rmtree(tree, ignore_errors=True)
             self.attempts.append(self._attempt(number, start, None))
-            return self._record(began, provenance, accepted)
-        return self._record(began, provenance, {"reason": failure.reason, "problem": str(failure)})
+            return self._record(provenance, accepted)
+        return self._record(provenance, {"reason": failure.reason, "problem": str(failure)})
 
     def _last(self, reason: Reason) -> bool:
         """Whether nothing else is worth trying: tests that fail get one more attempt, bounded to their era."""
-        if reason in (Reason.FAILING_TESTS, Reason.TIMEOUT, Reason.FLAKY):
+        if reason in (Reason.FAILING_TESTS, Reason.FLAKY):
             return self.checkout.year is None or len(self.attempts) > 1
         return reason in LAST
 
-    def _record(self, began: float, provenance: dict[str, str], found: dict[str, object]) -> InstallRecord:
+    def _record(self, provenance: dict[str, str], found: dict[str, object]) -> InstallRecord:
         return InstallRecord(
             name=self.checkout.name, version=self.checkout.version, checkout=self.checkout.digest,
             language=self.recipe.language, goals=self.goals, provenance=provenance, attempts=tuple(self.attempts),
-            evidence=self.best, seconds=round(time.monotonic() - began, 1),
+            evidence=self.best, seconds=round(time.monotonic() - self.began, 1),
         ).model_copy(update=found)  # fmt: skip
 
     def _attempt(self, number: int, start: float, error: InstallFailed | None) -> Attempt:
@@ -183,8 +202,41 @@ class _Stage2:
         seconds = round(time.monotonic() - start, 1)
         return Attempt(number=number, tier=self.goals.by, reason=reason, problem=problem, seconds=seconds)
 
+    @asynccontextmanager
+    async def _stage(self, what: str) -> AsyncIterator[None]:
+        """A bound on what is done in it. Raises InstallFailed."""
+        left = max(1.0, min(self.stage_seconds, self.end - time.monotonic()))
+        try:
+            async with asyncio.timeout(left):
+                yield
+        except TimeoutError as error:
+            raise InstallFailed(Reason.TIMEOUT, f"{what} did not end within {left:.0f} s") from error
+
     async def attempt(self, tree: Path, number: int) -> dict[str, object]:
         """One attempt from the initial state. Raises InstallFailed, SandboxError."""
+        async with self._stage("installing"):
+            installed, problems, packages = await self._installed(tree, number)
+        scrub(tree, homes=HOMES)
+        manifest = Manifest(
+            name=self.checkout.name, version=self.checkout.version, env=installed.env, python=installed.python,
+            source_roots=installed.source_roots,
+        )  # fmt: skip
+        preview = self.store.preview(tree, manifest)
+        if installed.problem:
+            await self._look(preview, installed)
+            raise installed.problem
+        if problems:
+            raise InstallFailed(Reason.GOALS, problems[0])
+        try:
+            async with self._stage("the final check"):
+                return await self._final(tree, preview, manifest, installed, packages)
+        except InstallFailed as error:
+            if error.reason is Reason.TIMEOUT:
+                await self._look(preview, installed)
+            raise
+
+    async def _installed(self, tree: Path, number: int) -> tuple[Installed, list[str], tuple[str, ...]]:
+        """In `tree`, with which of the goals shown are not met and what was installed. Raises InstallFailed, SandboxError."""
         lay_out(tree, self.checkout.files)
         give_to_sandbox(tree)
         home = self.store.preview(tree, Manifest(name="x", version="0"))
@@ -207,18 +259,7 @@ class _Stage2:
             with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
                 snapshot = await box.snapshot(Path(folder) / "layer")
                 merge(snapshot.layer, tree)
-        scrub(tree, homes=HOMES)
-        manifest = Manifest(
-            name=self.checkout.name, version=self.checkout.version, env=installed.env, python=installed.python,
-            source_roots=installed.source_roots,
-        )  # fmt: skip
-        preview = self.store.preview(tree, manifest)
-        if installed.problem:
-            await self._look(preview, installed)
-            raise installed.problem
-        if problems:
-            raise InstallFailed(Reason.GOALS, problems[0])
-        return await self._final(tree, preview, manifest, installed, packages)
+        return installed, problems, packages
 
     async def _look(self, preview: EnvSpec, installed: Installed) -> None:
         """What a failed attempt can do all the same, for the record."""
@@ -228,6 +269,7 @@ class _Stage2:
         self._keep(
             Evidence(
                 importable=importable, collected=len(run.cases), not_loaded=len(run.file_errors),
+                left_out=installed.left_out,
                 passed=sum(c.status == "passed" for c in run.cases.values()),
                 skipped=sum(c.status == "skipped" for c in run.cases.values()),
             )
@@ -256,7 +298,7 @@ class _Stage2:
             raise InstallFailed(Reason.FLAKY, "no test passes in every repeat")
         places: dict[str, list[str]] = {}
         if installed.framework == "pytest":
-            run = await check.covered(preview, installed.order, sorted(tests), backend=self.backend)
+            run = await check.covered(preview, installed.order, tests, backend=self.backend)
             changed = {i for i in tests if i in run.cases and run.status(i) != "passed"}
             flaky = tuple(sorted({*flaky, *changed}))
             tests = {i: seconds for i, seconds in tests.items() if i not in changed}

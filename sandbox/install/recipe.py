@@ -36,6 +36,8 @@ class Installed:
     """For people."""
     packages: tuple[str, ...] = ()
     """What was installed beside the checkout, `name==version`."""
+    left_out: int = 0
+    """Tests of a long suite for which the tests of `order` stand."""
     run: TestRun | None = None
     """The last run of the suite in the installing sandbox."""
     problem: InstallFailed | None = None

@@ -30,6 +30,8 @@ class Evidence(_Frozen):
     """Tests that the first run reports."""
     not_loaded: int = 0
     """Test files that could not be loaded."""
+    left_out: int = 0
+    """Further tests of a long suite, for which those that ran stand."""
     passed: int = 0
     skipped: int = 0
     repeats: int = 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import bisect
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
@@ -14,9 +17,13 @@ from sandbox.install.recipe import Installed, Log
 from sandbox.install.record import Evidence
 
 REPEATS = 3
+AT_ONCE = 2
+"""Repeats side by side: more would make slow what is tested for its speed."""
 IMPORT_SECONDS = 120.0
 COVER_PART = 300
 COVER_TESTS = 3000
+COVER_SECONDS = 20.0
+"""Of the tests' own time: the quickest are watched first."""
 COVER_TIME = 3.0
 """Watching which functions are entered takes this many times as long."""
 LIMITS = Limits(
@@ -37,27 +44,34 @@ async def verify(
     spec: EnvSpec, installed: Installed, unseen: Sequence[Goal], *, backend: Backend, log: Log, repeats: int = REPEATS
 ) -> Verified:
     """Judge an environment by what its installer has not seen. Raises SandboxError."""
-    runs: list[TestRun] = []
-    met = len(unseen)
-    problem, importable = "", True
-    for number in range(1, repeats + 1):
-        async with await backend.start(spec, limits=LIMITS) as box:
-            importable = await imports(box, installed) and importable
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def repeat(number: int) -> tuple[bool, TestRun, list[str]]:
+        async with slots, await backend.start(spec, limits=LIMITS) as box:
+            importable = await imports(box, installed)
             run = await collect(box, ADAPTERS[installed.framework], installed.order)
-            runs.append(run)
             problems = [why for goal in unseen if (why := await _unmet(box, goal, run, installed))]
-        met = min(met, len(unseen) - len(problems))
-        problem = problem or next(iter(problems), "")
         goals_met = f"{len(unseen) - len(problems)} of {len(unseen)} unseen goals met"
-        log(f"repeat {number}: {_count(run, 'passed')} of {len(run.cases)} tests pass, {goals_met}")
-        for why in problems:
-            log(f"  not met: {why}")
-        if not run.cases:
-            break
-    same = len(runs) == repeats and all(_outcomes(run) == _outcomes(runs[0]) for run in runs)
+        words = [f"repeat {number}: {_count(run, 'passed')} of {len(run.cases)} tests pass, {goals_met}"]
+        log("\n".join(words + [f"  not met: {why}" for why in problems]))
+        return importable, run, problems
+
+    jobs = [asyncio.create_task(repeat(number)) for number in range(1, repeats + 1)]
+    try:
+        found = [await job for job in jobs]
+    finally:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+    runs = [run for _, run, _ in found]
+    problem = next((why for _, _, problems in found for why in problems), "")
+    met = min(len(unseen) - len(problems) for _, _, problems in found)
+    same = all(_outcomes(run) == _outcomes(runs[0]) for run in runs)
+    for test_id, words in changed(runs).items():
+        log(f"  differs between the repeats: {test_id}: {words}")
     evidence = Evidence(
-        importable=importable, collected=len(runs[0].cases), not_loaded=len(runs[0].file_errors),
-        passed=_count(runs[0], "passed"),
+        importable=all(importable for importable, _, _ in found), collected=len(runs[0].cases),
+        not_loaded=len(runs[0].file_errors), left_out=installed.left_out, passed=_count(runs[0], "passed"),
         skipped=_count(runs[0], "skipped"), repeats=len(runs), repeatable=same and bool(runs[0].cases), unseen_met=met,
         unseen=len(unseen), suite_seconds=round(sum(case.seconds for case in runs[0].cases.values()), 3),
     )  # fmt: skip
@@ -75,15 +89,18 @@ async def imports(box: Sandbox, installed: Installed) -> bool:
     return result.exit_code == 0
 
 
-async def covered(spec: EnvSpec, order: Order, tests: Sequence[str], *, backend: Backend) -> TestRun:
-    """The tests once more, in parts, to see which functions each enters; of very many only the first are watched.
+async def covered(spec: EnvSpec, order: Order, tests: Mapping[str, float], *, backend: Backend) -> TestRun:
+    """The tests once more, in parts, to see which functions each enters; of many only those that fit are watched.
 
-    A part is as large as the private descriptor's report may be. Raises SandboxError.
+    `tests` have their seconds. A part is as large as the private descriptor's report may be. Raises SandboxError.
     """
     whole = TestRun(finished=True)
+    quick = sorted(tests, key=lambda test_id: (tests[test_id], test_id))[:COVER_TESTS]
+    spent = list(itertools.accumulate(tests[test_id] for test_id in quick))
+    watched_tests = sorted(quick[: max(1, bisect.bisect_right(spent, COVER_SECONDS))])
     async with await backend.start(spec, limits=LIMITS) as box:
-        for start in range(0, min(len(tests), COVER_TESTS), COVER_PART):
-            part = tuple(tests[start : start + COVER_PART])
+        for start in range(0, len(watched_tests), COVER_PART):
+            part = tuple(watched_tests[start : start + COVER_PART])
             watched = replace(order, files=files_of(part), ids=part, cover=True, seconds=order.seconds * COVER_TIME)
             run = await collect(box, ADAPTERS["pytest"], watched)
             whole.cases |= run.cases
@@ -114,6 +131,16 @@ def stable(runs: Sequence[TestRun]) -> tuple[dict[str, float], tuple[str, ...]]:
     passing = {i: case.seconds for i, case in runs[0].cases.items() if all(run.status(i) == "passed" for run in runs)}
     some = {i for run in runs for i, case in run.cases.items() if case.status == "passed"}
     return passing, tuple(sorted(some - set(passing)))
+
+
+def changed(runs: Sequence[TestRun], most: int = 10) -> dict[str, str]:
+    """Tests whose outcome is not the same in every run → the outcomes, in the order of the runs; `most` at most."""
+    found = [_outcomes(run) for run in runs]
+    ids = sorted(set().union(*found))
+    differ = {
+        i: ", ".join(one.get(i, "not run") for one in found) for i in ids if len({one.get(i) for one in found}) > 1
+    }
+    return dict(itertools.islice(differ.items(), most))
 
 
 def _outcomes(run: TestRun) -> dict[str, str]:

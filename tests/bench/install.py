@@ -5,19 +5,27 @@
 `importable`: the package's top modules import in a fresh sandbox without network; `collected`: its tests are collected,
 at most a fifth of their files failing to load; `mostly_passing`: at least 80 % of the tests that are not skipped pass;
 `repeatable`: the environment was accepted and three fresh offline runs gave every test the same outcome; `yields_task`:
-at least one task of it (a mutation, or a deleted feature) has all its controls green. What a package came to is kept
-in `FOLDER` (or --folder), so a bench that was cut off goes on; --fresh begins anew. One line a package, with the reason
-of what was discarded.
+at least one task of it (a mutation, or a deleted feature) has all its controls green. A suite that takes longer than its
+budget is judged by a sample, drawn by names; `sampled` counts such packages. Each stage has a deadline.
+
+What a package came to is kept below `FOLDER` (or --folder), by the last commit that touched `sandbox/` or this file, so a
+bench that was cut off goes on, also with another list; --fresh begins anew. Packages are measured in an order drawn by
+their names, so with --minutes (no further package begins then) those measured are a fair part of the list; --kept sums up
+what there is. One line a package, with the reason of what was discarded.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import hashlib
+import math
 import os
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 import traceback
@@ -33,13 +41,14 @@ from sandbox.install.agent.conversation import Policy
 from sandbox.install.agent.tier import install_by_agent
 from sandbox.install.checkout import Checkout
 from sandbox.install.goals import SHARE
-from sandbox.install.installer import FORMAT, install
+from sandbox.install.installer import install
 from sandbox.install.recipe import Log
 from sandbox.install.sources import index
 from sandbox.install.sources.sdist import from_archive
 from sandbox.network import Upstreams, discover
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
+from sandbox.tasks.files import replace_file
 from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
 from sandbox.tasks.generators.targets import Split
 from sandbox.tasks.generators.yields import Yield
@@ -56,8 +65,11 @@ GOALS: dict[str, report.Goal] = {
     "yields_task": (">=", 0.65),
 }  # fmt: skip
 AT_ONCE = 2
-PACKAGE_SECONDS = 1500.0
-TASK_SECONDS = 600.0
+PACKAGE_SECONDS = 720.0
+"""All attempts of a package."""
+STAGE_SECONDS = 360.0
+"""Installing, or the final check, of one attempt."""
+TASK_SECONDS = 240.0
 NOT_LOADED = 0.2
 TASKS: tuple[tuple[GeneratorName, Split], ...] = (
     ("mutation", "train"),
@@ -82,6 +94,9 @@ class Outcome(BaseModel):
     problem: str = ""
     tests: int = 0
     share: float = 0.0
+    left_out: int = 0
+    """Tests for which a sample of a long suite stands."""
+    task_minutes: float = 0.0
     attempts: int = 0
     agent: str = ""
     """What the agent tier made of it, where recipes failed and a policy was named: `installed` or the reason."""
@@ -110,26 +125,25 @@ async def pin_of(line: str, upstreams: Upstreams) -> Pin:
 async def one(
     line: str, store: EnvironmentStore, folder: Path, backend: Backend, upstreams: Upstreams, policy: Policy | None
 ) -> Outcome:
-    """Install one package and make one task of it; whatever goes wrong is an outcome."""
+    """Install one package and make one task of it; whatever goes wrong is an outcome. Its log has the seconds."""
     began = time.monotonic()
     head = re.sub(r"[^\w.=+-]", "_", line.split()[0])
     with (folder / "logs" / f"{head}.log").open("w", encoding="utf-8") as file:
 
         def log(text: str) -> None:
-            file.write(text + "\n")
+            file.write(f"[{time.monotonic() - began:6.1f}] {text}\n")
             file.flush()
 
         try:
-            async with asyncio.timeout(PACKAGE_SECONDS):
+            async with asyncio.timeout(STAGE_SECONDS):
                 pin = await pin_of(line, upstreams)
                 archive = await index.fetch(pin, folder / "downloads", upstreams)
                 checkout = await asyncio.to_thread(from_archive, archive, name=pin.name, version=pin.version)
-                record = await install(store, checkout, backend=backend, upstreams=upstreams, log=log)
-        except TimeoutError:
-            return Outcome(
-                line=line, reason="timeout", problem=f"not done in {PACKAGE_SECONDS:g} s", minutes=PACKAGE_SECONDS / 60
-            )
-        except (TaskError, SandboxError, OSError) as error:
+            record = await install(
+                store, checkout, backend=backend, upstreams=upstreams, log=log, seconds=PACKAGE_SECONDS,
+                stage_seconds=STAGE_SECONDS,
+            )  # fmt: skip
+        except (TaskError, SandboxError, OSError) as error:  # also TimeoutError: the source did not come
             log(traceback.format_exc())
             return Outcome(
                 line=line, reason=str(getattr(error, "reason", type(error).__name__)), problem=str(error)[:500],
@@ -138,7 +152,9 @@ async def one(
         minutes = record.seconds / 60  # as it was measured, also where a cut-off bench goes on
         found = record.evidence
         files = found.not_loaded + 1  # a suite of one file that does not load is no suite
+        start = time.monotonic()
         yields = record.built is not None and await makes_task(store, record.built, backend, log)
+        task_minutes = (time.monotonic() - start) / 60
         asked = policy is not None and record.built is None
         agent = await by_agent(policy, checkout, store, backend, upstreams, log) if policy is not None and asked else ""
         return Outcome(
@@ -153,6 +169,8 @@ async def one(
             problem=record.problem[:500],
             tests=found.collected,
             share=round(found.share, 3),
+            left_out=found.left_out,
+            task_minutes=round(task_minutes, 2),
             attempts=len(record.attempts),
             agent=agent,
         )
@@ -192,27 +210,53 @@ async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Back
     return False
 
 
-async def measure(lines: list[str], folder: Path, at_once: int, policy: Policy | None) -> list[Outcome]:
+def kept_at(folder: Path, line: str) -> Path:
+    """Where the outcome of a line is kept, at this commit."""
+    return folder / commit() / (re.sub(r"[^\w.=+-]", "_", line) + ".json")
+
+
+@functools.cache
+def commit() -> str:
+    """The last one that touched what is measured, `+` if the work tree has changes there. Raises CalledProcessError."""
+    parts = ["--", "sandbox", "tests/bench/install.py"]
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(["git", *words, *parts], text=True, cwd=Path(__file__).parent.parent.parent)
+
+    return git("log", "-1", "--format=%h").strip() + "+" * bool(git("status", "--porcelain").strip())
+
+
+async def measure(lines: list[str], options: argparse.Namespace, policy: Policy | None) -> list[Outcome]:
+    """The outcomes of the lines that were measured, in the order of the list."""
+    folder: Path = options.folder
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    (folder / FORMAT).mkdir(exist_ok=True)
-    store, backend = EnvironmentStore(folder / "environments"), default_backend()
+    (folder / commit()).mkdir(exist_ok=True)
+    backend = default_backend()
     upstreams = await asyncio.to_thread(discover)
-    slots = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(options.at_once)
+    end = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
 
-    async def kept(line: str) -> Outcome:
-        path = folder / FORMAT / (re.sub(r"[^\w.=+-]", "_", line) + ".json")
+    async def kept(line: str) -> tuple[str, Outcome] | None:
+        path = kept_at(folder, line)
         if path.is_file():
-            return Outcome.model_validate_json(path.read_bytes())
+            return line, Outcome.model_validate_json(path.read_bytes())
         async with slots:
-            outcome = await one(line, store, folder, backend, upstreams, policy)
-        path.write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
+            if options.kept or time.monotonic() > end:
+                return None
+            # A store of its own: what one package leaves on disk is not needed for the next.
+            own = folder / "work" / f"{commit()}-{path.stem}"[:120]
+            outcome = await one(line, EnvironmentStore(own), folder, backend, upstreams, policy)
+        replace_file(path, outcome.model_dump_json(indent=1))
+        await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         show(outcome)
-        return outcome
+        return line, outcome
 
+    drawn = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     try:
-        return list(await asyncio.gather(*map(kept, lines)))
+        found = dict(filter(None, await asyncio.gather(*map(kept, drawn))))
     finally:
         await backend.close()
+    return [found[line] for line in lines if line in found]
 
 
 def show(outcome: Outcome) -> None:
@@ -227,10 +271,10 @@ def show(outcome: Outcome) -> None:
 
 async def measured(lines: list[str], options: argparse.Namespace) -> list[Outcome]:
     if not options.agent:
-        return await measure(lines, options.folder, options.at_once, None)
+        return await measure(lines, options, None)
     key = SecretStr(os.environ.get("OPENCOMPOSER_INSTALLER_KEY", ""))
     async with EndpointInstaller(Endpoint(url=options.agent, model=options.model, key=key)) as policy:
-        return await measure(lines, options.folder, options.at_once, policy)
+        return await measure(lines, options, policy)
 
 
 def main() -> None:
@@ -239,6 +283,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--fresh", action="store_true", help="forget what is kept")
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
+    parser.add_argument("--minutes", type=float, default=0.0, help="no further package begins after these")
     parser.add_argument("--kept", action="store_true", help="only what is kept already: a part of the list")
     parser.add_argument(
         "--agent", default="", help="base of an OpenAI-compatible endpoint for what recipes cannot install"
@@ -248,9 +293,6 @@ def main() -> None:
     lines = read_list(options.list)
     if options.fresh:
         shutil.rmtree(options.folder, ignore_errors=True)
-    if options.kept:
-        names = {path.name for path in (options.folder / FORMAT).glob("*.json")}
-        lines = [line for line in lines if re.sub(r"[^\w.=+-]", "_", line) + ".json" in names]
     outcomes = asyncio.run(measured(lines, options))
     if not outcomes:
         raise SystemExit("nothing was measured")
@@ -260,6 +302,10 @@ def main() -> None:
     conditions: dict[str, object] = {
         "list": options.list,
         "packages": len(outcomes),
+        "of": len(lines),
+        "sampled": sum(outcome.left_out > 0 for outcome in outcomes),
+        "task_minutes_p50": round(statistics.median(outcome.task_minutes for outcome in outcomes), 2),
+        "measured_at": commit(),
         "at_once": options.at_once,
         "discarded": dict(reasons),
     }

@@ -41,6 +41,8 @@ class Order:
     message_chars: int = MESSAGE_CHARS
     cover: bool = False
     """pytest: also report which functions each test enters."""
+    budget: float = 0.0
+    """pytest, `ids` None: seconds of tests after which only a spread sample of the others is run; 0: all are run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class TestRun:
     """Files (or packages) that could not be loaded → why."""
     calls: dict[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
     """With `Order.cover`: test id → (path below the checkout, first line) of each function that the test entered."""
+    left_out: int = 0
+    """With `Order.budget`: tests that were collected and not run, because they did not fit."""
     forged: tuple[str, ...] = ()
     """Records that the runner cannot have written, one line each."""
     finished: bool = False
@@ -115,7 +119,9 @@ def processor_seconds(order: Order) -> int:
 
 
 def wall_seconds(order: Order) -> float:
-    """The net behind processor time, wide enough for a busy machine."""
+    """The net behind processor time, wide enough for a busy machine; a budget bounds waiting as well."""
+    if order.budget:
+        return 3.0 * order.budget + 2.0 * processor_seconds(order)
     return wall_for(processor_seconds(order))
 
 

@@ -47,6 +47,7 @@ class PytestAdapter:
             "message_chars": order.message_chars,
             "source_roots": list(order.source_roots),
             "cover": order.cover,
+            "budget": order.budget if order.ids is None else 0.0,
         }
         run = f"{ENVIRONMENT} exec {order.python} -P -s -B -c {shlex.quote(RUNNER)}"
         command = f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run}"
@@ -67,6 +68,8 @@ class PytestAdapter:
                 run.finished = True
                 if record.get("status") != result.exit_code:
                     forged.append(f"reported status {record.get('status')!r}, exit code {result.exit_code}")
+            elif kind == "sampled":
+                run.left_out = int(number_of(record.get("left_out")))
             elif kind == "calls":
                 run.calls[test_id] = _calls(record.get("calls"))
             elif kind == "file":

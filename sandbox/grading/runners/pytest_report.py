@@ -5,6 +5,8 @@
 import json
 import os
 import sys
+import time
+import zlib
 
 
 def main():
@@ -43,9 +45,64 @@ def main():
     sys.path[:0] = [os.path.normpath(os.path.join(os.getcwd(), root)) for root in request["source_roots"]]
     import pytest
 
+    if request["budget"]:
+        plugins.append(sample(pytest, send, request["budget"]))
     if request["cover"]:
         plugins.append(coverage(pytest, send, os.getcwd() + "/"))
     os._exit(pytest.main(request["args"], plugins=plugins))
+
+
+def sample(pytest, send, budget):
+    """A plugin that bounds a long suite: most of the budget over, the tests that still fit are drawn from all the rest.
+
+    Which ones is fixed by their names, and they run in the suite's own order. Reports are bounded too: of very many
+    tests, so many are drawn at once. A second of the budget is one of processor time, or three of waiting.
+    """
+    most = 6000
+
+    class Sample:
+        left_out = 0
+        upcoming = None
+        drawn = False
+
+        def spent(self):
+            used = os.times()
+            return max(sum(used[:4]) - self.used, (time.monotonic() - self.began) / 3)
+
+        def draw(self, items, count):
+            kept = set(
+                sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode(errors="replace")))[: max(0, count)]
+            )
+            self.left_out += len(items) - len(kept)
+            return [item for item in items if item in kept]
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(self, items):
+            items[:] = self.draw(items, most)
+
+        def pytest_runtestloop(self, session):
+            self.began, self.used, self.count = time.monotonic(), sum(os.times()[:4]), 0
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_protocol(self, item, nextitem):
+            self.upcoming, self.session = nextitem, item.session
+
+        def pytest_runtest_logfinish(self):
+            self.count += 1
+            spent = self.spent()
+            if self.upcoming is None or spent < budget / 2 or (self.drawn and spent < budget):
+                return
+            items = self.session.items
+            # The next test is set up for already: it stays, and those after it are drawn from.
+            after = items.index(self.upcoming) + 1
+            fit = (budget - spent) / (spent / self.count) if spent < budget else 0
+            items[after:] = self.draw(items[after:], int(fit) - 1)
+            self.drawn = True
+
+        def pytest_sessionfinish(self):
+            send("sampled", {"id": "", "left_out": self.left_out})
+
+    return Sample()
 
 
 def coverage(pytest, send, root):

@@ -178,6 +178,58 @@ async def test_checkouts_that_are_discarded(backend, environments, upstreams, mo
     assert why in record.problem
 
 
+HANGS = """import pytest
+
+@pytest.fixture(scope="module", autouse=True)
+def made():
+    yield 1
+
+def test_a():
+    pass
+
+def test_hangs():
+    while True:
+        pass
+"""
+BUSY = """import pytest
+
+@pytest.fixture(scope="module", autouse=True)
+def made():
+    yield 1
+
+@pytest.mark.parametrize("n", range(40))
+def test_busy(n):
+    assert sum(range(300_000)) > n
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_of_a_suite_without_end_a_sample_stands_for_the_whole(backend, environments, upstreams, monkeypatch):
+    """A test that hangs is left out by name, and of the others those that fit: the same ones in every repeat."""
+    monkeypatch.setattr(recipe, "SUITE_SECONDS", 4.0)
+    monkeypatch.setattr(recipe, "SUITE_BUDGET", 0.3)
+    change = {"tests/test_counting.py": None, "tests/test_0.py": HANGS}
+    change |= {f"tests/test_busy_{n}.py": BUSY for n in range(3)}
+    record, log = await discarded(backend, environments, upstreams, change)
+    assert record.built is not None, (record.problem, log[-20:])
+    evidence = record.evidence
+    assert evidence.left_out > 0 and evidence.collected + evidence.left_out == 121
+    assert evidence.repeatable and evidence.passed == evidence.collected == len(record.built.tests)
+    assert any("left out: tests/test_0.py::test_hangs" in line for line in log)
+    assert any("drawn by their names" in line for line in log)
+
+
+@pytest.mark.slow
+async def test_a_stage_that_does_not_end_is_called_that(backend, environments, upstreams):
+    log: list[str] = []
+    record = await install(
+        environments, checkout(FILES), backend=backend, upstreams=upstreams, log=log.append, seconds=0.0
+    )
+    assert (record.built, record.reason, len(record.attempts)) == (None, Reason.TIMEOUT, 1)
+    assert "installing did not end within 1 s" in record.problem
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_an_installer_that_asks_gets_no_answer_and_the_sources_are_used(backend, environments, upstreams):
