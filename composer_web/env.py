@@ -82,6 +82,10 @@ class Env(BaseSettings):
         default=20.0, gt=1, description="A silent rollout worker loses its group after this long"
     )
 
+    machine_hour_dollars: float | None = Field(
+        default=None, ge=0, description="What an hour of the machines of one run costs; empty: no money is estimated"
+    )
+
     git_hosts: str = Field(
         default="", description="Hosts at private addresses that repositories may come from, separated by commas"
     )
@@ -122,6 +126,40 @@ class Env(BaseSettings):
         if parts.scheme not in schemes or not parts.hostname:
             # Not what was found: it may hold a password.
             raise ValueError(f"must look like {schemes[0]}://host:port")
+        return value
+
+    oidc_issuer: str = Field(
+        default="", description="Issuer of an OpenID Connect provider that people may log in with; empty: passwords only"
+    )
+    oidc_name: str = Field(default="Single sign-on", description="What the log-in button says")
+    oidc_client_id: str = Field(default="", description="Our id there")
+    oidc_client_secret: str = Field(default="", repr=False, description="Our secret there")
+    oidc_domains: str = Field(
+        default="", description="E-mail domains whose verified people get an account as viewers, separated by commas"
+    )
+    oidc_roles: str = Field(
+        default="", description="Who gets an account by a group, as group=role, separated by commas; set at each log-in"
+    )
+    oidc_claim: str = Field(default="groups", description="Where the provider says the groups")
+    require_mfa: Literal["nobody", "admins", "everybody"] = Field(
+        default="nobody", description="Who may use the product only with a second factor (log-in by OIDC counts as one)"
+    )
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _issuer(cls, value: str) -> str:
+        parts = urlsplit(value)
+        inner = parts.hostname in ("127.0.0.1", "localhost", "::1")
+        if value and not (parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and inner))):
+            raise ValueError("must look like https://host (http only on the loopback), or be empty")
+        return value.rstrip("/")
+
+    @field_validator("oidc_roles")
+    @classmethod
+    def _roles(cls, value: str) -> str:
+        for pair in filter(None, map(str.strip, value.split(","))):
+            if pair.rpartition("=")[2] not in ("viewer", "reviewer", "operator", "admin") or "=" not in pair:
+                raise ValueError(f"must be group=role with viewer, reviewer, operator or admin; not {pair!r}")
         return value
 
     judge_url: str = Field(

@@ -27,6 +27,12 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "channels",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "csp",
     "django_filters",
     "django_htmx",
@@ -41,6 +47,7 @@ INSTALLED_APPS = [
     "composer_web.evals",
     "composer_web.rollouts",
     "composer_web.review",
+    "composer_web.gateway",
     "composer_web.live",
 ]
 
@@ -53,9 +60,11 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "composer_web.accounts.origin.middleware",
+    "composer_web.accounts.signing_in.second_factor",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 TEMPLATES = [
@@ -88,6 +97,42 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+ACCOUNT_ADAPTER = "composer_web.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_UNIQUE_EMAIL = False  # addresses are no credential here
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_FORMS = {"login": "composer_web.accounts.forms.LoginForm"}
+ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "reauthenticate": "10/m/user"}
+MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_TOLERANCE = 1
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+SOCIALACCOUNT_ADAPTER = "composer_web.accounts.adapters.OIDCAdapter"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # an address alone never opens an account that is there already
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": ENV.oidc_name,
+                "client_id": ENV.oidc_client_id,
+                "secret": ENV.oidc_client_secret,
+                "settings": {"server_url": ENV.oidc_issuer},
+            }
+        ]
+        if ENV.oidc_issuer
+        else [],
+    }
+}
+# Counts attempts and remembers used codes: shared by all web processes. Nothing else is kept there.
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": ENV.redis_url, "KEY_PREFIX": "oc"}
+}
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
@@ -109,7 +154,8 @@ CONTENT_SECURITY_POLICY = {
         "connect-src": [SELF],
         "object-src": [NONE],
         "base-uri": [SELF],
-        "form-action": [SELF],
+        # The log-in form is answered by a way to the provider, which browsers count as its action.
+        "form-action": [SELF, *([ENV.oidc_issuer] if ENV.oidc_issuer else [])],
         "frame-ancestors": [NONE],
     }
 }

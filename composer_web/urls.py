@@ -11,6 +11,7 @@ urlpatterns = [
     path("api/v1/docs", views.docs, name="api-docs"),
     path("api/v1/", api.urls),
     path("", include("composer_web.accounts.urls")),
+    path("", include("composer_web.accounts.auth_urls")),
     path("", include("composer_web.runs.urls")),
     path("", include("composer_web.rollouts.urls")),
     path("", include("composer_web.review.urls")),
@@ -18,5 +19,6 @@ urlpatterns = [
     path("", include("composer_web.policies.urls")),
     path("", include("composer_web.evals.urls")),
     path("", include("composer_web.repositories.urls")),
+    path("", include("composer_web.gateway.urls")),
     path("", include("composer_web.ops.urls")),
 ]

@@ -6,3 +6,6 @@ class AccountsConfig(AppConfig):
     label = "accounts"
     verbose_name = "Accounts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from composer_web.accounts import signing_in  # noqa: F401 (listens to log-ins)

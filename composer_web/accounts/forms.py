@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from allauth.account.forms import LoginForm as AllauthLoginForm
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.http import QueryDict
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import MAX_DAYS, SCOPES
 
 
-class LoginForm(AuthenticationForm):
-    error_messages = {
-        "invalid_login": "User name or password is wrong.",
-        "inactive": "This account is switched off; ask an admin.",
-    }
+class LoginForm(AllauthLoginForm):
+    """The user name is posted as `username`."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        data = kwargs.get("data")
+        if isinstance(data, QueryDict):
+            data = data.copy()
+            data["login"] = data.get("username", "")
+            kwargs["data"] = data
+        super().__init__(*args, **kwargs)
 
 
 class TokenForm(forms.Form):

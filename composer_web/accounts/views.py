@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from allauth.account.views import LoginView as AllauthLoginView
 from django.contrib import messages
 from django.contrib.auth import views as auth
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
 from django.views.decorators.http import require_POST
+from redis.exceptions import RedisError
 
 from composer_web.accounts import services
-from composer_web.accounts.forms import LoginForm, TokenForm
+from composer_web.accounts.forms import TokenForm
+from composer_web.env import env
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 
 
-class Login(auth.LoginView):
+class Login(AllauthLoginView):
+    """By password, then by a second factor where there is one; beside it the way to the OIDC provider."""
+
     template_name = "accounts/login.html"
-    authentication_form = LoginForm
-    redirect_authenticated_user = True
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except RedisError:
+            problem = (
+                "Attempts are counted by the broker, which does not answer. Try again in a moment, or look at its log."
+            )
+            return render(request, "accounts/refused.html", {"problem": problem}, status=503)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        found: dict[str, Any] = super().get_context_data(**kwargs)
+        return {**found, "oidc_name": env().oidc_name if env().oidc_issuer else ""}
 
 
 class Logout(auth.LogoutView):

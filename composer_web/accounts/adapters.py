@@ -1,0 +1,119 @@
+"""What our log-in decides where allauth asks: nobody signs up by himself, who comes by OIDC gets which role, and the
+secrets of second factors are encrypted in the database."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialLogin
+from django.db import transaction
+from django.http import HttpRequest
+from django.shortcuts import render
+
+from composer_web.accounts.models import Role, User
+from composer_web.accounts.services import audit, set_role
+from composer_web.env import env
+from composer_web.ops.sealed import Unreadable, seal, unseal
+
+PURPOSE = b"second factors"
+MFA_LABEL = "OpenComposer"
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """Accounts by password are made by an admin."""
+
+    error_messages = {
+        **DefaultAccountAdapter.error_messages,
+        "username_password_mismatch": "User name or password is wrong.",
+        "too_many_login_attempts": "Too many attempts with a wrong password. Wait five minutes, then try again.",
+        "incorrect_code": "The code is wrong or was used already; wait for the next one.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+
+class MFAAdapter(DefaultMFAAdapter):
+    """Secrets of second factors at rest."""
+
+    def encrypt(self, text: str) -> str:
+        return seal(text, purpose=PURPOSE)
+
+    def decrypt(self, encrypted_text: str) -> str:
+        found = unseal(encrypted_text, purpose=PURPOSE)
+        if found is None:
+            raise Unreadable("there is no secret; remove the second factor and set it up again")
+        return found.get_secret_value()
+
+    def get_totp_issuer(self) -> str:
+        return MFA_LABEL
+
+
+class OIDCAdapter(DefaultSocialAccountAdapter):
+    """People of an OpenID Connect provider: only those that the installation names get in."""
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        return bool(role_of(_claims(sociallogin)))
+
+    def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        return True  # a form would let people choose a name that is not theirs
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Who is no longer named does not get in; whose group changed has the new role from now on."""
+        claims = _claims(sociallogin)
+        role = role_of(claims)
+        if sociallogin.state.get("process") == "connect":
+            return
+        if not role:
+            text = "Your account there is known, but nothing says that it may use OpenComposer. Ask an admin."
+            answer = render(request, "accounts/refused.html", {"problem": text}, status=403)
+            raise ImmediateHttpResponse(answer)
+        user = sociallogin.user
+        if sociallogin.is_existing and _by_group(claims) and user.role != role:
+            set_role(user=user, role=role, by=None)
+
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        role = role_of(_claims(sociallogin))
+        assert role, "is_open_for_signup asked the same"
+        with transaction.atomic():
+            sociallogin.user.role = role
+            user: User = super().save_user(request, sociallogin, form)
+            audit(
+                actor=None, action="user.create", target=f"user:{user.pk}", username=user.username, role=role, by="OIDC"
+            )
+        return user
+
+    def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> Any:
+        user = super().populate_user(request, sociallogin, data)
+        if User.objects.filter(username=user.username).exists():  # never the account of somebody else
+            user.username = f"{user.username[:120]}-{secrets.token_hex(3)}"
+        return user
+
+
+def _claims(sociallogin: SocialLogin) -> dict[str, Any]:
+    """What the provider says of the person; the signed token wins."""
+    data = sociallogin.account.extra_data or {}
+    return {**(data.get("userinfo") or {}), **(data.get("id_token") or {})}
+
+
+def _by_group(claims: dict[str, Any]) -> str:
+    """The widest role that one of the person's groups gives; empty for none."""
+    given = claims.get(env().oidc_claim, [])
+    groups = {given} if isinstance(given, str) else {str(group) for group in given or []}
+    pairs = [pair.strip().rpartition("=") for pair in env().oidc_roles.split(",") if pair.strip()]
+    roles = [role for group, _, role in pairs if group in groups]
+    return max(roles, key=Role.values.index, default="")
+
+
+def role_of(claims: dict[str, Any]) -> str:
+    """The role of somebody with these claims; empty for nobody that may get in."""
+    if role := _by_group(claims):
+        return role
+    domain = str(claims.get("email", "")).rpartition("@")[2].lower()
+    named = {name.strip().lower() for name in env().oidc_domains.split(",") if name.strip()}
+    return str(Role.VIEWER) if domain in named and claims.get("email_verified") is True else ""
