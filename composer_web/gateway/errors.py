@@ -1,0 +1,73 @@
+"""Errors of the gateway in the shape that OpenAI's clients read: {"error": {message, type, param, code}}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import JsonResponse
+from pydantic import ValidationError
+
+
+class GatewayError(Exception):
+    """Base: the message is for people and says what to do, `code` for programs, `param` names the field."""
+
+    status = 500
+    kind = "server_error"
+    code = "internal"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str = "") -> None:
+        super().__init__(message)
+        self.message, self.param = message, param
+        self.code = code or self.code
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JsonResponse:
+        answer = JsonResponse(self.body(), status=self.status)
+        if isinstance(self, RateLimited):
+            answer["Retry-After"] = str(self.seconds)
+        return answer
+
+
+class BadRequest(GatewayError):
+    """Also what cannot be understood or is not offered."""
+
+    status, kind, code = 400, "invalid_request_error", "invalid_value"
+
+
+class Unauthenticated(GatewayError):
+    status, kind, code = 401, "authentication_error", "invalid_api_key"
+
+
+class NotAllowed(GatewayError):
+    status, kind, code = 403, "permission_error", "scope_missing"
+
+
+class UnknownModel(GatewayError):
+    status, kind, code = 404, "invalid_request_error", "model_not_found"
+
+
+class RateLimited(GatewayError):
+    status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, seconds: int) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NothingPromoted(GatewayError):
+    status, kind, code = 503, "server_error", "nothing_promoted"
+
+
+class Unavailable(GatewayError):
+    """The engine, the endpoint or a service of ours does not answer in time."""
+
+    status, kind, code = 503, "server_error", "unavailable"
+
+
+def from_validation(error: ValidationError) -> BadRequest:
+    """The first wrong field, in words."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "body"
+    return BadRequest(f"{where}: {first['msg']}", param=where)

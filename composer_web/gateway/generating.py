@@ -1,0 +1,200 @@
+"""One answer: tokens from the engine in growing pieces, and the text that may be shown of them so far.
+
+The inference contract answers whole requests. A stream is made of several that go on from each other in one session of the
+engine, whose keys and values are kept, so that each costs one prompt token; the first asks for a single token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from composer_web.gateway.errors import BadRequest, Unavailable
+from sandbox.harness.types import ToolCall
+from trainer.inference.contract import GenerateRequest, InferenceClient, InferenceError, InferenceRefused
+
+if TYPE_CHECKING:
+    from trainer.policy.chat import ChatRenderer
+
+PIECES = (1, 4, 8, 16)
+"""Tokens of the pieces of a stream; the last size repeats."""
+MOST_ABORTS = 8
+THINK, THINK_END, CALL = "<think>", "</think>", "<tool_call>"
+
+
+@dataclass(slots=True)
+class Written:
+    """What was sampled so far. `versions` are the policy's own, not the deployment's."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    reused: int = 0
+    finish: str = ""
+    first_token: float | None = None
+    """Seconds after the request came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    deployment: str
+    prompt: Sequence[int]
+    most_tokens: int
+    temperature: float
+    top_p: float
+    stops: tuple[str, ...]
+    seed: int | None
+    session: str
+    deadline: float
+    """On the monotonic clock."""
+    began: float
+
+
+async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, stream: bool) -> AsyncIterator[Written]:
+    """What was written, after each piece. Raises BadRequest, Unavailable, NotDeployed."""
+    written, piece, aborts = Written(), 0, 0
+    seed = ask.seed if ask.seed is not None else random.randrange(1 << 31)
+    while not written.finish:
+        left = ask.most_tokens - len(written.token_ids)
+        size = min(left, PIECES[min(piece, len(PIECES) - 1)]) if stream or ask.stops else left
+        request = GenerateRequest(
+            deployment=ask.deployment,
+            prompt_ids=[*ask.prompt, *written.token_ids],
+            max_tokens=size,
+            temperature=ask.temperature,
+            top_p=ask.top_p if ask.temperature > 0 else 1.0,
+            stop_ids=render.stop_ids,
+            seed=(seed + 7919 * piece) % (1 << 31),
+            session=ask.session,
+            timeout_seconds=max(0.05, ask.deadline - time.monotonic()),
+        )
+        answer = await _ask(client, request)
+        piece += 1
+        if written.first_token is None:
+            written.first_token = time.monotonic() - ask.began
+            written.reused = answer.reused_tokens
+        written.token_ids += answer.token_ids
+        written.logprobs += answer.logprobs
+        if answer.finish_reason == "stop":
+            written.finish = "stop"
+        elif answer.finish_reason == "abort":
+            aborts += 1
+            if aborts > MOST_ABORTS:
+                raise Unavailable(f"the engine stopped the answer {aborts} times; try again in a moment")
+        elif len(answer.token_ids) < size or len(written.token_ids) >= ask.most_tokens:
+            written.finish = "length"
+        if ask.stops and (cut := stopped_at(written.token_ids, render, ask.stops)) is not None:
+            del written.token_ids[cut:], written.logprobs[cut:]
+            written.finish = "stop"
+        yield written
+
+
+class NotDeployed(Exception):
+    """The server has forgotten the deployment: deploy it and ask again."""
+
+
+async def _ask(client: InferenceClient, request: GenerateRequest):  # type: ignore[no-untyped-def]
+    try:
+        async with asyncio.timeout(request.timeout_seconds + 5.0):
+            return await client.generate(request)
+    except InferenceRefused as error:
+        if "unknown_deployment" in str(error):
+            raise NotDeployed(str(error)) from error
+        if "the context holds" in str(error):
+            raise BadRequest(str(error), param="messages", code="context_length_exceeded") from error
+        raise BadRequest(f"the inference engine refuses the request: {error}") from error
+    except (InferenceError, TimeoutError) as error:
+        raise Unavailable(f"the inference engine gives no answer: {error or 'its time has passed'}") from error
+
+
+def stopped_at(token_ids: Sequence[int], render: ChatRenderer, stops: Sequence[str]) -> int | None:
+    """How many tokens there are up to the end of the first stop text; None while there is none."""
+    if not any(stop in _decode(token_ids, render) for stop in stops):
+        return None
+    low, high = 1, len(token_ids)
+    while low < high:
+        middle = (low + high) // 2
+        if any(stop in _decode(token_ids[:middle], render) for stop in stops):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    reasoning: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads an answer while it grows. What it shows of a part is always the beginning of what it shows of the whole."""
+
+    render: ChatRenderer
+    tools: bool
+    """Whether the policy was offered tools; without them a call is just text."""
+    thinking: bool
+    """The prompt has opened a thinking block."""
+    stops: tuple[str, ...] = ()
+
+    def partial(self, token_ids: Sequence[int]) -> Shown:
+        text = _decode(token_ids, self.render).rstrip("\ufffd")
+        reasoning, said, open_ = self._split(text)
+        if open_ or (not said and THINK.startswith(text.lstrip()) and self.render.syntax.thinks):
+            return Shown(_held(reasoning, (THINK_END,)), "")
+        if self.tools:
+            said = self._before_calls(said, final=False)
+        return Shown(reasoning, _held(said, self.stops).rstrip())
+
+    def final(self, written: Written, *, prefix: str) -> tuple[Shown, tuple[ToolCall, ...], str | None]:
+        """Everything: what is shown, the calls with ids that begin with `prefix`, and why a call does not parse."""
+        parsed = self.render.parse(written.token_ids)
+        reasoning, said, open_ = self._split(_decode(written.token_ids, self.render))
+        if open_:
+            return Shown(reasoning, ""), (), None
+        for stop in self.stops:
+            said = said.partition(stop)[0]
+        if not self.tools:
+            return Shown(reasoning, said), (), None
+        if parsed.error:
+            return Shown(reasoning, said), (), parsed.error
+        calls = tuple(call.model_copy(update={"id": f"{prefix}_{place}"}) for place, call in enumerate(parsed.calls))
+        return Shown(reasoning, self._before_calls(said, final=True).rstrip() if calls else said), calls, None
+
+    def _split(self, text: str) -> tuple[str, str, bool]:
+        """(thinking, what is said after it, whether the thinking goes on)."""
+        if not self.render.syntax.thinks:
+            return "", text, False
+        begun = text.lstrip()
+        if not (self.thinking or begun.startswith(THINK)):
+            return "", text, False
+        thought, ended, said = begun.removeprefix(THINK).partition(THINK_END)
+        return thought.strip("\n"), said.lstrip("\n"), not ended
+
+    def _before_calls(self, said: str, *, final: bool) -> str:
+        if not self.render.syntax.thinks:  # bare calls: the whole turn is calls or it is none
+            return "" if said.lstrip().startswith("{") or not said.strip() else said
+        before, found, _ = said.partition(CALL)
+        return before if found or final else _held(said, (CALL,))
+
+
+def _held(text: str, marks: Sequence[str]) -> str:
+    """`text` without an end that may become one of `marks`."""
+    keep = len(text)
+    for mark in marks:
+        for size in range(min(len(mark), len(text)), 0, -1):
+            if text.endswith(mark[:size]):
+                keep = min(keep, len(text) - size)
+                break
+    return text[:keep]
+
+
+def _decode(token_ids: Sequence[int], render: ChatRenderer) -> str:
+    kept = list(token_ids)
+    while kept and kept[-1] in render.stop_ids:
+        kept.pop()
+    return str(render.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))

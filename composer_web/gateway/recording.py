@@ -1,0 +1,227 @@
+"""Writes of recorded sessions: a turn, an end, and the deletion of all that is known of a user."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings as django_settings
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from composer_web.accounts.models import User
+from composer_web.accounts.services import audit
+from composer_web.gateway.admission import Admitted, Wishes
+from composer_web.gateway.generating import Written
+from composer_web.gateway.models import Session, SessionTurn
+from composer_web.gateway.redaction import Redactor, redactor
+from composer_web.gateway.transcripts import Known, Prompt, digest
+from composer_web.gateway.wire import ChatRequest, Message
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.errors import UserError
+from composer_web.policies.promotion import CHANNEL
+from sandbox.harness.types import ToolCall
+from trainer.realtime.reading import facts_of
+from trainer.realtime.sessions import RecordedTurn
+
+if TYPE_CHECKING:
+    from trainer.policy.chat import ChatRenderer
+
+FOLDER = "sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and what was answered, before anything is taken out of it. Behind an endpoint there are no tokens."""
+
+    request: ChatRequest
+    admitted: Admitted
+    asked: Wishes
+    answer: Message
+    calls: tuple[ToolCall, ...]
+    error: str | None
+    finish: str
+    read_tokens: int
+    written_tokens: int
+    first_token_ms: float
+    total_ms: float
+    temperature: float
+    prompt: Prompt | None = None
+    written: Written | None = None
+    render: ChatRenderer | None = None
+
+
+def subject_of(user: str) -> str:
+    """The keyed digest that stands for an end user; empty for nobody."""
+    if not user:
+        return ""
+    key = hashlib.sha256(f"opencomposer sessions {django_settings.SECRET_KEY}".encode()).digest()
+    return hmac.new(key, user.encode(), hashlib.sha256).hexdigest()
+
+
+@transaction.atomic
+def record(exchange: Exchange) -> Known | None:
+    """Store one turn, redacted; returns what the next turn may go on from. Raises ArtifactError.
+
+    The blob is written before the row that names it; a blob without a row is removed with its session.
+    """
+    target, asked, settings = exchange.admitted.target, exchange.asked, exchange.admitted.settings
+    clean = redactor(settings.patterns)
+    now = timezone.now()
+    fresh = {
+        "channel": CHANNEL,
+        "subject": subject_of(asked.user),
+        "policy_id": target.policy_id,
+        "version": target.version,
+        "oldest_version": target.version,
+        "canary": target.canary,
+        "opening": clean.text(_opening(exchange.request))[0][:300],
+        "expires_at": now + timedelta(days=settings.retention_days),
+    }
+    owner = exchange.admitted.caller.user
+    made, _ = Session.objects.get_or_create(owner=owner, client_id=asked.session, defaults=fresh)
+    session = Session.objects.select_for_update().get(pk=made.pk)
+    turn, redactions = _turn(exchange, session, clean)
+    key = f"{FOLDER}/{session.pk}/{turn.index}.json.zst"
+    artifacts().put_model(key, turn)
+    SessionTurn.objects.create(
+        session=session,
+        index=turn.index,
+        policy_id=target.policy_id,
+        version=target.version,
+        facts=turn.facts.model_dump(),
+        finish=turn.finish,
+        read_tokens=exchange.read_tokens,
+        written_tokens=exchange.written_tokens,
+        first_token_ms=turn.first_token_ms,
+        total_ms=turn.total_ms,
+        artifact_key=key,
+    )
+    said = [*exchange.request.messages, exchange.answer]
+    session.seen, session.seen_digest = len(said), digest(said, [], "")
+    session.oldest_version = min(session.oldest_version, target.version) if session.turns else target.version
+    if session.policy_id != target.policy_id:
+        session.oldest_version = target.version
+    session.policy_id, session.canary = target.policy_id, target.canary
+    session.version = max(target.version, session.oldest_version)
+    session.turns = turn.index + 1
+    session.policy_tokens += exchange.written_tokens
+    session.edits += turn.facts.edits > 0
+    session.questions += turn.facts.question
+    session.malformed += bool(turn.facts.malformed)
+    session.redactions += redactions
+    session.expires_at = now + timedelta(days=settings.retention_days)
+    session.save()
+    if exchange.prompt is None or exchange.written is None:
+        return None
+    return Known((*exchange.prompt.tokens, *exchange.written.token_ids), str(session.pk), turn.index)
+
+
+def _opening(request: ChatRequest) -> str:
+    return next((" ".join(m.text.split()) for m in request.messages if m.role == "user"), "")[:2000]
+
+
+def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[RecordedTurn, int]:
+    """The turn without what must not be stored, and how much was taken out."""
+    request, known = exchange.request, session.seen
+    goes_on = 0 < known <= len(request.messages) and digest(request.messages[:known], [], "") == session.seen_digest
+    since = known if goes_on else 0
+    shown = [message.model_dump(mode="json", exclude_none=True) for message in request.messages[since:]]
+    messages, count = clean.value(shown)
+    text, more = clean.text(exchange.answer.text)
+    calls, also = clean.value([call.model_dump(mode="json") for call in exchange.calls])
+    facts = facts_of(
+        text=text,
+        calls=exchange.calls,
+        error=clean.text(exchange.error)[0] if exchange.error else None,
+        tools=request.offered,
+        edit_tools=exchange.admitted.settings.edit_tools,
+    )
+    streams, gone = _streams(exchange, session, clean)
+    turn = RecordedTurn(
+        index=session.turns,
+        since=since,
+        messages=messages,
+        tools=[tool["function"]["name"] for tool in request.offered],
+        temperature=exchange.temperature,
+        top_p=request.top_p or 1.0,
+        text=text,
+        calls=calls,
+        facts=facts,
+        finish=exchange.finish,
+        redacted_tokens=gone,
+        first_token_ms=exchange.first_token_ms,
+        total_ms=exchange.total_ms,
+        **streams,
+    )
+    return turn, count + more + also
+
+
+def _streams(exchange: Exchange, session: Session, clean: Redactor) -> tuple[dict[str, Any], int]:
+    prompt, written, render = exchange.prompt, exchange.written, exchange.render
+    if prompt is None or written is None or render is None:
+        return {}, 0
+    base = prompt.base.turn if prompt.base is not None and prompt.base.session == str(session.pk) else None
+    read, read_gone = clean.tokens(prompt.fresh if base is not None else prompt.tokens, render)
+    wrote, wrote_gone = clean.tokens(written.token_ids, render)
+    return {
+        "base": base,
+        "prompt_ids": read,
+        "token_ids": wrote,
+        "logprobs": written.logprobs,
+        "loss_mask": [0 if place in wrote_gone else 1 for place in range(len(wrote))],
+        "versions": [exchange.admitted.target.version] * len(wrote),
+    }, len(read_gone) + len(wrote_gone)
+
+
+# --- deletion ---------------------------------------------------------------------------------------------------
+
+
+def erase(*, user: str, actor: User | None = None) -> int:
+    """Delete every session of an end user, with turns, signals and blobs; returns how many. The audit entry keeps the
+    digest and the number only. Raises UserError."""
+    if not user:
+        raise UserError("user", "name the user as the client does in its requests")
+    subject = subject_of(user)
+    count = _delete(Session.objects.filter(subject=subject))
+    audit(actor=actor, action="session.erase", target=f"subject:{subject[:16]}", sessions=count)
+    return count
+
+
+def delete(*, session: Session, actor: User | None = None) -> None:
+    """One session, with all that belongs to it."""
+    pk = session.pk
+    _delete(Session.objects.filter(pk=pk))
+    audit(actor=actor, action="session.delete", target=f"session:{pk}")
+
+
+def expire() -> int:
+    """Delete the sessions whose days are over; returns how many."""
+    return _delete(Session.objects.filter(expires_at__lte=timezone.now()))
+
+
+@transaction.atomic
+def _delete(found: QuerySet[Session]) -> int:
+    ids = list(found.select_for_update().values_list("pk", flat=True))
+    with connection.cursor() as cursor:  # signals are append-only except here
+        cursor.execute("SELECT set_config('opencomposer.erasing', 'on', true)")
+    Session.objects.filter(pk__in=ids).delete()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('opencomposer.erasing', '', true)")
+
+    def remove_blobs() -> None:
+        for pk in ids:
+            artifacts().remove_tree(f"{FOLDER}/{pk}")
+
+    transaction.on_commit(remove_blobs)
+    return len(ids)
+
+
+def turns_of(session: Session) -> list[RecordedTurn]:
+    """All recorded turns in order. Raises ArtifactError."""
+    keys = session.recorded.order_by("index").values_list("artifact_key", flat=True)
+    return [artifacts().get_model(key, RecordedTurn) for key in keys]

@@ -1,0 +1,32 @@
+"""Database work beside the event loop. Its connection goes back to the pool at once: a stream may last for minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from django.db import InterfaceError, OperationalError, connections
+
+from composer_web.gateway.errors import Unavailable
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def beside(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Runs `work` in a thread. Raises Unavailable when Postgres does not answer."""
+
+    def run() -> T:
+        try:
+            return work(*arguments, **named)
+        finally:
+            connections["default"].close()
+
+    try:
+        return await asyncio.to_thread(run)
+    except (OperationalError, InterfaceError) as error:
+        log.warning("the gateway has no database: %s", error)
+        raise Unavailable("Postgres does not answer; try again in a moment") from error

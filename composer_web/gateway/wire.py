@@ -1,0 +1,138 @@
+"""A chat-completions request as clients send it. What the gateway does not do is refused in words, never ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from composer_web.gateway.errors import BadRequest, from_validation
+
+MAX_BODY = 4 << 20
+"""Bytes of one request."""
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "audio": (),
+    "functions": (),
+    "function_call": (),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "tool_choice": ("auto", "none"),
+}
+"""Fields that are offered with these values only; null is always fine."""
+
+
+class Open(BaseModel):
+    """Clients send more than we read; what would change an answer is in NEUTRAL."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Function(Open):
+    name: str = Field(min_length=1, max_length=128)
+    arguments: str = Field(default="{}", max_length=1 << 20)
+
+
+class Call(Open):
+    id: str = Field(max_length=200)
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class TextPart(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(Open):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ToolFunction(Open):
+    name: str = Field(pattern=r"^[\w.-]{1,128}$")
+    description: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Tool(Open):
+    type: Literal["function"]
+    function: ToolFunction
+
+
+class StreamOptions(Open):
+    include_usage: bool = False
+
+
+class ChatRequest(Open):
+    model: str = Field(min_length=1, max_length=200)
+    messages: list[Message] = Field(min_length=1, max_length=10_000)
+    tools: list[Tool] | None = Field(default=None, max_length=256)
+    tool_choice: Any = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_completion_tokens: int | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    user: str | None = Field(default=None, max_length=300)
+    metadata: dict[str, str] | None = None
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """Tools that the policy may call."""
+        if self.tool_choice == "none":
+            return []
+        return [tool.model_dump(mode="json", exclude_none=True) for tool in self.tools or []]
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        found = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(text for text in found if text)
+
+    @property
+    def most_tokens(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+
+def parse(body: bytes) -> ChatRequest:
+    """Raises BadRequest that names the first wrong field."""
+    if len(body) > MAX_BODY:
+        raise BadRequest(f"the body has {len(body)} bytes; at most {MAX_BODY} are taken", code="body_too_large")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise BadRequest("the body must be a JSON object")
+    for name, allowed in NEUTRAL.items():
+        if data.get(name) is not None and data[name] not in allowed:
+            offered = " or ".join(json.dumps(value) for value in allowed) or "null"
+            raise BadRequest(f"{name}: the gateway offers only {offered}", param=name, code="unsupported_value")
+    try:
+        request = ChatRequest.model_validate(data)
+    except ValidationError as error:
+        raise from_validation(error) from error
+    if len(request.stops) > 4 or any(len(text) > 200 for text in request.stops):
+        raise BadRequest("stop: at most 4 texts of 200 characters", param="stop")
+    if request.metadata and (len(request.metadata) > 16 or any(len(v) > 512 for v in request.metadata.values())):
+        raise BadRequest("metadata: at most 16 entries of 512 characters", param="metadata")
+    return request
