@@ -5,15 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
+from psycopg.errors import UniqueViolation
 
 from composer_web.live.hints import hint
 from composer_web.runs.models import MetricKey, Run
 
 MAX_NAME = 100
+COLUMNS = "run_id, key_id, step, value, at"
+COPY_ROW = np.dtype(
+    [
+        ("fields", ">i2"),
+        ("run_bytes", ">i4"), ("run", ">i8"),
+        ("key_bytes", ">i4"), ("key", ">i8"),
+        ("step_bytes", ">i4"), ("step", ">i4"),
+        ("value_bytes", ">i4"), ("value", ">f8"),
+        ("at_bytes", ">i4"), ("at", ">i8"),
+    ]
+)  # fmt: skip
+"""A row of COLUMNS as COPY reads it in binary form: a third of the time of text."""
+COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+"""From where Postgres counts microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +70,27 @@ def record(*, run: Run, step: int, values: Mapping[str, float]) -> int:
 
 @transaction.atomic
 def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
-    """(step, name, value) rows by COPY into a staging table, then one upsert. Returns rows stored."""
+    """(step, name, value) rows by one binary COPY. Returns rows stored.
+
+    Steps that are there already (a resumed run trains them again) are found by the key: then, and only then, the rows go
+    through a staging table and replace what was there.
+    """
     finite = {(name[:MAX_NAME], step): float(value) for step, name, value in rows if math.isfinite(value)}
     if not finite:
         return 0
-    ids = key_ids(name for name, _ in finite)
-    now = timezone.now()
+    encoded = _encoded(run.pk, key_ids({name for name, _ in finite}), finite, timezone.now())
     with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE TEMP TABLE IF NOT EXISTS metric_staging"
-            " (run_id bigint, key_id bigint, step integer, value double precision, at timestamptz)"
-            " ON COMMIT DELETE ROWS"
-        )
-        cursor.execute("DELETE FROM metric_staging")
-        with cursor.copy("COPY metric_staging (run_id, key_id, step, value, at) FROM STDIN") as copy:
-            for (name, step), value in finite.items():
-                copy.write_row((run.pk, ids[name], step, value, now))
-        cursor.execute(
-            "INSERT INTO runs_metric (run_id, key_id, step, value, at) SELECT run_id, key_id, step, value, at FROM metric_staging"
-            " ON CONFLICT (run_id, key_id, step) DO UPDATE SET value = EXCLUDED.value, at = EXCLUDED.at"
-        )
+        try:
+            with transaction.atomic():
+                _copy(cursor, "runs_metric", encoded)
+        except UniqueViolation:
+            cursor.execute("CREATE TEMP TABLE IF NOT EXISTS metric_staging (LIKE runs_metric) ON COMMIT DELETE ROWS")
+            cursor.execute("DELETE FROM metric_staging")
+            _copy(cursor, "metric_staging", encoded)
+            cursor.execute(
+                f"INSERT INTO runs_metric ({COLUMNS}) SELECT {COLUMNS} FROM metric_staging"  # noqa: S608 - constants
+                " ON CONFLICT (run_id, key_id, step) DO UPDATE SET value = EXCLUDED.value, at = EXCLUDED.at"
+            )
     newest: dict[str, tuple[int, float]] = {}
     for (name, step), value in finite.items():
         if name not in newest or step >= newest[name][0]:
@@ -82,6 +101,22 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
     run.latest = locked.latest
     hint(f"run:{run.pk}")
     return len(finite)
+
+
+def _encoded(run: int, ids: Mapping[str, int], values: Mapping[tuple[str, int], float], at: datetime) -> bytes:
+    rows = np.empty(len(values), COPY_ROW)
+    rows["fields"] = 5
+    rows["run_bytes"] = rows["key_bytes"] = rows["value_bytes"] = rows["at_bytes"] = 8
+    rows["step_bytes"] = 4
+    rows["run"], rows["at"] = run, (at - EPOCH) // timedelta(microseconds=1)
+    rows["key"], rows["step"] = [ids[name] for name, _ in values], [step for _, step in values]
+    rows["value"] = list(values.values())
+    return COPY_HEAD + rows.tobytes() + COPY_TAIL
+
+
+def _copy(cursor: CursorWrapper, table: str, encoded: bytes) -> None:
+    with cursor.copy(f"COPY {table} ({COLUMNS}) FROM STDIN (FORMAT binary)") as copy:
+        copy.write(encoded)
 
 
 def names(run: Run) -> list[str]:
