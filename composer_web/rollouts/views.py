@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
@@ -14,8 +13,7 @@ from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies.selectors import references
-from composer_web.policies.services import real_path
-from composer_web.rollouts import searching, selectors, tokens, transcript
+from composer_web.rollouts import lens, searching, selectors, transcript
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
@@ -154,37 +152,18 @@ def rollout_search(request: PageRequest, pk: int) -> HttpResponse:
 @require_GET
 @page()
 def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
-    """One page of a segment's tokens, or those of one turn, fetched when a person asks for them."""
+    """A page of the token lens as JSON: `?turn=` or `?segment=`, and `&at=` for the page that holds a position."""
     rollout, trajectory = _recorded(pk)
-    index, span = _number(request, "segment"), None
+    span: lens.Span | None
     if "turn" in request.GET:
-        place = _number(request, "turn")
-        if place >= len(trajectory.turns):
-            raise Http404(f"rollout {pk} has {len(trajectory.turns)} turns")
-        turn = trajectory.turns[place]
-        index, span = turn.segment, range(turn.token_start, turn.token_end)
-    if index >= len(trajectory.segments):
-        raise Http404(f"rollout {pk} has {len(trajectory.segments)} segments")
-    segment = trajectory.segments[index]
-    pages = Paginator(span or range(len(segment.tokens)), tokens.PER_PAGE)
-    current = pages.get_page(request.GET.get("page"))
-    policy = selectors.policy_of(rollout.group)
-    positions = list(current.object_list)
-    query = request.GET.copy()
-    query.pop("page", None)
-    context = {
-        "tokens": tokens.views(segment, positions, tokens.tokenizer(real_path(policy.base_dir))),
-        "summary": tokens.summary(segment, span or range(len(segment.tokens))),
-        "page": current,
-        "segment": index,
-        "rollout": rollout,
-        "first": positions[0] if positions else 0,
-        "last": positions[-1] if positions else 0,
-        "total": len(segment.tokens),
-        "query": query.urlencode(),
-        "target": f"#tokens-of-turn-{request.GET['turn']}" if span is not None else f"#tokens-{index}",
-    }
-    return show(request, "rollouts/_tokens.html", context)
+        span = lens.span_of_turn(trajectory, _number(request, "turn"))
+    else:
+        index = _number(request, "segment")
+        known = index < len(trajectory.segments)
+        span = lens.Span(index, 0, len(trajectory.segments[index].tokens)) if known else None
+    if span is None:
+        raise Http404(f"rollout {pk} has {len(trajectory.turns)} turns and {len(trajectory.segments)} segments")
+    return JsonResponse(lens.of(rollout, trajectory, span, _number(request, "at")))
 
 
 @require_GET

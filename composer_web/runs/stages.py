@@ -75,6 +75,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
             mode=stage.checkpoint.codec,
         ),
         checkpoints=checkpoints,
+        keep_streams=sink.streams,
     )
 
 

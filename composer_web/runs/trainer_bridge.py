@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import auditing, scheduling
+from composer_web.rollouts import auditing, lens, scheduling
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
@@ -30,6 +30,7 @@ from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
+from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
 
@@ -143,6 +144,10 @@ class DatabaseSink:
         survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
         if self.run.kind == "rl":
             survives_restart(auditing.watch)(run=self.run)
+
+    def streams(self, trained: Sequence[TrainedGroup]) -> None:
+        """Keep what a step knew of each token beside the trajectories of its groups (the token lens reads it)."""
+        survives_restart(lens.keep)(run=self.run, trained=trained)
 
     def _engine(self) -> dict[str, float]:
         """What the inference server says of its last seconds; nothing while it restarts: absent, not zero."""

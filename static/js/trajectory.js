@@ -1,5 +1,7 @@
 // The trajectory page: keys, turns that are fetched when somebody comes near or jumps there, search, and deep links.
-// `#t=3` is turn 3 and follows the current turn; `?q=` is the search.
+// `#t=3` is turn 3 and follows the current turn, `&tok=340` a token of it (`#s=0&tok=340`: of a segment); `?q=` is the search.
+import { startLens } from "./lens.js";
+
 const MOST_RANGES = 2000; // highlighted hits
 
 export function start() {
@@ -11,6 +13,13 @@ export function start() {
   const jump = document.getElementById("jump");
   let current = -1;
   let hit = -1;
+  let place = ""; // of the selected token, as the address has it
+  const lens = startLens(page, {
+    selected(what, at) {
+      place = `${what.replace("?turn=", "t=").replace("?segment=", "s=")}&tok=${at}`;
+      history.replaceState(null, "", `#${place}`);
+    },
+  });
 
   const turn = (index) => page.querySelector(`[data-turn="${index}"]`);
 
@@ -35,7 +44,8 @@ export function start() {
   async function go(index) {
     if (!total) return;
     current = Math.max(0, Math.min(index, total - 1));
-    history.replaceState(null, "", `#t=${current}`);
+    place = `t=${current}`;
+    history.replaceState(null, "", `#${place}`);
     if (!turn(current)) await load(current);
     mark();
     const element = turn(current);
@@ -44,18 +54,28 @@ export function start() {
     page.querySelector('.outline a[aria-current]')?.scrollIntoView({ block: "nearest" });
   }
 
-  function fromHash() {
-    const match = /^#t=(\d+)/.exec(location.hash);
-    if (match && Number(match[1]) !== current) go(Number(match[1]));
+  async function fromHash() {
+    if (location.hash === `#${place}`) return;
+    const [, kind, index, token] = /^#([ts])=(\d+)(?:&tok=(\d+))?$/.exec(location.hash) ?? [];
+    if (kind === "t") await go(Number(index));
+    if (token) await lens.reveal(`?${kind === "t" ? "turn" : "segment"}=${index}`, Number(token));
   }
 
   function fold(open) {
     for (const call of page.querySelectorAll(".turn details.call")) call.open = open;
   }
 
+  // The token lens of the current turn; opened by key, it takes the focus.
+  async function tokens() {
+    const button = turn(Math.max(current, 0))?.querySelector("[data-lens-open]");
+    if (!button) return;
+    await lens.toggle(button);
+    document.getElementById(button.dataset.lensIn).querySelector(".tokens")?.focus();
+  }
+
   async function copyLink(button) {
     const url = new URL(location.href);
-    url.hash = `t=${Math.max(current, 0)}`;
+    url.hash = place || "t=0";
     await navigator.clipboard.writeText(url.href);
     const target = button ?? page.querySelector("[data-copy-link]");
     const before = target.textContent;
@@ -119,6 +139,7 @@ export function start() {
     n: () => goHit(1),
     p: () => goHit(-1),
     g: () => jump.focus(),
+    t: () => tokens(),
     "/": () => search.focus(),
     y: () => copyLink(),
     "?": () => (help.open ? help.close() : help.showModal()),
@@ -148,29 +169,19 @@ export function start() {
       follow(link.hash);
       return;
     }
-    const colour = event.target.closest("[data-token-colours] button");
-    if (colour) page.dataset.colour = colour.value;
     if (event.target.closest("[data-copy-link]")) copyLink(event.target.closest("[data-copy-link]"));
     if (event.target.closest("[data-fold]")) fold(event.target.closest("[data-fold]").dataset.fold === "open");
     if (event.target.closest("[data-key-help]")) help.showModal();
-    showColour();
   });
   page.querySelector("[data-jump]").addEventListener("submit", (event) => {
     event.preventDefault();
     if (jump.value) go(Number(jump.value) - 1);
   });
 
-  function showColour() {
-    for (const button of page.querySelectorAll("[data-token-colours] button")) {
-      button.setAttribute("aria-pressed", String(button.value === (page.dataset.colour ?? "probability")));
-    }
-  }
-
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "hits") searched();
     else highlight();
     mark();
-    showColour();
   });
   window.addEventListener("hashchange", fromHash);
   fromHash();

@@ -25,7 +25,7 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.policies.services import import_base
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import auditing
+from composer_web.rollouts import auditing, lens
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.rollouts.tokens import tokenizer
@@ -43,6 +43,7 @@ from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from tests.redteam import pairs
 from trainer.config import MidtrainConfig, RLConfig, RunConfig
+from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.rollouts.types import RewardPart, Segment, Trajectory, Turn
 
 PASSWORD = "correct horse 9"
@@ -239,6 +240,27 @@ def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bo
         oldest_version=max(0, group.dispatched_version),
         infra_errors=(),
     )
+
+
+def streams(run: Run, prompt: int, *, draw: random.Random) -> None:
+    """What a trainer would have known of the tokens of one group."""
+    group = Group.objects.get(run=run, prompt_index=prompt)
+    samples = []
+    for rollout in group.rollouts.exclude(reward=None):
+        for segment in artifacts().get_model(rollout.artifact_key, Trajectory).segments:
+            sampled = [p for p, mask in zip(segment.logprobs, segment.loss_mask, strict=True) if mask]
+            assert rollout.reward is not None
+            samples.append(
+                TokenStreams(
+                    digest=digest_of(segment.tokens, segment.logprobs),
+                    tokens=len(sampled),
+                    advantages=packed([rollout.reward - 0.5] * len(sampled)),
+                    trainer_logprobs=packed([p + draw.gauss(0, 0.08) for p in sampled]),
+                    entropy=packed([draw.expovariate(1.0) for _ in sampled]),
+                    weights=packed([0.0 if draw.random() < 0.05 else 1.0 for _ in sampled]),
+                )
+            )
+    lens.keep(run=run, trained=[TrainedGroup(prompt_index=prompt, step=2, samples=samples)])
 
 
 def curves(run: Run, steps: range, *, draw: random.Random) -> None:
@@ -455,6 +477,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
         assert group is not None
         finish_group(group, draw=draw, skill=0.25 + 0.05 * index, hostile=index == 0, long=LONG if index == 1 else 1)
         services.record_version(run=run, version=index + 1)
+    streams(run, 1, draw=random.Random(5))
     findings(run, reviewer=people["reviewer"])
     reviews(run, people)
     red_team()

@@ -162,20 +162,6 @@ def test_trajectory_shows_everything(world: seed.World) -> None:
     assert ('rel="next"' in html) == (rollout.sample < 7)
 
 
-def test_tokens_page_has_log_probabilities(world: seed.World) -> None:
-    rollout = Rollout.objects.filter(group__run=world.run, verdict="passed").latest("pk")
-    html = client(world).get(f"/rollouts/{rollout.pk}/tokens/").content.decode()
-    assert "not sampled" in html
-    assert re.search(r"log p -\d\.\d{4}, p 0\.\d+, policy version \d", html)
-    assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?segment=7").status_code == 404
-    assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?segment=x").status_code == 404
-    assert client(world).get(f"/rollouts/{rollout.pk}/tokens/?turn=99").status_code == 404
-    one = client(world).get(f"/rollouts/{rollout.pk}/tokens/?turn=1").content.decode()
-    assert 0 < one.count("tok--out") < html.count("tok--out")
-    assert "not sampled</span>" in one  # the legend; every token of a turn was
-    assert "tok--in" not in one
-
-
 def test_a_long_trajectory_comes_in_windows(world: seed.World) -> None:
     rollout = Rollout.objects.get(group__run=world.run, group__prompt_index=1, sample=0)
     path, operator = f"/rollouts/{rollout.pk}/", client(world)

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from composer_web.rollouts import comparing, searching, tokens, transcript
+from composer_web.rollouts import comparing, searching, transcript
 from sandbox.grading.report import Verdict
 from tests.browser import seed
-from trainer.rollouts.types import Segment, Trajectory
+from trainer.rollouts.types import Trajectory
 
 
 def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool = False) -> Trajectory:
@@ -82,15 +82,3 @@ def test_stopping_earlier_is_a_way_of_its_own() -> None:
     assert comparing.ways([whole, whole, short]).parting == 2
     assert comparing.ways([whole, whole]).parting is None
     assert comparing.ways([]).rows == []
-
-
-def test_summary_of_sampled_tokens() -> None:
-    segment = Segment(
-        tokens=[5, 6, 7, 8], logprobs=[0.0, -0.1, -0.5, -4.0], loss_mask=[0, 1, 1, 1], versions=[-1, 3, 3, 4]
-    )
-    summary = tokens.summary(segment, range(4))
-    assert (summary.sampled, summary.surprising) == (3, 1)
-    assert summary.mean_logprob == pytest.approx(-4.6 / 3)
-    assert [(version, count) for version, _, count in summary.versions] == [(3, 2), (4, 1)]
-    assert len({css for _, css, _ in summary.versions}) == 2
-    assert tokens.summary(segment, range(1)).mean_logprob is None

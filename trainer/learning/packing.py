@@ -78,12 +78,16 @@ def check_sample(sample: TrainSample, *, vocabulary: int) -> None:
                 )
 
 
+def order(samples: Sequence[TrainSample]) -> list[int]:
+    """Indices of the samples as the rows of their micro-batches have them."""
+    return sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
+
+
 def pack(samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]:
     """Micro-batches of at most `max_tokens` padded tokens (a longer single sample gets a batch of its own)."""
-    order = sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
     batches: list[MicroBatch] = []
     rows: list[TrainSample] = []
-    for index in order:
+    for index in order(samples):
         sample = samples[index]
         if rows and len(sample.tokens) * (len(rows) + 1) > max_tokens:
             batches.append(_stack(rows))

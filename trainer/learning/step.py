@@ -23,11 +23,12 @@ from trainer.learning.correction import Correction, TokenEvidence, correction_st
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
-from trainer.learning.packing import MicroBatch, check_sample, pack
+from trainer.learning.packing import MicroBatch, check_sample, order, pack
 from trainer.learning.parity import mismatch
+from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.policy.names import checkpoint_state
 from trainer.replay.routing import Replay
-from trainer.rollouts.types import TrainGroup
+from trainer.rollouts.types import TrainGroup, TrainSample
 
 
 class NonFiniteGradients(RuntimeError):
@@ -50,6 +51,8 @@ class _Scored:
     """log p_trainer - log p_sampler."""
     entropy_N: Tensor
     k1_N: Tensor | None
+    advantages_N: Tensor
+    """As they entered the loss."""
 
 
 class Learner:
@@ -82,6 +85,8 @@ class Learner:
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
         self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
+        self._last: tuple[list[TrainSample], list[_Scored]] = ([], [])
+        """Samples that the last step scored, and what it found."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
 
@@ -104,6 +109,7 @@ class Learner:
             part, facts = self._backward(batch)
             loss += part
             scored.append(facts)
+        self._last = (useful, scored)
         differentiated = time.perf_counter()
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         norm = self._update(rate, step) if batches else 0.0
@@ -121,6 +127,29 @@ class Learner:
             **_token_metrics(scored),
             **(self.replay.take_counts().metrics() if self.replay else {}),
         }
+
+    def streams(self, groups: Sequence[TrainGroup], *, step: int) -> list[TrainedGroup]:
+        """What the last `train(groups)` knew of each token, for people to look at."""
+        samples, scored = self._last
+        rows = [samples[index] for index in order(samples)]
+        lengths = [sum(row.loss_mask) for row in rows]
+        found: dict[int, dict[str, str]] = {id(row): {} for row in rows}
+        for name in ("log_ratio_N", "entropy_N", "weights_N", "advantages_N"):
+            whole = torch.cat([getattr(facts, name).float() for facts in scored]) if scored else torch.empty(0)
+            for row, part in zip(rows, whole.split(lengths), strict=True):
+                if name == "log_ratio_N":
+                    sampled = [p for p, mask in zip(row.sampler_logprobs, row.loss_mask, strict=True) if mask]
+                    found[id(row)]["trainer_logprobs"] = packed((part + torch.tensor(sampled)).numpy())
+                else:
+                    found[id(row)][name.removesuffix("_N")] = packed(part.numpy())
+        return [
+            TrainedGroup(
+                prompt_index=group.prompt_index,
+                step=step,
+                samples=[_streams_of(sample, found.get(id(sample), {})) for sample in group.samples],
+            )
+            for group in groups
+        ]
 
     def weights(self) -> dict[str, Tensor]:
         """The policy as others see it: plain weights by their Hugging Face names."""
@@ -163,7 +192,14 @@ class Learner:
         loss.backward()
         k1_N = None if reference_N is None else (scores.logprobs_N.detach() - reference_N).cpu()
         log_ratio_N = evidence.trainer_logprobs_N - evidence.sampler_logprobs_N
-        facts = _Scored(weights_N.cpu(), evidence.ratio_N.cpu(), log_ratio_N.cpu(), scores.entropy_N.cpu(), k1_N)
+        facts = _Scored(
+            weights_N.cpu(),
+            evidence.ratio_N.cpu(),
+            log_ratio_N.cpu(),
+            scores.entropy_N.cpu(),
+            k1_N,
+            evidence.advantages_N.cpu(),
+        )
         return float(loss.detach()), facts
 
     def _update(self, rate: float, step: int) -> float:
@@ -173,6 +209,13 @@ class Learner:
             raise NonFiniteGradients(step, norm)
         self.optimizer.step(rate)
         return norm
+
+
+def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:
+    """Of a sample that was not scored only the advantages are known."""
+    advantages = [a for a, mask in zip(sample.advantages, sample.loss_mask, strict=True) if mask]
+    digest = digest_of(sample.tokens, sample.sampler_logprobs)
+    return TokenStreams(digest=digest, tokens=len(advantages), **({"advantages": packed(advantages)} | scored))
 
 
 def _token_metrics(scored: Sequence[_Scored]) -> dict[str, float]:

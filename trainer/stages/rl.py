@@ -9,7 +9,7 @@ crash costs time and nothing else: on a CPU the replayed steps give the same bit
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainer import policy as policies
@@ -17,6 +17,7 @@ from trainer.config import RLConfig
 from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
+from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
@@ -138,8 +139,12 @@ def run_rl(
     sink: StageSink,
     store: WeightStore,
     checkpoints: CheckpointStore,
+    keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
 ) -> StageResult:
-    """Run the stage to its end, or until `sink.should_stop()`. Raises StageError, NonFiniteGradients."""
+    """Run the stage to its end, or until `sink.should_stop()`. Raises StageError, NonFiniteGradients.
+
+    `keep_streams` gets what each step knew of its tokens, for the token lens.
+    """
     stage = RLStage(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
     if stage.step:
         sink.event("info", f"resumed from the checkpoint of step {stage.step}")
@@ -149,12 +154,17 @@ def run_rl(
     while stage.step < config.steps:
         if sink.should_stop():
             return StageResult("stopped", stage.step, stage.save(sink) if stage.step else None)
-        _one_step(stage, source, sink)
+        _one_step(stage, source, sink, keep_streams)
         sink.progress(stage.step, config.steps)
     return StageResult("completed", stage.step, stage.checkpoint)
 
 
-def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
+def _one_step(
+    stage: RLStage,
+    source: GroupSource,
+    sink: StageSink,
+    keep_streams: Callable[[Sequence[TrainedGroup]], None] | None,
+) -> None:
     config = stage.config
     clock = _Clock()
     groups = _next_batch(stage, source, sink)
@@ -165,6 +175,8 @@ def _one_step(stage: RLStage, source: GroupSource, sink: StageSink) -> None:
         sink.event("error", str(error), {"groups": [group.group_id for group in groups]})
         raise
     clock.lap("time/train")
+    if keep_streams is not None:
+        keep_streams(stage.learner.streams(groups, step=stage.step))
     _report_faults(stage, groups, values, sink)
     values |= stage.publish(sink)
     clock.lap("time/publish")
