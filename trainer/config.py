@@ -265,6 +265,47 @@ class CheckpointConfig(Part):
     )
 
 
+class ParallelConfig(Part):
+    """Several processes that train one policy together. ranks = replicas × shards × context."""
+
+    ranks: int = setting(1, "Processes of the trainer, one a GPU; 1 is the trainer process itself", ge=1)
+    shards: int = setting(1, "Ranks that share weights and optimizer state, each with rows of its own", ge=1)
+    replicas: int = setting(1, "Copies of the sharded weights", ge=1, advanced=True)
+    context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
+    experts: int = setting(1, "Ranks that share the experts of a mixture-of-experts layer", ge=1)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "float32", "Number format that the ranks compute in; weights, gradients' sums and optimizer stay float32"
+    )
+    checkpoint_activations: bool = setting(
+        False, "Compute each layer again in the backward pass: less memory, a third more work", advanced=True
+    )
+    compile: bool = setting(False, "Compile each layer", advanced=True)
+    logits_at_once: int = setting(
+        0,
+        "Most logits (policy tokens × vocabulary) that exist at a time; 0 for all of a micro-batch",
+        ge=0,
+        advanced=True,
+    )
+    async_checkpoint: bool = setting(True, "Write checkpoints while the next steps are trained", advanced=True)
+    restarts: int = setting(3, "Times that the ranks are started again after one of them died", ge=0, advanced=True)
+
+    @model_validator(mode="after")
+    def _sizes(self) -> ParallelConfig:
+        product = self.replicas * self.shards * self.context
+        if product != self.ranks:
+            raise ValueError(
+                f"replicas={self.replicas} × shards={self.shards} × context={self.context} is {product}, and ranks is "
+                f"{self.ranks}; make them agree"
+            )
+        if self.ranks % self.experts:
+            raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")
+        if self.ranks == 1 and (self.precision, self.checkpoint_activations, self.compile) != ("float32", False, False):
+            raise ValueError(
+                "precision, checkpoint_activations and compile are for ranks above 1; leave their defaults"
+            )
+        return self
+
+
 class MidtrainConfig(Part):
     """Next-token training on Python source and copying drills."""
 
@@ -295,6 +336,7 @@ class MidtrainConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
@@ -322,6 +364,7 @@ class SFTConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
 
 class SamplerConfig(Part):
@@ -431,6 +474,7 @@ class RLConfig(Part):
     lora: LoraConfig = Field(default_factory=LoraConfig)
     asynchrony: AsynchronyConfig = Field(default_factory=AsynchronyConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     sampler: SamplerConfig = Field(default_factory=SamplerConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
@@ -462,6 +506,17 @@ class RLConfig(Part):
                 f"asynchrony.window={self.asynchrony.window} is smaller than a step of {self.groups_per_step} groups; "
                 "raise it, or 0 for the default"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _on_ranks(self) -> RLConfig:
+        alone = {
+            "feedback.coefficient": self.feedback.coefficient > 0,
+            "lora.rank": self.lora.rank > 0,
+            "objective.reference=lagged": self.objective.kl_coefficient > 0 and self.objective.reference == "lagged",
+        }
+        if self.parallel.ranks > 1 and (wrong := [name for name, on in alone.items() if on]):
+            raise ValueError(f"{wrong[0]} needs parallel.ranks=1, it is {self.parallel.ranks}; turn one of them off")
         return self
 
     @property

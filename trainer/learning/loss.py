@@ -14,11 +14,13 @@ Shape suffixes: B rows, T padded length, N policy tokens, V vocabulary, D hidden
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from trainer.learning.chunked import chunked_scores, narrowed
 from trainer.learning.packing import MicroBatch
 
 
@@ -31,15 +33,30 @@ class TokenScores:
     """Entropy in nats of the tempered distribution, without gradient."""
 
 
-def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, temperature: float) -> TokenScores:
+def score_tokens(
+    model: PreTrainedModel, batch: MicroBatch, *, temperature: float, logits_at_once: int = 0, **decoder: Any
+) -> TokenScores:
     """Log-probabilities of the policy tokens. The vocabulary projection runs at loss positions only.
 
     `model` is a Hugging Face causal LM: `get_decoder()` gives hidden states, `get_output_embeddings()` projects
-    them. Rows are padded on the right, so causal attention needs no padding mask.
+    them. Rows are padded on the right, so causal attention needs no padding mask. `logits_at_once` bounds how many
+    logits exist at a time (0: all); `decoder` are more arguments of the decoder.
     """
-    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
+    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
     hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
-    logits_NV = model.get_output_embeddings()(hidden_ND).float() / temperature
+    head = model.get_output_embeddings()
+    if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
+        return TokenScores(
+            *chunked_scores(
+                hidden_ND,
+                head.weight,
+                batch.targets_N,
+                temperature=temperature,
+                logits_at_once=logits_at_once,
+                open_M=batch.open_M,
+            )
+        )
+    logits_NV = head(hidden_ND).float() / temperature
     if batch.open_M is not None:
         logits_NV = narrowed(logits_NV, *batch.open_M)
     logps_NV = torch.log_softmax(logits_NV, dim=-1)
@@ -47,14 +64,6 @@ def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, temperature: floa
         terms_NV = logps_NV.exp() * logps_NV
         entropy_N = -(terms_NV if batch.open_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
     return TokenScores(logprobs_N=logps_NV.gather(1, batch.targets_N[:, None])[:, 0], entropy_N=entropy_N)
-
-
-def narrowed(logits_NV: Tensor, open_rows_M: Tensor, open_ids_M: Tensor) -> Tensor:
-    """Logits with -inf at the tokens that were closed to sampling; rows without any pair stay as they are."""
-    closed_NV = torch.zeros_like(logits_NV, dtype=torch.bool)
-    closed_NV[open_rows_M] = True
-    closed_NV[open_rows_M, open_ids_M] = False
-    return logits_NV.masked_fill(closed_NV, float("-inf"))
 
 
 def kl_adjusted_advantages(

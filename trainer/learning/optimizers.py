@@ -85,14 +85,9 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
                 parameters, lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay, fused=True
             )
         ]
-    outside = {
-        parameter
-        for module in model.modules()
-        if isinstance(module, nn.Embedding) or module is _output_projection(model)
-        for parameter in module.parameters(recurse=False)
-    }
-    matrices = [parameter for parameter in parameters if parameter.ndim == 2 and parameter not in outside]
-    rest = [parameter for parameter in parameters if parameter.ndim != 2 or parameter in outside]
+    whole = muon_matrices(model)
+    matrices = [parameter for parameter in parameters if parameter in whole]
+    rest = [parameter for parameter in parameters if parameter not in whole]
     optimizers: list[torch.optim.Optimizer] = []
     if matrices:
         # match_rms_adamw: one learning rate serves both optimizers.
@@ -108,6 +103,17 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
     if rest:
         optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=betas, weight_decay=0.0, fused=True))
     return optimizers
+
+
+def muon_matrices(model: nn.Module) -> set[Tensor]:
+    """The parameters that Muon trains: trained matrices inside the blocks."""
+    outside = {
+        parameter
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) or module is _output_projection(model)
+        for parameter in module.parameters(recurse=False)
+    }
+    return {p for p in model.parameters() if p.requires_grad and p.ndim == 2 and p not in outside}
 
 
 def _output_projection(model: nn.Module) -> nn.Module | None:

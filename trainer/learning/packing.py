@@ -90,15 +90,16 @@ def pack(samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]
     for index in order(samples):
         sample = samples[index]
         if rows and len(sample.tokens) * (len(rows) + 1) > max_tokens:
-            batches.append(_stack(rows))
+            batches.append(stack(rows))
             rows = []
         rows.append(sample)
     if rows:
-        batches.append(_stack(rows))
+        batches.append(stack(rows))
     return batches
 
 
-def _stack(rows: Sequence[TrainSample]) -> MicroBatch:
+def stack(rows: Sequence[TrainSample]) -> MicroBatch:
+    """One micro-batch of these rows, padded to the longest; policy tokens one row after the other."""
     width = max(len(row.tokens) for row in rows)
     tokens_BT = torch.full((len(rows), width), PAD, dtype=torch.int64)
     predict_from: list[int] = []

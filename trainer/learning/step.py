@@ -21,13 +21,13 @@ from transformers import PreTrainedModel
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
 from trainer.learning.lora import WEIGHT_KEY, Adapters
-from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
+from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
 from trainer.learning.parity import mismatch
 from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.policy.names import checkpoint_state
-from trainer.replay.routing import Replay
+from trainer.replay.routing import Replay, RoutingCounts
 from trainer.rollouts.types import TrainGroup, TrainSample
 
 
@@ -42,7 +42,7 @@ class NonFiniteGradients(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
+class Scored:
     """Detached per-token facts of one micro-batch, kept for the step's statistics. All [N]."""
 
     weights_N: Tensor
@@ -85,7 +85,7 @@ class Learner:
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
         self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
-        self._last: tuple[list[TrainSample], list[_Scored]] = ([], [])
+        self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and what it found."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
@@ -102,18 +102,18 @@ class Learner:
                 self.replay.check(sample.experts.unpack())
         useful = samples if self._needs_all_samples else [sample for sample in samples if any(sample.advantages)]
         started = time.perf_counter()
-        batches = pack(useful, max_tokens=self.micro_batch_tokens)
+        batches = self._batches(useful)
         loss = 0.0
-        scored: list[_Scored] = []
+        scored: list[Scored] = []
         for batch in batches:
             part, facts = self._backward(batch)
             loss += part
             scored.append(facts)
-        self._last = (useful, scored)
         differentiated = time.perf_counter()
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         norm = self._update(rate, step) if batches else 0.0
-        tokens = sum(batch.tokens for batch in batches)
+        loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
+        self._last = (useful, scored)
         seconds = differentiated - started
         return {
             "optim/loss": loss,
@@ -125,7 +125,7 @@ class Learner:
             "time/optimizer": time.perf_counter() - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
             **_token_metrics(scored),
-            **(self.replay.take_counts().metrics() if self.replay else {}),
+            **(self._routing().metrics() if self.replay else {}),
         }
 
     def streams(self, groups: Sequence[TrainGroup], *, step: int) -> list[TrainedGroup]:
@@ -170,17 +170,32 @@ class Learner:
         """Without a KL term a sample whose advantages are all 0 has exactly no gradient and need not be run."""
         return self.objective.kl_coefficient > 0
 
-    def _backward(self, batch: MicroBatch) -> tuple[float, _Scored]:
+    def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
+        """What this process computes of the step."""
+        return pack(samples, max_tokens=self.micro_batch_tokens)
+
+    def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
+        """The step's facts, where several processes computed it (`trainer/parallel`)."""
+        return loss, tokens, scored
+
+    def _routing(self) -> RoutingCounts:
+        assert self.replay is not None
+        return self.replay.take_counts()
+
+    def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
+        return score_tokens(model, batch, temperature=self.temperature)
+
+    def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
         batch = batch.to(next(self.model.parameters()).device)
         with self.replay.forced(batch.experts_BTLK) if self.replay else nullcontext():
             return self._differentiate(batch)
 
-    def _differentiate(self, batch: MicroBatch) -> tuple[float, _Scored]:
-        scores = score_tokens(self.model, batch, temperature=self.temperature)
+    def _differentiate(self, batch: MicroBatch) -> tuple[float, Scored]:
+        scores = self._score(self.model, batch)
         reference_N = None
         if self._needs_all_samples and self.reference is not None:
             with torch.no_grad():
-                reference_N = score_tokens(self.reference, batch, temperature=self.temperature).logprobs_N
+                reference_N = self._score(self.reference, batch).logprobs_N
         advantages_N = kl_adjusted_advantages(
             batch.advantages_N, scores.logprobs_N, reference_N, coefficient=self.objective.kl_coefficient
         )
@@ -192,7 +207,7 @@ class Learner:
         loss.backward()
         k1_N = None if reference_N is None else (scores.logprobs_N.detach() - reference_N).cpu()
         log_ratio_N = evidence.trainer_logprobs_N - evidence.sampler_logprobs_N
-        facts = _Scored(
+        facts = Scored(
             weights_N.cpu(),
             evidence.ratio_N.cpu(),
             log_ratio_N.cpu(),
@@ -204,11 +219,14 @@ class Learner:
 
     def _update(self, rate: float, step: int) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
+        self._refuse_non_finite(norm, step)
+        self.optimizer.step(rate)
+        return norm
+
+    def _refuse_non_finite(self, norm: float, step: int) -> None:
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
             raise NonFiniteGradients(step, norm)
-        self.optimizer.step(rate)
-        return norm
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:
@@ -218,7 +236,7 @@ def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:
     return TokenStreams(digest=digest, tokens=len(advantages), **({"advantages": packed(advantages)} | scored))
 
 
-def _token_metrics(scored: Sequence[_Scored]) -> dict[str, float]:
+def _token_metrics(scored: Sequence[Scored]) -> dict[str, float]:
     """Statistics over the policy tokens of the whole step; empty when nothing was scored."""
     if not scored:
         return {}

@@ -40,6 +40,16 @@ class RoutingCounts:
     top_k: int = 0
     layers: list[LayerCounts] = field(default_factory=list)
 
+    def add(self, other: RoutingCounts) -> None:
+        """Counts of another rank, which routed other tokens through the same layers."""
+        self.tokens += other.tokens
+        self.top_k = max(self.top_k, other.top_k)
+        self.layers += [LayerCounts() for _ in other.layers[len(self.layers) :]]
+        for mine, theirs in zip(self.layers, other.layers, strict=False):
+            mine.tokens += theirs.tokens
+            mine.differs += theirs.differs
+            mine.replaced += theirs.replaced
+
     def metrics(self) -> dict[str, float]:
         """Shares for a run's metrics (`learning/metrics.py`), over all layers and by layer."""
         if not self.layers or not self.tokens:

@@ -1,0 +1,89 @@
+"""A step on several ranks is the step of one process: loss, statistics, gradient norm, weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed
+
+from tests.parallel.worlds import LEARNING_RATE, alone, groups, parallel, policy, run_world, sharded
+from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.learning.step import Learner
+from trainer.parallel.shard import whole
+
+MUON = OptimizerConfig(name="muon", learning_rate=LEARNING_RATE, warmup_steps=0, clip_norm=0.5, weight_decay=0.1)
+
+GSPO = ObjectiveConfig(algorithm="gspo", loss_divisor=64.0, expert_plausibility=0.0)
+
+SAME = ("optim/loss", "optim/grad_norm", "policy/entropy", "mismatch/k3_p99", "correction/ess", "tokens/trained")
+
+
+def assert_equal(family: str, sizes: dict[str, Any], *, replayed: bool = False, **changes: Any) -> None:
+    """Called on every rank: two steps. Gradients are compared one by one, weights in the mean.
+
+    AdamW divides a number's first gradient by itself: where that is noise the update is noise of full size.
+    """
+    mine = sharded(policy(family), parallel(distributed.get_world_size(), **sizes), **changes)
+    other = alone(policy(family), **changes)
+    gradients: list[dict[str, torch.Tensor]] = []
+    keep_gradients(mine, gradients)
+    keep_gradients(other, gradients)
+    for step in (1, 2):
+        batch = groups(experts_of=policy(family) if replayed else None, seed=step)
+        found, wanted = mine.train(batch, step=step), other.train(batch, step=step)
+        label = f"{family} {sizes} step {step}"
+        assert found.keys() == wanted.keys(), label
+        # Padding is routed too, and differs: shares of tokens with a record do not.
+        for name in SAME + tuple(name for name in wanted if name.startswith(("routing/differs", "routing/replaced"))):
+            assert found[name] == pytest.approx(wanted[name], rel=1e-3, abs=2e-5), f"{label}: {name}"
+        first, second = gradients
+        if step == 1:
+            assert first.keys() == second.keys()
+            scale = max(float(gradient.abs().max()) for gradient in second.values())
+            for name, gradient in second.items():
+                torch.testing.assert_close(first[name], gradient, rtol=1e-4, atol=2e-6 * scale, msg=f"{label}: {name}")
+        gradients.clear()
+    weights = mine.weights()
+    moved = [(weights[name] - tensor).abs().mean() / LEARNING_RATE for name, tensor in other.weights().items()]
+    assert max(map(float, moved)) < 0.01, label
+
+
+def keep_gradients(learner: Learner, kept: list[dict[str, torch.Tensor]]) -> None:
+    """Whole gradients of each step, before they are clipped."""
+    update = learner._update
+
+    def noted(rate: float, step: int) -> float:
+        kept.append({n: whole(p.grad).clone() for n, p in learner.model.named_parameters() if p.grad is not None})
+        return update(rate, step)
+
+    learner._update = noted  # type: ignore[method-assign]
+
+
+def two_ranks(rank: int) -> None:
+    assert_equal("qwen3", {"context": 2})
+    assert_equal("llama", {"logits_at_once": 500, "checkpoint_activations": True}, optimizer=MUON)
+    assert_equal("qwen3-moe", {"experts": 2}, replayed=True)
+    assert_equal("deepseek-v3", {"experts": 2, "context": 2}, replayed=True, objective=GSPO)
+
+
+@pytest.mark.timeout(300)
+def test_two_ranks_are_one(tmp_path: Path) -> None:
+    run_world(2, two_ranks, tmp_path)
+
+
+def four_ranks(rank: int) -> None:
+    assert_equal("qwen3", {"context": 2}, optimizer=MUON)
+    assert_equal("deepseek-v3", {"context": 4}, replayed=True, objective=GSPO)
+    assert_equal("qwen3-moe", {"experts": 2, "replicas": 2}, replayed=True)
+    assert_equal("deepseek-v3", {"experts": 4, "context": 2, "checkpoint_activations": True}, optimizer=MUON)
+    assert_equal("llama", {"replicas": 2, "context": 2}, optimizer=MUON)
+    assert_equal("mixtral", {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_four_ranks_are_one(tmp_path: Path) -> None:
+    run_world(4, four_ranks, tmp_path, deadline=500.0)

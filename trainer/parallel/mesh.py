@@ -1,0 +1,108 @@
+"""How the ranks are arranged: who shares weights, who shares a row's tokens, who shares experts.
+
+Rank = (replica · shards + shard) · context + c. Weights are cut over shards × context together (context parallelism
+is folded into sharding), experts over neighbouring ranks, and what is left of the world shares each expert's rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from trainer.config import ParallelConfig
+from trainer.parallel.errors import ParallelRefused
+
+PATIENCE = timedelta(minutes=30)
+"""Longest that a rank waits for another in one collective operation: the slowest forward pass or checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meshes:
+    """The ranks of one run. Every rank holds one, with its own coordinates."""
+
+    config: ParallelConfig
+    device: torch.device
+    dense: DeviceMesh
+    """(shard) or (replicate, shard): over which everything that is no sharded expert is cut."""
+    rows: DeviceMesh
+    """(data, context): each data coordinate has rows of its own; its context ranks share them."""
+    experts: DeviceMesh
+    """(expert_shard, expert): each expert's weights lie on one `expert` coordinate, cut over `expert_shard`."""
+
+    @property
+    def rank(self) -> int:
+        return distributed.get_rank()
+
+    @property
+    def world(self) -> int:
+        return distributed.get_world_size()
+
+    @property
+    def data_ranks(self) -> int:
+        """Parts into which the rows of a step are dealt."""
+        return self.rows.size(0)
+
+    @property
+    def data_rank(self) -> int:
+        return self.rows.get_local_rank("data")
+
+    @property
+    def context_rank(self) -> int:
+        return self.rows.get_local_rank("context")
+
+    def gathered(self, value: Any) -> list[Any]:
+        """`value` of every rank, by rank. Small objects of our own processes only."""
+        found: list[Any] = [None] * self.world
+        distributed.all_gather_object(found, value)
+        return found
+
+    def from_first(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        box = [value]
+        distributed.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        return box[0]
+
+
+def join(config: ParallelConfig) -> Meshes:
+    """Enter the process group that the environment describes (torchrun sets it). Raises ParallelRefused."""
+    cuda = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if cuda and local >= torch.cuda.device_count():
+        raise ParallelRefused(
+            f"parallel.ranks={config.ranks} needs a GPU each, this machine has {torch.cuda.device_count()}; lower it"
+        )
+    if cuda:
+        torch.cuda.set_device(local)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+    return arrange(config, torch.device("cuda", local) if cuda else torch.device("cpu"))
+
+
+def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
+    """The meshes of a process group that exists. Raises ParallelRefused when it has another size."""
+    world = distributed.get_world_size()
+    if world != config.ranks:
+        raise ParallelRefused(f"parallel.ranks is {config.ranks}, and {world} processes were started; make them agree")
+    whole = config.shards * config.context
+    dense = (
+        _mesh(device, (config.replicas, whole), ("replicate", "shard"))
+        if config.replicas > 1
+        else _mesh(device, (whole,), ("shard",))
+    )
+    return Meshes(
+        config=config,
+        device=device,
+        dense=dense,
+        rows=_mesh(device, (world // config.context, config.context), ("data", "context")),
+        experts=_mesh(device, (world // config.experts, config.experts), ("expert_shard", "expert")),
+    )
+
+
+def _mesh(device: torch.device, shape: Sequence[int], names: Sequence[str]) -> DeviceMesh:
+    return init_device_mesh(device.type, tuple(shape), mesh_dim_names=tuple(names))

@@ -1,0 +1,92 @@
+"""Cutting a policy over the ranks with FSDP2: layer by layer, experts on a mesh of their own.
+
+Gradients are summed over ranks, never averaged: the loss has a constant divisor over the whole batch, so the sum of the
+ranks' gradients is the gradient of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
+from transformers import PreTrainedModel
+
+from trainer.parallel import context, experts
+from trainer.parallel.errors import ParallelRefused
+from trainer.parallel.mesh import Meshes
+
+
+class Rooted(nn.Module):
+    """The policy inside a module whose forward pass is any function of it: FSDP gathers the root's weights around it.
+
+    Scoring reaches into the policy (decoder, then the vocabulary projection at some positions only), which would miss
+    the hooks of the policy's own forward. The function returns tensors, a tuple or a dict of them.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(self.model, *args, **kwargs)
+
+
+def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
+    """Cut `model` in place. Raises ParallelRefused for a policy that this code does not know how to cut."""
+    config = meshes.config
+    context.prepare(model, meshes)
+    half = config.precision == "bfloat16"
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
+    )
+    layers = list(blocks(model))
+    if config.checkpoint_activations:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+        for layer in layers:
+            # A cache is disabled in recomputed layers for fear of entries twice; ours (`context.py`) keeps none.
+            cast(Any, layer)._can_checkpoint_with_cache = True
+    if config.experts > 1:
+        experts.spread(model, meshes, policy)
+    for layer in layers:
+        if config.compile:
+            layer.compile()
+        fully_shard(layer, mesh=meshes.dense, mp_policy=policy)
+    root = Rooted(model)
+    # The root gets tokens and log-probabilities, which no cast may touch.
+    outer = MixedPrecisionPolicy(policy.param_dtype, policy.reduce_dtype, cast_forward_inputs=False)
+    fully_shard(root, mesh=meshes.dense, mp_policy=outer)
+    for module in root.modules():
+        if isinstance(module, FSDPModule):
+            module.set_force_sum_reduction_for_comms(True)
+            module.set_gradient_divide_factor(1.0)
+    if meshes.device.type != "cpu":
+        root.to(meshes.device)
+    return root
+
+
+def blocks(model: PreTrainedModel) -> Iterator[nn.Module]:
+    """The decoder's layers. Raises ParallelRefused."""
+    layers = getattr(model.get_decoder(), "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise ParallelRefused(f"{type(model).__name__} has no list of decoder layers to cut; set parallel.ranks to 1")
+    yield from layers
+
+
+def whole_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and whole tensor of the state, one at a time on the CPU; all ranks iterate together."""
+    for name, tensor in model.state_dict().items():
+        yield name, whole(tensor).cpu()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A sharded tensor put together on every rank; others as they are."""
+    full = getattr(tensor, "full_tensor", None)
+    return cast(Tensor, full()).detach() if full else tensor.detach()
+
+
+def is_cut(tensor: Any) -> bool:
+    return any(isinstance(placement, Shard) for placement in getattr(tensor, "placements", ()))
