@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest, QueryDict
@@ -90,11 +89,11 @@ def _plain(column: str):  # type: ignore[no-untyped-def]
     return count
 
 
-def _controls(query: Any) -> Rows:  # annotated by `selectors.tasks`
+def _controls(query: QuerySet[Task]) -> Rows:
     return [(*CONTROLS[value], number) for value, number in query.values_list("controls_ok").annotate(n=Count("pk"))]
 
 
-def _strength(query: Any) -> Rows:  # annotated by `selectors.tasks`
+def _strength(query: QuerySet[Task]) -> Rows:
     counts = dict.fromkeys([name for name, _ in STRENGTHS], 0)
     for value, number in query.values_list("test_strength").annotate(n=Count("pk")):
         counts[strength_class(value)] += number
@@ -126,8 +125,8 @@ def _tags(query: QuerySet[Task]) -> Rows:
 
 
 def _suites(query: QuerySet[Task]) -> Rows:
-    members = SuiteMembership.objects.filter(task_version__task__in=query.values("pk"))
-    rows = members.order_by().values_list("suite__name").annotate(n=Count("task_version__task", distinct=True))
+    members = SuiteMembership.objects.filter(task__in=query.values("pk"))
+    rows = members.order_by().values_list("suite__name").annotate(n=Count("task", distinct=True))
     return [(name, name, number) for name, number in rows]
 
 

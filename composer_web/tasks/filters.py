@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 import django_filters as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
@@ -66,10 +66,10 @@ class TaskFilter(filters.FilterSet):
     def by_suite(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         # Its id first: knowing the suite, Postgres stops counting early; by a join it walks through everything.
         suite = Suite.objects.filter(name=value).values_list("pk", flat=True).first()
-        members = SuiteMembership.objects.filter(suite_id=suite or 0, task_version__task=OuterRef("pk"))
+        members = SuiteMembership.objects.filter(suite_id=suite or 0, task=OuterRef("pk"))
         return query.filter(Exists(members))
 
-    def by_strength(self, query: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:  # annotated by the selector
+    def by_strength(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         if value == "unknown":
             return query.filter(test_strength__isnull=True)
         low, high = BOUNDS[value]

@@ -34,7 +34,8 @@ class ReviewState(models.TextChoices):
 class Task(models.Model):
     """One problem under one name; the words and files live in its versions.
 
-    `review` is kept by triggers from the reviews of its newest version (migration 0007).
+    `review` is kept by triggers from the reviews of its newest version (migration 0007); so is what lists show of that
+    version (migration 0008): a list of all tasks reads no version.
     """
 
     slug = models.SlugField(max_length=128, unique=True, allow_unicode=False)
@@ -44,11 +45,19 @@ class Task(models.Model):
     tags = ArrayField(models.CharField(max_length=40), default=list, db_default=[], blank=True)
     split = models.CharField(max_length=10, choices=Split, blank=True, default="", db_default="")
     review = models.CharField(max_length=10, choices=ReviewState, default=ReviewState.NEW, db_default="new")
+    newest_version = models.ForeignKey(
+        "TaskVersion", on_delete=models.PROTECT, null=True, blank=True, editable=False, related_name="+"
+    )
+    newest_number = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    controls_ok = models.BooleanField(null=True, blank=True, editable=False)
+    test_strength = models.FloatField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["slug"]
         indexes = [
+            models.Index(fields=["controls_ok", "slug"], name="task_by_controls"),
+            models.Index(fields=["test_strength", "slug"], name="task_by_strength"),
             models.Index(fields=["source", "family"]),
             models.Index(fields=["review", "id"], name="task_by_review"),
             models.Index(fields=["split", "id"], name="task_by_split"),
@@ -140,12 +149,16 @@ class Suite(models.Model):
 
 
 class SuiteMembership(models.Model):
+    """`task` is that of the version, filled in by a trigger (migration 0008), so that members are sorted by one join."""
+
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="memberships")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="memberships")
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, null=True, blank=True, editable=False, related_name="+")
     position = models.PositiveIntegerField()
 
     class Meta:
         ordering = ["suite_id", "position"]
+        indexes = [models.Index(fields=["suite", "task"], name="member_by_task")]
         constraints = [
             models.UniqueConstraint(fields=["suite", "position"], name="suite_position"),
             models.UniqueConstraint(fields=["suite", "task_version"], name="suite_has_version_once"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 
 from composer_web.ops.errors import NotFound
 from composer_web.tasks.difficulty import newest
@@ -16,13 +16,7 @@ from trainer.sampler import Candidate, arrange
 
 def tasks() -> QuerySet[Task]:
     """For lists: the newest version's id and controls come along, never its bundle."""
-    newest = TaskVersion.objects.filter(task=OuterRef("pk")).order_by("-number")
-    return Task.objects.annotate(
-        newest_version_id=Subquery(newest.values("pk")[:1]),
-        newest_number=Subquery(newest.values("number")[:1]),
-        controls_ok=Subquery(newest.values("controls_ok")[:1]),
-        test_strength=Subquery(newest.values("test_strength")[:1]),
-    )
+    return Task.objects.all()
 
 
 def task_versions() -> QuerySet[TaskVersion]:
@@ -63,7 +57,8 @@ def get_suite(key: int | str) -> Suite:
 
 
 def members(suite: Suite) -> QuerySet[SuiteMembership]:
-    return suite.memberships.select_related("task_version__task").defer("task_version__spec").order_by("position")
+    rows = suite.memberships.select_related("task", "task_version__task")
+    return rows.defer("task_version__spec", "task_version__controls").order_by("position")
 
 
 def prompt_order(suite_name: str, *, seed: int, sampler: SamplerConfig | None = None, prompts: int = 0) -> list[int]:

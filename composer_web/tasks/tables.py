@@ -106,18 +106,15 @@ class SuiteTable(Table):
 
 
 class MemberTable(Table):
-    """In its own order only: what comes from two joins further would sort a whole suite for one page."""
+    """Sorted by its own order and by what the tasks say; by what versions say, a whole suite would be read for a page."""
 
     position = NumberColumn(verbose_name="#")
     task = tables.Column(
-        accessor="task_version__task__slug",
-        linkify=("tasks:detail", {"slug": tables.A("task_version__task__slug")}),
-        attrs=STRONG,
-        orderable=False,
+        accessor="task__slug", linkify=("tasks:detail", {"slug": tables.A("task__slug")}), attrs=STRONG
     )
     version = NumberColumn(accessor="task_version__number", verbose_name="Version", orderable=False)
-    category = tables.Column(accessor="task_version__task__category", orderable=False)
-    family = tables.Column(accessor="task_version__task__family", attrs=LONG, orderable=False)
+    category = tables.Column(accessor="task__category")
+    family = tables.Column(accessor="task__family", attrs=LONG)
     controls = ControlsColumn(accessor="task_version__controls_ok", orderable=False)
 
     empty_template = "tasks/empty.html"

@@ -50,7 +50,7 @@ def task_list(request: PageRequest) -> HttpResponse:
 def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, files, controls and rollouts; the gold patch and the hidden cases for operators only."""
     task = selectors.get_task(slug)
-    version = selectors.task_versions().get(pk=task.newest_version_id)  # type: ignore[attr-defined]
+    version = selectors.task_versions().get(pk=task.newest_version_id)
     spec = version.bundle
     files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
@@ -82,7 +82,7 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
 def task_controls(request: PageRequest) -> HttpResponse:
     """Run the controls of the newest version of each ticked task again."""
     wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
-    newest = [task.newest_version_id for task in selectors.tasks().filter(pk__in=wanted)]  # type: ignore[attr-defined]
+    newest = [task.newest_version_id for task in selectors.tasks().filter(pk__in=wanted)]
     versions = list(selectors.task_versions().filter(pk__in=newest))
     return act(
         request,
