@@ -15,6 +15,9 @@ from django.urls import path
 http = get_asgi_application()
 
 from composer_web.live.consumer import HintConsumer  # noqa: E402 (needs the app registry)
+from composer_web.warm import warm  # noqa: E402
+
+warm()
 
 application = ProtocolTypeRouter(
     {
