@@ -128,6 +128,16 @@ class Env(BaseSettings):
             raise ValueError(f"must look like {schemes[0]}://host:port")
         return value
 
+    webhook_hosts: str = Field(
+        default="",
+        description="Hosts (or host:port) at private addresses that webhooks may go to, separated by commas",
+    )
+    email_url: str = Field(
+        default="", repr=False, description="Mail server, smtp://user:password@host:587 or smtps://…; empty: no e-mail"
+    )
+    email_from: str = Field(default="opencomposer@localhost", description="Sender of e-mail")
+    public_url: str = Field(default="", description="Where people reach the product, for links in messages")
+
     oidc_issuer: str = Field(
         default="", description="Issuer of an OpenID Connect provider that people may log in with; empty: passwords only"
     )

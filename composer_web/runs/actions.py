@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from composer_web.runs import services
-from composer_web.runs.models import Run
+from composer_web.runs import labels, services
+from composer_web.runs.models import RUN_FINAL, Run
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Action:
     tone: str = ""
     confirm: str = ""
     """Asked before; empty where nothing is lost by a wrong click."""
+    archived: bool | None = None
+    """Only for runs that are archived, or that are not."""
 
     @property
     def confirm_many(self) -> str:
@@ -53,9 +55,22 @@ ACTIONS = (
         "danger",
         "This is for good. What it accepted and saved stays, and a new run can start from its checkpoints; it cannot be resumed.",
     ),
+    Action(
+        "archive",
+        "Archive",
+        ("draft", *RUN_FINAL),
+        labels.archive_run,
+        "Archived: lists leave it out.",
+        archived=False,
+    ),
+    Action("restore", "Restore", ("draft", *RUN_FINAL), labels.restore_run, "It is in the lists again.", archived=True),
 )
 BY_NAME = {action.name: action for action in ACTIONS}
 
 
 def possible(run: Run) -> list[Action]:
-    return [action for action in ACTIONS if run.state in action.states]
+    return [
+        action
+        for action in ACTIONS
+        if run.state in action.states and action.archived in (None, run.archived_at is not None)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from django.db import transaction
 from django.http import HttpRequest
 from ninja import Query, Router, Status
 from pydantic import FiniteFloat
@@ -12,22 +13,35 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import UserError
-from composer_web.runs import axes, metrics, rewards, selectors, services
+from composer_web.runs import axes, labels, metrics, rewards, saved_views, selectors, services, summary, text
 from composer_web.runs.axes import Axis
 from composer_web.runs.filters import RunFilter
+from composer_web.runs.launch_schemas import Checked, ParsedOut, TextIn, TextOut, WriteIn
 from composer_web.runs.presets import PRESETS
-from composer_web.runs.schemas import BucketOut, Checked, EventOut, MetricsOut, PresetOut, RunDetail, RunOut
+from composer_web.runs.schemas import (
+    BucketOut,
+    EventOut,
+    Labels,
+    MetricsOut,
+    PresetOut,
+    RunDetail,
+    RunOut,
+    ViewIn,
+    ViewOut,
+)
 from trainer.config import RewardConfig, RunConfig
 
 router = Router()
 MAX_SERIES = 40
 
-Action = Literal["start", "pause", "resume", "stop"]
+Action = Literal["start", "pause", "resume", "stop", "archive", "restore"]
 ACTIONS = {
     "start": services.start_run,
     "pause": services.pause_run,
     "resume": services.resume_run,
     "stop": services.cancel_run,
+    "archive": labels.archive_run,
+    "restore": labels.restore_run,
 }
 
 
@@ -40,25 +54,55 @@ def list_runs(
     state: str = "",
     kind: str = "",
     policy: str = "",
+    tag: str = "",
+    by: str = "",
+    sweep: str = "",
+    archived: str = "",
 ) -> Any:
-    """Newest first; the filters are those of the runs page."""
+    """Newest first; the filters are those of the runs page. Archived runs only with `archived=only` or `all`."""
     return page(filtered(RunFilter, request, selectors.runs()), limit=limit, before=before)
 
 
-@router.post("", response={201: RunDetail, 422: ErrorOut}, auth=needs("operate"), summary="Create a draft")
-def create_run(request: HttpRequest, config: RunConfig, start: bool = False) -> Any:
-    """With `start=true` it is queued at once."""
-    run = services.create_run(config=config, actor=caller(request))
+@router.post(
+    "", response={201: RunDetail, 404: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Create a draft"
+)
+def create_run(request: HttpRequest, config: RunConfig, start: bool = False, parent: int | None = None) -> Any:
+    """With `start=true` it is queued at once; `parent` is the run that its page tells it against."""
+    before = selectors.get_run(parent) if parent is not None else None
+    run = services.create_run(config=config, actor=caller(request), parent=before)
     if start:
         services.start_run(run=run, actor=caller(request))
     return Status(201, selectors.get_run(run.pk))
 
 
 @router.post(
-    "/validate", response={200: Checked, 422: ErrorOut}, summary="Check a configuration without creating a run"
+    "/validate",
+    response={200: Checked, 404: ErrorOut, 422: ErrorOut},
+    summary="Dry run: check a configuration and say what it would run",
 )
-def validate(request: HttpRequest, config: RunConfig) -> Any:
-    return {"ok": True, "warnings": services.check_config(config), "config": config.model_dump(mode="json")}
+def validate(request: HttpRequest, config: RunConfig, parent: int | None = None) -> Any:
+    """Makes nothing. `parent` is a run to be told the differences from."""
+    before = selectors.get_run(parent) if parent is not None else None
+    warnings = services.check_config(config)
+    differences = summary.against_parent(config, before)
+    return {
+        "ok": True,
+        "warnings": warnings,
+        "config": config.model_dump(mode="json"),
+        "differences": [{"field": row.label, "parent": row.values[0], "value": row.values[1]} for row in differences],
+        **summary.as_data(summary.summarise(config)),
+    }
+
+
+@router.post("/read", response={200: ParsedOut, 422: ErrorOut}, summary="A YAML, TOML or JSON text as a configuration")
+def read_text(request: HttpRequest, payload: TextIn) -> Any:
+    """Errors name the field and the line. Makes nothing."""
+    return {"config": text.load(payload.text).model_dump(mode="json")}
+
+
+@router.post("/write", response={200: TextOut, 422: ErrorOut}, summary="A configuration as YAML or TOML")
+def write_text(request: HttpRequest, payload: WriteIn) -> Any:
+    return {"text": text.render(payload.config, payload.format)}
 
 
 @router.get("/presets", response=list[PresetOut], summary="Configurations to start from")
@@ -69,9 +113,49 @@ def presets(request: HttpRequest) -> Any:
     ]
 
 
+@router.get("/views", response=list[ViewOut], summary="Saved views of the runs table: yours and shared ones")
+def list_views(request: HttpRequest) -> Any:
+    return list(saved_views.views_for(caller(request)))
+
+
+@router.post(
+    "/views", response={201: ViewOut, 422: ErrorOut}, summary="Keep a view; yours of the same name is replaced"
+)
+def save_view(request: HttpRequest, payload: ViewIn) -> Any:
+    made = saved_views.save_view(name=payload.name, query=payload.query, shared=payload.shared, owner=caller(request))
+    return Status(201, made)
+
+
+@router.delete("/views/{view_id}", response={204: None, 404: ErrorOut}, summary="Delete a view of yours")
+def delete_view(request: HttpRequest, view_id: int) -> Any:
+    saved_views.delete_view(pk=view_id, actor=caller(request))
+    return Status(204, None)
+
+
 @router.get("/{run_id}", response={200: RunDetail, 404: ErrorOut}, summary="One run with its configuration and history")
 def get_run(request: HttpRequest, run_id: int) -> Any:
     return selectors.get_run(run_id)
+
+
+@router.patch(
+    "/{run_id}",
+    response={200: RunDetail, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Tags and notes",
+)
+def label(request: HttpRequest, run_id: int, payload: Labels) -> Any:
+    run = selectors.get_run(run_id)
+    with transaction.atomic():
+        if payload.tags is not None:
+            labels.set_tags(run=run, tags=payload.tags, actor=caller(request))
+        if payload.notes is not None:
+            labels.set_notes(run=run, notes=payload.notes, actor=caller(request))
+    return selectors.get_run(run_id)
+
+
+@router.get("/{run_id}/config", response={200: TextOut, 404: ErrorOut}, summary="The configuration of a run as text")
+def get_config(request: HttpRequest, run_id: int, format: text.Format = "yaml") -> Any:
+    return {"text": text.render(selectors.get_run(run_id).configuration, format)}
 
 
 @router.get("/{run_id}/metrics", response={200: MetricsOut, 404: ErrorOut}, summary="Metrics as min/max/last buckets")
@@ -131,7 +215,7 @@ def change_reward(request: HttpRequest, run_id: int, reward: RewardConfig) -> An
     "/{run_id}/{action}",
     response={200: RunDetail, 404: ErrorOut, 409: ErrorOut},
     auth=needs("operate"),
-    summary="Start, pause, resume or stop",
+    summary="Start, pause, resume, stop, archive or restore",
 )
 def act(request: HttpRequest, run_id: int, action: Action) -> Any:
     run = selectors.get_run(run_id)

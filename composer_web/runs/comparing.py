@@ -34,6 +34,16 @@ class Row:
     label: str
     values: Sequence[str]
     meaning: str = ""
+    differs: bool = True
+
+    @property
+    def group(self) -> str:
+        """The settings around it, for rows that are dotted paths."""
+        return self.label.rpartition(".")[0]
+
+    @property
+    def key(self) -> str:
+        return self.label.rpartition(".")[2]
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -45,15 +55,15 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def differences(configs: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Settings in which the configurations differ; a dash where one has no such setting."""
+def differences(configs: Iterable[Mapping[str, Any]], *, everything: bool = False) -> list[Row]:
+    """Settings in which the configurations differ, or all; a dash where one has no such setting."""
     tables = [flat(config) for config in configs]
     paths = dict.fromkeys(path for table in tables for path in table)
     rows = {path: [table.get(path, ...) for table in tables] for path in paths}
     return [
-        Row(path, ["–" if value is ... else _shown(value) for value in values])
+        Row(path, ["–" if value is ... else _shown(value) for value in values], differs=differs)
         for path, values in rows.items()
-        if any(value != values[0] for value in values)
+        if (differs := any(value != values[0] for value in values)) or everything
     ]
 
 

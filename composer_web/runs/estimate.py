@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from composer_web.env import env
 from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.runs.models import Run
@@ -23,6 +24,12 @@ class Estimate:
     source: Run
     steps: int
     """Steps of `source` that were measured."""
+
+    @property
+    def dollars(self) -> float | None:
+        """None while the installation does not say what an hour of its machines costs."""
+        price = env().machine_hour_dollars
+        return None if price is None else price * self.seconds / 3600
 
 
 def estimate(config: RunConfig) -> Estimate | None:

@@ -9,17 +9,41 @@ from django.db.models import Q, QuerySet
 
 from composer_web.runs.models import Run, RunKind, RunState
 
+BIGGEST = 18
+"""Digits that certainly fit a row id."""
+
 
 class RunFilter(filters.FilterSet):
+    """Archived runs are left out unless `archived` asks for them."""
+
     q = filters.CharFilter(method="search", label="Search")
     state = filters.ChoiceFilter(choices=RunState, label="State", empty_label="any")
     kind = filters.ChoiceFilter(choices=RunKind, label="Stage", empty_label="any")
     policy = filters.CharFilter(field_name="policy_in__name", label="Starting policy")
+    tag = filters.CharFilter(method="tagged", label="Tag")
+    by = filters.CharFilter(field_name="created_by__username", label="Made by")
+    sweep = filters.NumberFilter(field_name="sweep_id", label="Sweep", min_value=1, max_value=10**BIGGEST)
+    archived = filters.ChoiceFilter(
+        choices=[("only", "only these"), ("all", "shown too")],
+        label="Archived",
+        empty_label="hidden",
+        method="put_away",
+    )
 
     class Meta:
         model = Run
-        fields = ["q", "state", "kind", "policy"]
+        fields = ["q", "state", "kind", "policy", "tag", "by", "sweep", "archived"]
+
+    def filter_queryset(self, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        found: QuerySet[Run] = super().filter_queryset(queryset)
+        return found if self.form.cleaned_data.get("archived") else found.filter(archived_at=None)
 
     def search(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
-        found = Q(name__icontains=value)
-        return query.filter(found | Q(pk=int(value)) if str(value).isdigit() and len(str(value)) < 18 else found)
+        found = Q(name__icontains=value) | Q(notes__icontains=value)
+        return query.filter(found | Q(pk=int(value)) if str(value).isdigit() and len(str(value)) < BIGGEST else found)
+
+    def tagged(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
+        return query.filter(tags__contains=[value])
+
+    def put_away(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
+        return query.filter(archived_at__isnull=False) if value == "only" else query

@@ -1,4 +1,4 @@
-"""The run form: what it starts from, live validation, and the run that it makes."""
+"""The run form: what it starts from (preset, template, run, text), live validation, and the run that it makes."""
 
 from __future__ import annotations
 
@@ -9,37 +9,52 @@ from django.contrib import messages
 from django.http import HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_POST
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.policies import selectors as policies
-from composer_web.runs import selectors, services
-from composer_web.runs.estimate import estimate
+from composer_web.runs import selectors, services, sweeps
+from composer_web.runs import templates as kept
 from composer_web.runs.forms import SCHEMA, RunForm
-from composer_web.runs.models import Run
-from composer_web.runs.plan import what_will_run
+from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.runs.presets import PRESETS, Preset, preset
+from composer_web.runs.summary import summarise
+from composer_web.runs.text import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.tasks import selectors as tasks
 from trainer.config import RunConfig
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a form was filled from: a preset, or the configuration of a run; what was changed is told against it."""
+    """What a form was filled from: a preset, a template, or the configuration of a run; changes are told against it."""
 
     config: RunConfig
     name: str
     preset: Preset | None = None
     run: Run | None = None
+    template: RunTemplate | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The hidden field of the form that leads here again."""
+        if self.run:
+            return "parent", str(self.run.pk)
+        if self.template:
+            return "template", str(self.template.pk)
+        return "preset", self.preset.key if self.preset else ""
 
 
 def origin(data: QueryDict) -> Origin:
-    """By `parent` or `from` (a run) or `preset`; the first preset when neither is named. Raises NotFound."""
+    """By `parent` or `from` (a run), `template` or `preset`; the first preset when none is named. Raises NotFound."""
     source = data.get("parent") or data.get("from") or ""
     if source.isdigit():
         run = selectors.get_run(int(source))
         return Origin(run.configuration, f"run {run.name}", run=run)
+    if (chosen_id := data.get("template", "")).isdigit():
+        template = kept.get_template(int(chosen_id))
+        return Origin(template.configuration, f"template {template.name}", template=template)
     chosen = preset(data.get("preset", "")) or PRESETS[0]
     return Origin(chosen.config, f"preset {chosen.title}", preset=chosen)
 
@@ -81,8 +96,7 @@ def _posted(data: QueryDict) -> dict[str, str]:
 def _plan(form: RunForm, warnings: list[str], source: Origin) -> dict[str, Any]:
     config = form.config if not form.errors else None
     return {
-        "plan": what_will_run(config) if config else None,
-        "estimate": estimate(config) if config else None,
+        "summary": summarise(config) if config else None,
         "warnings": warnings,
         "wrong": form.wrong,
         "changes": form.changes,
@@ -90,30 +104,138 @@ def _plan(form: RunForm, warnings: list[str], source: Origin) -> dict[str, Any]:
     }
 
 
+def _page(
+    request: PageRequest, form: RunForm, warnings: list[str], source: Origin, *, refused: str = "", **more: Any
+) -> HttpResponse:
+    """The form; `refused` says what was not done, and why stands at the fields or in `problems`."""
+    posted = request.POST if request.method == "POST" else None
+    context = {
+        "form": form,
+        "presets": PRESETS,
+        "templates": kept.templates(),
+        "refused": refused,
+        "sweep_modes": SweepMode.choices,
+        "sweep_most": sweeps.MOST_RUNS,
+        "typed": posted,
+        **_plan(form, warnings, source),
+        **more,
+    }
+    return show(request, "runs/new.html", context, status=422 if refused else 200)
+
+
 @page("operator")
 def run_new(request: PageRequest) -> HttpResponse:
-    """`?preset=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint."""
-    posted = _posted(request.POST) if request.method == "POST" else None
-    source = origin(request.POST if posted is not None else request.GET)
+    """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint."""
+    if request.method == "POST":
+        return _posted_form(request)
+    source = origin(request.GET)
     start = source.config
-    if posted is None and (policy := request.GET.get("policy")):
+    if policy := request.GET.get("policy"):
         start = start.model_copy(update={"policy": policy})
-    form = RunForm(posted, initial=start, base=source.config, options=_options())
-    if posted is not None:
-        warnings = _checked(form)
-        if form.config is not None and not form.errors:
-            run = services.create_run(config=form.config, actor=request.user, parent=source.run)
-            if posted.get("action") != "draft":
-                services.start_run(run=run, actor=request.user)
-            messages.success(request, f"“{run.name}” is {'a draft' if posted.get('action') == 'draft' else 'queued'}.")
-            return redirect("runs:detail", pk=run.pk)
-    else:
-        # A preset may ask for more than there is: say so at once.
-        form = RunForm(form.values, base=source.config, options=form.options)
-        warnings = _checked(form)
-    refused = bool(posted is not None and form.errors)
-    context = {"form": form, "presets": PRESETS, "refused": refused, **_plan(form, warnings, source)}
-    return show(request, "runs/new.html", context, status=422 if refused else 200)
+    form = RunForm(initial=start, base=source.config, options=_options())
+    # A preset may ask for more than there is: say so at once.
+    form = RunForm(form.values, base=source.config, options=form.options)
+    return _page(request, form, _checked(form), source)
+
+
+def _posted_form(request: PageRequest) -> HttpResponse:
+    """Start a run, keep a draft or a template, go to the sweep's preview, or download the text, as the button says."""
+    source, action = origin(request.POST), request.POST.get("action", "start")
+    form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
+    if action in MIME and form.config is not None:
+        return text_file(form.config, action)  # type: ignore[arg-type]
+    warnings = _checked(form)
+    if form.config is None or form.errors:
+        return _page(request, form, warnings, source, refused="Nothing was made: mend the marked fields.")
+    try:
+        return _do(request, action, form.config, source)
+    except UserError as error:
+        return _page(request, form, warnings, source, refused="Nothing was made.", problems=list(error.fields.values()))
+
+
+def _do(request: PageRequest, action: str, config: RunConfig, source: Origin) -> HttpResponse:
+    """Raises UserError."""
+    match action:
+        case "sweep":
+            fields = sweeps.parse_fields(request.POST.get("sweep", ""))
+            return preview_page(request, config, fields, request.POST.get("sweep_mode", "grid"), source)
+        case "template":
+            made = kept.save_template(
+                name=request.POST.get("template_name", ""),
+                description=request.POST.get("template_description", ""),
+                config=config,
+                actor=request.user,
+            )
+            messages.success(request, f"Template “{made.name}” is kept.")
+            return redirect(f"{reverse('runs:new')}?template={made.pk}")
+        case "update" if source.template is not None:
+            kept.change_template(template=source.template, config=config, actor=request.user)
+            messages.success(request, f"Template “{source.template.name}” has these settings now.")
+            return redirect(f"{reverse('runs:new')}?template={source.template.pk}")
+    run = services.create_run(config=config, actor=request.user, parent=source.run)
+    if action != "draft":
+        services.start_run(run=run, actor=request.user)
+    messages.success(request, f"“{run.name}” is {'a draft' if action == 'draft' else 'queued'}.")
+    return redirect("runs:detail", pk=run.pk)
+
+
+def preview_page(
+    request: PageRequest, config: RunConfig, fields: dict[str, list[sweeps.Value]], mode: str, source: Origin
+) -> HttpResponse:
+    """Every run of a sweep before any is made. Raises UserError."""
+    found = sweeps.preview(config, fields, mode)
+    context = {
+        "preview": found,
+        "name": config.name,
+        "mode": SweepMode(mode),
+        "text": render(config, "yaml"),
+        "fields": request.POST.get("sweep", ""),
+        "origin": source,
+    }
+    return show(request, "runs/sweep_preview.html", context, status=200 if found.ok else 422)
+
+
+@require_POST
+@page("operator")
+def run_text(request: PageRequest) -> HttpResponse:
+    """Fill the form from a pasted or uploaded YAML, TOML or JSON text."""
+    source = origin(request.POST)
+    upload = request.FILES.get("file")
+    text = request.POST.get("text", "")
+    try:
+        if upload is not None:
+            text = _decoded(upload.read(2 * MOST_CHARACTERS))
+        config = load(text)
+    except UserError as error:
+        form = RunForm(initial=source.config, base=source.config, options=_options())
+        problems = list(error.fields.values()) or [error.message]
+        return _page(request, form, [], source, refused="The text did not fill the form.", problems=problems, text=text)
+    form = RunForm(initial=config, base=source.config, options=_options())
+    form = RunForm(form.values, base=source.config, options=form.options)
+    return _page(request, form, _checked(form), source, filled=True)
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError("text", f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+
+@require_GET
+@page()
+def run_file(request: PageRequest, pk: int, form: Format) -> HttpResponse:
+    """The configuration of a run as a file."""
+    return text_file(selectors.get_run(pk).configuration, form)
+
+
+def text_file(config: RunConfig, form: Format) -> HttpResponse:
+    name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in config.name.lower()).strip(
+        "-"
+    )
+    answer = HttpResponse(render(config, form), content_type=f"{MIME[form]}; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name or "run"}.{form}"'
+    return answer
 
 
 @require_POST

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -140,7 +142,7 @@ class SweepMode(models.TextChoices):
 
 
 class Sweep(models.Model):
-    """Runs that differ in named fields only. `fields` maps a dotted path to its values, in the order asked for."""
+    """Runs that differ in named fields only. `fields` lists [dotted path, values] in the order asked for."""
 
     name = models.CharField(max_length=80)
     mode = models.CharField(max_length=4, choices=SweepMode, default=SweepMode.GRID)
@@ -155,6 +157,11 @@ class Sweep(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def varied(self) -> dict[str, list[Any]]:
+        """Dotted path → its values."""
+        return dict(self.fields)
 
 
 class SavedView(models.Model):

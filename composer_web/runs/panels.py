@@ -6,7 +6,7 @@ Names, units and meanings come from `trainer.learning.metrics`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainer.learning.metrics import Metric, describe
@@ -55,8 +55,23 @@ def definition(key: str) -> Metric:
 RL = (
     Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K")),
     Panel("Held-out evaluation", ("eval/pass1", "eval/best_of_k"), ("pass@1", "best of K"), markers=True),
+    Panel("Groups", ("groups/solved_none", "groups/solved_some", "groups/solved_all"), ("none solved", "some", "all")),
     Panel("Entropy", ("policy/entropy",)),
     Panel("Staleness", ("staleness/mean", "staleness/p90", "staleness/max"), ("mean", "90 %", "max")),
+    Panel("Sampler–trainer mismatch k3", ("mismatch/k3_mean", "mismatch/k3_p99"), ("mean", "p99")),
+    Panel("Gradient norm", ("optim/grad_norm",)),
+    Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
+    Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
+    Panel(
+        "Step time",
+        ("time/step", "time/wait_for_batch", "time/forward_backward"),
+        ("step", "waiting", "forward + backward"),
+    ),
+    Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
+    Panel("Weight sync", ("sync/fetch", "sync/decode", "sync/pause"), ("fetch", "decode", "pause")),
+)
+"""Twelve: more of them hide those that matter."""
+RL_FURTHER = (
     Panel(
         "Groups since the start",
         ("groups/dispatched", "groups/accepted", "groups/dropped"),
@@ -67,19 +82,9 @@ RL = (
         ("groups/in_flight", "groups/surplus", "concurrency/limit"),
         ("in flight", "ready", "allowed in flight"),
     ),
-    Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
-    Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
-    Panel("Groups", ("groups/solved_none", "groups/solved_some", "groups/solved_all"), ("none solved", "some", "all")),
-    Panel("Sampler–trainer mismatch k3", ("mismatch/k3_mean", "mismatch/k3_p99"), ("mean", "p99")),
-    Panel("Gradient norm", ("optim/grad_norm",)),
-    Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
     Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
-    Panel(
-        "Step time",
-        ("time/step", "time/wait_for_batch", "time/forward_backward"),
-        ("step", "waiting", "forward + backward"),
-    ),
 )
+"""Behind the search, but still several lines in one chart."""
 SUPERVISED = (
     Panel("Loss", ("loss/train", "loss/heldout"), ("training", "held out")),
     Panel("Learning rate", ("optim/learning_rate",)),
@@ -98,7 +103,10 @@ def overlaid(kinds: Iterable[str]) -> list[Panel]:
     return list(dict.fromkeys(panel for kind in kinds for panel in headline(kind)))
 
 
-def further(kinds: Iterable[str], recorded: Iterable[str]) -> list[Panel]:
-    """One panel for each recorded metric that no headline chart shows."""
+def further(kinds: Sequence[str], recorded: Iterable[str]) -> list[Panel]:
+    """Panels for each recorded metric that no headline chart shows."""
     shown = {key for panel in overlaid(kinds) for key in panel.keys}
-    return [Panel(definition(key).title, (key,)) for key in sorted(recorded) if key not in shown]
+    rest = [key for key in sorted(recorded) if key not in shown]
+    joined = [panel for panel in RL_FURTHER if "rl" in kinds and any(key in rest for key in panel.keys)]
+    taken = {key for panel in joined for key in panel.keys}
+    return [*joined, *(Panel(definition(key).title, (key,)) for key in rest if key not in taken)]

@@ -28,6 +28,10 @@ class RunOut(Schema):
     policy_in_version: int
     policy_out: str | None
     parent_id: int | None
+    sweep_id: int | None
+    tags: list[str]
+    notes: str
+    archived_at: datetime | None
     failure: str
     recoveries: int
     latest: dict[str, float]
@@ -110,14 +114,31 @@ class MetricsOut(Schema):
     series: dict[str, list[BucketOut]]
 
 
-class Checked(Schema):
-    ok: bool
-    warnings: list[str]
-    config: dict[str, Any] = Field(description="The whole configuration with defaults filled in")
-
-
 class PresetOut(Schema):
     key: str
     title: str
     description: str
     config: dict[str, Any]
+
+
+class Labels(Schema):
+    """What is left out stays."""
+
+    tags: list[str] | None = Field(default=None, description="All tags that the run has from now on")
+    notes: str | None = None
+
+
+class ViewIn(Schema):
+    name: str = Field(min_length=1, max_length=60)
+    query: str = Field(default="", max_length=2000, description="Query string of the runs table")
+    shared: bool = False
+
+
+class ViewOut(ViewIn):
+    id: int
+    owner: str
+
+    @staticmethod
+    def resolve_owner(view: Any) -> str:
+        name: str = view.owner.username
+        return name

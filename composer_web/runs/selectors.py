@@ -18,7 +18,7 @@ class WaitTimeout(Exception):
 
 def runs() -> QuerySet[Run]:
     """For lists: policies and the author come along."""
-    return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent")
+    return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent", "sweep")
 
 
 def get_run(pk: int) -> Run:

@@ -22,7 +22,7 @@ from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import create_child, describe_architecture
 from composer_web.runs.checks import check_feedback, check_reward
-from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, TrainBatch
+from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
 
@@ -96,7 +96,9 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
 
 
 @transaction.atomic
-def create_run(*, config: RunConfig, actor: User | None = None, parent: Run | None = None) -> Run:
+def create_run(
+    *, config: RunConfig, actor: User | None = None, parent: Run | None = None, sweep: Sweep | None = None
+) -> Run:
     """A draft. Raises UserError when the policy, suites or counts cannot work."""
     check_config(config)
     weights = resolve(config.policy)
@@ -105,6 +107,7 @@ def create_run(*, config: RunConfig, actor: User | None = None, parent: Run | No
         kind=config.stage.kind,
         config=config.model_dump(mode="json"),
         parent=parent,
+        sweep=sweep,
         policy_in=weights.policy,
         policy_in_version=weights.version,
         seed=config.seed,
@@ -123,7 +126,7 @@ def start_run(*, run: Run, actor: User | None = None) -> Run:
     check_config(run.configuration)
     name = f"run-{run.pk}"
     policy = run.policy_out or create_child(name=name, parent=run.policy_in, parent_version=run.policy_in_version)
-    _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now())
+    _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now(), archived_at=None)
     return run
 
 
@@ -137,7 +140,8 @@ def resume_run(*, run: Run, actor: User | None = None) -> Run:
     """Go on from the last checkpoint, on exactly the prompts not yet consumed; also for a failed run. Raises Conflict."""
     if _state(run) == RunState.PAUSING:
         return _move(run, RunState.RUNNING, actor, "resumed before it paused", failure="")
-    return _move(run, RunState.QUEUED, actor, "resumed", queued_at=timezone.now(), finished_at=None, failure="")
+    fresh = {"queued_at": timezone.now(), "finished_at": None, "failure": "", "archived_at": None}
+    return _move(run, RunState.QUEUED, actor, "resumed", **fresh)
 
 
 @transaction.atomic

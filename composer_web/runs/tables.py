@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import django_tables2 as tables
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from composer_web.ops.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
@@ -16,8 +17,27 @@ from composer_web.runs.selectors import eta_seconds
 DONE = mark_safe(' class="done"')
 
 
+class LatestColumn(tables.Column):
+    """The last value of a metric, from the run's own row."""
+
+    def __init__(self, key: str, show: Callable[[Any], str], **kwargs: Any) -> None:
+        super().__init__(empty_values=(), orderable=False, attrs={"td": {"class": "num"}}, **kwargs)
+        self.key, self.show = key, show
+
+    def render(self, record: Run) -> str:
+        return self.show(record.latest.get(self.key))
+
+
+ALWAYS = ("select", "name")
+USUAL = {"state", "kind", "progress", "curve", "pass1", "policy_in", "tags", "created_by", "created_at"}
+
+
+def _label(name: str, column: tables.Column) -> str:
+    return str(column.verbose_name or name.replace("_", " ").capitalize())
+
+
 class RunTable(Table):
-    """`sparks` maps run id → the last values of its headline metric."""
+    """`sparks`, which the view sets, maps run id → the last values of its headline metric."""
 
     select = TickColumn("run")
     name = tables.Column(linkify=("runs:detail", {"pk": tables.A("pk")}), attrs=STRONG)
@@ -29,6 +49,15 @@ class RunTable(Table):
         empty_values=(), orderable=False, verbose_name="Held-out pass@1", attrs={"td": {"class": "num"}}
     )
     policy_in = tables.Column(verbose_name="From", linkify=("policies:detail", {"name": tables.A("policy_in__name")}))
+    tags = tables.Column(orderable=False, empty_values=([],), default="")
+    best = LatestColumn("eval/best_of_k", ui.percent, verbose_name="Held-out best of K")
+    entropy = LatestColumn("policy/entropy", ui.num, verbose_name="Entropy")
+    staleness = LatestColumn("staleness/mean", ui.num, verbose_name="Staleness")
+    trainer_idle = LatestColumn("idle/trainer", ui.percent, verbose_name="Trainer idle")
+    wall = tables.Column(empty_values=(), orderable=False, verbose_name="Wall time")
+    seed = tables.Column()
+    code_version = tables.Column(verbose_name="Code", default="–")
+    notes = tables.Column(orderable=False, default="", attrs={"td": {"class": "long"}})
     created_by = tables.Column(verbose_name="By", default="–")
     created_at = AgoColumn(verbose_name="Made")
 
@@ -45,14 +74,30 @@ class RunTable(Table):
             "curve",
             "pass1",
             "policy_in",
+            "tags",
+            "best",
+            "entropy",
+            "staleness",
+            "trainer_idle",
+            "wall",
+            "seed",
+            "code_version",
+            "notes",
             "created_by",
             "created_at",
         )
         order_by = ("-created_at",)
 
-    def __init__(self, *args: Any, sparks: dict[int, list[float]] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.sparks = sparks or {}
+    def __init__(self, *args: Any, chosen: Sequence[str] = (), **kwargs: Any) -> None:
+        """`chosen` are the columns to show besides the tick and the name; none: the usual ones."""
+        shown = {*ALWAYS, *(set(chosen) & set(self.base_columns) or USUAL)}
+        super().__init__(*args, exclude=[name for name in self.base_columns if name not in shown], **kwargs)
+        self.sparks: dict[int, list[float]] = {}
+
+    @classmethod
+    def offered(cls) -> list[tuple[str, str]]:
+        """(name, label) of the columns that a person may choose."""
+        return [(name, _label(name, column)) for name, column in cls.base_columns.items() if name not in ALWAYS]
 
     def render_kind(self, record: Run) -> str:
         return record.get_kind_display()
@@ -79,6 +124,15 @@ class RunTable(Table):
         return format_html(
             '<span class="row nowrap">{} <span class="num">{}</span></span>', ui.spark(list(values), label), last
         )
+
+    def render_tags(self, value: list[str]) -> str:
+        return format_html_join(" ", '<a class="label" href="?tag={}">{}</a>', ((tag, tag) for tag in value))
+
+    def render_wall(self, record: Run) -> str:
+        return ui.since(record.started_at, record.finished_at)
+
+    def render_notes(self, value: str) -> str:
+        return value if len(value) <= 120 else f"{value[:119]}…"
 
     def render_pass1(self, record: Run) -> str:
         return ui.percent(record.latest.get("eval/pass1"))

@@ -25,11 +25,12 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
+from composer_web.runs.clusters import sync_metrics
 from composer_web.runs.layout import deployment_name, weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
-from trainer.inference.contract import InferenceError, ServerHealth
+from trainer.inference.contract import DeploymentStatus, InferenceError
 from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
@@ -158,12 +159,13 @@ class DatabaseSink:
         except InferenceError as error:
             log.info("no engine figures for this step: %s", error)
             return {}
-        self._prove(health)
-        return {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
-
-    def _prove(self, health: ServerHealth) -> None:
-        """An engine that names a version and holds other weights is reported, once a version."""
         served = next((d for d in health.deployments if d.name == deployment_name(self.run)), None)
+        self._prove(served)
+        engine = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
+        return {**engine, **sync_metrics(served)}
+
+    def _prove(self, served: DeploymentStatus | None) -> None:
+        """An engine that names a version and holds other weights is reported, once a version."""
         if served is None or served.version in self._lies:
             return
         known = self._digests.get(served.version)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -19,8 +20,25 @@ from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
-from composer_web.runs import actions, axes, comparing, metrics, panels, selectors, sparks, status
-from composer_web.runs.filters import RunFilter
+from composer_web.runs import (
+    actions,
+    axes,
+    clusters,
+    comparing,
+    facets,
+    labels,
+    lineage,
+    marks,
+    metrics,
+    panels,
+    saved_views,
+    selectors,
+    sparks,
+    status,
+    timing,
+)
+from composer_web.runs.charting import charts
+from composer_web.runs.filters import BIGGEST, RunFilter
 from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
 
@@ -34,19 +52,86 @@ FORKS = 12
 @require_GET
 @page()
 def run_list(request: PageRequest) -> HttpResponse:
+    """Filters, order and columns (`cols=`) are in the address; a saved view is such an address."""
     found = RunFilter(request.GET, queryset=selectors.runs())
-    table = RunTable(found.qs)
+    chosen = [name for name in request.GET.get("cols", "").split(",") if name]
+    table = RunTable(found.qs, chosen=chosen)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     table.sparks = sparks.recent([row.record.pk for row in table.paginated_rows], ["reward/mean", "loss/train"])
-    template = "partials/rows.html" if request.headers.get("HX-Request") else "runs/list.html"
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": table})
+    query = saved_views.clean(request.GET.urlencode())
     context = {
         "table": table,
         "filter": found,
         "live": "runs",
         "most": comparing.MAX_RUNS,
         "bulk_actions": [action for action in actions.ACTIONS if action.name != "start"],
+        "columns": [(name, label, name in table.columns.names()) for name, label in RunTable.offered()],
+        "query": query,
+        "views": saved_views.views_for(request.user),
     }
-    return show(request, template, context)
+    return show(request, "runs/list.html", context)
+
+
+@require_GET
+@page()
+def run_facets(request: PageRequest) -> HttpResponse:
+    return show(request, "tasks/_facets.html", {"facets": facets.facets(request)})
+
+
+@require_POST
+@page()
+def view_save(request: PageRequest) -> HttpResponse:
+    """Everybody may keep addresses; the list is read-only."""
+    name, query = request.POST.get("name", ""), request.POST.get("query", "")
+    shared = request.POST.get("shared") == "on"
+    act(
+        request,
+        lambda: saved_views.save_view(name=name, query=query, shared=shared, owner=request.user),
+        done="The view is kept.",
+        to="runs:list",
+    )
+    return redirect(f"{reverse('runs:list')}?{saved_views.clean(query)}")
+
+
+@require_POST
+@page()
+def view_delete(request: PageRequest, pk: int) -> HttpResponse:
+    return act(
+        request, lambda: saved_views.delete_view(pk=pk, actor=request.user), done="The view is deleted.", to="runs:list"
+    )
+
+
+@require_POST
+@page("operator")
+def run_labels(request: PageRequest, pk: int) -> HttpResponse:
+    """Tags and notes of one run."""
+    run = selectors.get_run(pk)
+
+    def change() -> None:
+        with transaction.atomic():
+            labels.set_tags(run=run, tags=labels.parse_tags(request.POST.get("tags", "")), actor=request.user)
+            labels.set_notes(run=run, notes=request.POST.get("notes", ""), actor=request.user)
+
+    return act(request, change, done="Noted.", to="runs:detail", pk=pk)
+
+
+@require_POST
+@page("operator")
+def run_bulk_tags(request: PageRequest) -> HttpResponse:
+    """Add tags to every run that was ticked, or take them away."""
+    asked = [int(pk) for pk in request.POST.getlist("run") if pk.isdigit() and len(pk) < BIGGEST]
+    runs = list(selectors.runs().filter(pk__in=asked))
+    add = request.POST.get("action") != "untag"
+    text = request.POST.get("tags", "")
+    words = f"{'Added to' if add else 'Taken from'} {len(runs)} run{'' if len(runs) == 1 else 's'}."
+    return act(
+        request,
+        lambda: labels.retag(runs=runs, text=text, add=add, actor=request.user),
+        done=words,
+        to="runs:list",
+    )
 
 
 @require_GET
@@ -57,22 +142,12 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
         "run": run,
         "panels": panels.headline(run.kind),
         "further": panels.further([run.kind], metrics.names(run)),
-        **_charts([run]),
+        **charts([run]),
     }
-    for part in PARTS.values():
-        context |= part(run)
-    context["children"] = selectors.runs().filter(parent=run)
+    for name, part in PARTS.items():
+        if name not in LATER:
+            context |= part(run)
     return show(request, "runs/detail.html", context)
-
-
-def _charts(runs: Sequence[Run]) -> dict[str, Any]:
-    """What partials/chart.html needs to know of the runs that its panels draw."""
-    places = [{"name": run.name, "url": reverse("runs:metrics", args=[run.pk])} for run in runs]
-    return {
-        "chart_runs": json.dumps(places),
-        "chart_topics": " ".join(f"run:{run.pk}" for run in runs),
-        "overlay": len(runs) > 1,
-    }
 
 
 @require_GET
@@ -87,16 +162,18 @@ def run_compare(request: PageRequest) -> HttpResponse:
         rest.setlist("run", [str(other.pk) for other in runs if other is not run])
         run.without = f"?{rest.urlencode()}"  # type: ignore[attr-defined]
     kinds = list(dict.fromkeys(run.kind for run in runs))
+    everything = request.GET.get("settings") == "all"
     recorded = {name for run in runs for name in metrics.names(run)}
     context = {
         "runs": runs,
         "others": selectors.runs().exclude(pk__in=found)[:50],
         "most": comparing.MAX_RUNS,
         "outcomes": comparing.outcomes(runs),
-        "differences": comparing.differences(run.config for run in runs),
+        "differences": comparing.differences((run.config for run in runs), everything=everything),
+        "everything": everything,
         "panels": panels.overlaid(kinds),
         "further": panels.further(kinds, recorded),
-        **_charts(runs),
+        **charts(runs),
     }
     return show(request, "runs/compare.html", context)
 
@@ -166,6 +243,20 @@ def run_metrics(request: PageRequest, pk: int) -> HttpResponse:
     return JsonResponse({"series": series})
 
 
+@require_GET
+@page()
+def run_marks(request: PageRequest, pk: int) -> HttpResponse:
+    """What happened in a run, where it lies on an axis, for js/chart.js: {marks: [{x, step, kind, text}]}."""
+    run = selectors.get_run(pk)
+    try:
+        axis = axes.Axis(request.GET.get("axis", "step"))
+    except ValueError:
+        message = f"axis is one of {', '.join(axes.Axis)}"
+        return JsonResponse({"error": {"code": "invalid", "message": message}}, status=422)
+    found = marks.of_run(run, axis)
+    return JsonResponse({"marks": [asdict(mark) for mark in found.marks], "left_out": found.left_out})
+
+
 def _number(text: str) -> float:
     """Raises ValueError, also for what is no place on an axis."""
     value = float(text)
@@ -197,10 +288,28 @@ def _evals(run: Run) -> dict[str, Any]:
     return {"evaluations": evals.of_run(run)}
 
 
+def _lineage(run: Run) -> dict[str, Any]:
+    return {"lineage": lineage.lineage(run)}
+
+
+def _clusters(run: Run) -> dict[str, Any]:
+    return {"board": clusters.board(run)}
+
+
+def _timing(run: Run) -> dict[str, Any]:
+    steps, found = timing.breakdowns(run)
+    return {"breakdowns": found, "timed_steps": steps}
+
+
 PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "head": _head,
     "status": _status,
     "events": _events,
     "groups": _groups,
     "evals": _evals,
+    "timing": _timing,
+    "lineage": _lineage,
+    "clusters": _clusters,
 }
+LATER = ("lineage", "clusters")
+"""Parts that the page fetches once it stands: they ask more than the database's smallest tables."""

@@ -3,6 +3,7 @@
 // run or lays several over each other.
 import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
+import { AXIS, marksOf, markTraces } from "./marks.js";
 import { plotly } from "./plotly.js";
 import { colour, currentTheme } from "./theme.js";
 
@@ -49,7 +50,9 @@ class Panel {
     this.busy = true;
     this.dirty = false;
     try {
+      const marks = this.runs.length === 1 ? marksOf(this.runs[0].marks, view.x) : [];
       this.data = await Promise.all(this.runs.map((run) => this.fetch(run)));
+      this.marks = await marks;
       await this.draw();
     } catch (error) {
       this.note(`Not updated: ${error.message}`);
@@ -85,7 +88,9 @@ class Panel {
     if (!this.drawn) this.plot.replaceChildren();
     const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)));
     const legend = lines.length > 1 && this.runs.length === 1;
-    await Plotly.react(this.plot, lines.flatMap((line) => this.traces(line, place, lines.length)), this.layout(legend, place), {
+    const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
+    const events = view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
+    await Plotly.react(this.plot, [...lines.flatMap((line) => this.traces(line, place, lines.length)), ...events], this.layout(legend, place), {
       displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
     });
     if (!this.drawn) {
@@ -120,8 +125,9 @@ class Panel {
       hovertemplate: `%{y:.4~g}${view.x === "step" ? "" : " at step %{customdata}"}<extra>${count > 1 ? plain(name) : ""}</extra>`,
     };
     const edge = { x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-    if (weight) return [{ ...edge, y: rows.map((row) => row.last), line: { width: 1, color: band } }, line];
-    if (!rows.some((row) => row.max > row.min)) return [line];
+    const spread = rows.some((row) => row.max > row.min);
+    if (weight && !spread) return [{ ...edge, y: rows.map((row) => row.last), line: { width: 1, color: band } }, line];
+    if (!spread) return [line];
     return [{ ...edge, y: rows.map((row) => row.min) }, { ...edge, y: rows.map((row) => row.max), fill: "tonexty", fillcolor: band }, line];
   }
 
@@ -140,6 +146,7 @@ class Panel {
         ...axis, type: view.y, fixedrange: true, tickformat: this.unit === "%" ? ".0~%" : "~g",
         rangemode: this.unit === "%" && view.y === "linear" ? "tozero" : "normal",
       },
+      yaxis2: AXIS,
     };
   }
 

@@ -1,6 +1,6 @@
 // How all charts of a page are shown: axis, scale, smoothing and zoom. The state lives in the URL, so that a link
 // shows what its sender saw, and in the toolbar's buttons.
-const DEFAULTS = { x: "step", y: "linear", smooth: "0" };
+const DEFAULTS = { x: "step", y: "linear", smooth: "0", events: "on" };
 const listeners = new Set();
 
 export const view = { ...DEFAULTS, range: null };

@@ -18,6 +18,7 @@ const pages = {
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-run-form]": () => import("./form.js"),
   "[data-bulk]": () => import("./select.js"),
+  "[data-columns]": () => import("./columns.js"),
   "[data-review]": () => import("./review.js"),
   "[data-questions]": () => import("./labels.js"),
   "[data-api-docs]": () => import("./apidocs.js"),

@@ -191,11 +191,11 @@ def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(contro
             {"ok": True, "engine": "embedded", "deployments": [served | {"follow": True}]}
         )
 
-    sink._prove(health(0, "sha256:right"))
+    sink._prove(health(0, "sha256:right").deployments[0])
     assert not control.run.events.filter(level="error").exists()
     for _ in range(2):
-        sink._prove(health(0, "sha256:wrong"))
-        sink._prove(health(9, "sha256:right"))
+        sink._prove(health(0, "sha256:wrong").deployments[0])
+        sink._prove(health(9, "sha256:right").deployments[0])
     messages = list(control.run.events.filter(level="error").order_by("pk").values_list("message", flat=True))
     assert len(messages) == 2
     assert "version 0 and holds other weights" in messages[0]

@@ -43,7 +43,7 @@ def test_a_run_from_a_file(draft: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "create"], "name a file or a --preset"),
+        (["run", "create"], "name a file, a --preset or a --template"),
         (["run", "create", "/nowhere.toml"], "cannot be read"),
         (["run", "create", "--preset", "rl-toy"], "need 480 prompts"),
         (["run", "create", "--preset", "rl-toy", "--set", "stage.steps=none"], "stage.steps"),

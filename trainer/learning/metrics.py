@@ -125,6 +125,14 @@ METRICS: dict[str, Metric] = {
     "weights/changed": Metric(
         "Weights changed", "share", "share of weights whose stored bits differ from the last version"
     ),
+    "sync/version": Metric("Version served", "", "version that the cluster's last weight sync brought"),
+    "sync/bytes": Metric("Weight sync: bytes", "bytes", "bytes that the cluster fetched for it"),
+    "sync/fetch": Metric("Weight sync: fetch", "s", "reading the version from the weight store, while it generates"),
+    "sync/decode": Metric("Weight sync: decode", "s", "decoding and checking it, while it generates"),
+    "sync/wait": Metric("Weight sync: wait", "s", "from asking for the pause to the pause"),
+    "sync/pause": Metric("Weight sync: pause", "s", "how long generation stood still"),
+    "sync/apply": Metric("Weight sync: apply", "s", "swapping the weights, within the pause"),
+    "sync/resume": Metric("Weight sync: resume", "s", "from the swap to the next token"),
     "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
     "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
     "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-import tomllib
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.selectors import verdict_counts
-from composer_web.runs import selectors, services
+from composer_web.runs import labels, selectors, services, summary, text
+from composer_web.runs.management.sources import add_source, configuration
 from composer_web.runs.models import Run
-from composer_web.runs.presets import PRESETS, preset
+from composer_web.runs.presets import PRESETS
 
 
 class Command(BaseCommand):
@@ -23,25 +21,38 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="create a draft from a TOML or JSON file (- reads JSON) or a preset")
-        create.add_argument("file", nargs="?")
-        create.add_argument("--preset", choices=[p.key for p in PRESETS])
-        create.add_argument(
-            "--set", action="append", default=[], metavar="stage.steps=5", help="change a field (JSON value or text)"
+        create = actions.add_parser(
+            "create", help="create a draft from a YAML, TOML or JSON file, a preset or a template"
         )
+        add_source(create)
         create.add_argument("--start", action="store_true")
+        create.add_argument("--parent", type=int, help="run that it is told against")
+        create.add_argument(
+            "--dry-run", action="store_true", help="check, and print what would run as JSON; make nothing"
+        )
+        written = actions.add_parser("config", help="the settings of a run as YAML or TOML")
+        written.add_argument("id", type=int)
+        written.add_argument("--format", choices=["yaml", "toml"], default="yaml")
         listing = actions.add_parser("list", help="runs, newest first")
         listing.add_argument("--state")
-        for name, text in (
+        for name, words in (
             ("start", "queue a draft"),
             ("show", "everything of a run as JSON"),
             ("pause", "stop after the current step"),
             ("resume", "go on from the last checkpoint"),
             ("stop", "cancel for good"),
+            ("archive", "leave it out of lists"),
+            ("restore", "show it in lists again"),
             ("wait", "wait until it has ended"),
         ):
-            actions.add_parser(name, help=text).add_argument("id", type=int)
+            actions.add_parser(name, help=words).add_argument("id", type=int)
         actions.choices["wait"].add_argument("--timeout", type=float, default=3600.0)
+        tagged = actions.add_parser("tag", help="the tags of a run from now on")
+        tagged.add_argument("id", type=int)
+        tagged.add_argument("tags", nargs="*")
+        noted = actions.add_parser("note", help="the notes of a run")
+        noted.add_argument("id", type=int)
+        noted.add_argument("text")
         actions.add_parser("presets", help="configurations to start from")
 
     def handle(self, *args: Any, action: str, **options: Any) -> None:
@@ -56,32 +67,22 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def do_create(self, options: dict[str, Any]) -> None:
-        data = self._configuration(options)
-        for change in options["set"]:
-            path, separator, text = change.partition("=")
-            if not separator:
-                raise CommandError(f"--set {change!r}: write it as stage.steps=5")
-            _assign(data, path.split("."), text)
-        run = services.create_run(config=services.parse_config(data))
+        config = configuration(options)
+        parent = selectors.get_run(options["parent"]) if options["parent"] is not None else None
+        if options["dry_run"]:
+            warnings = services.check_config(config)
+            differences = {row.label: row.values for row in summary.against_parent(config, parent)}
+            facts = {"warnings": warnings, "differences": differences, **summary.as_data(summary.summarise(config))}
+            self.stdout.write(json.dumps(facts, indent=2))
+            return
+        run = services.create_run(config=config, parent=parent)
         if options["start"]:
             services.start_run(run=run)
         self._say(run)
 
-    def _configuration(self, options: dict[str, Any]) -> dict[str, Any]:
-        if options["preset"]:
-            chosen = preset(options["preset"])
-            assert chosen is not None
-            return chosen.config.model_dump(mode="json")
-        if not options["file"]:
-            raise CommandError("name a file or a --preset")
-        try:
-            text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
-            data = tomllib.loads(text) if options["file"].endswith(".toml") else json.loads(text)
-        except (OSError, ValueError) as error:
-            raise CommandError(f"{options['file']} cannot be read: {error}") from error
-        if not isinstance(data, dict):
-            raise CommandError(f"{options['file']}: expected an object with name, policy, seed and stage")
-        return data
+    def do_config(self, options: dict[str, Any]) -> None:
+        config = selectors.get_run(options["id"]).configuration
+        self.stdout.write(text.render(config, options["format"]), ending="")
 
     def do_list(self, options: dict[str, Any]) -> None:
         query = selectors.runs()
@@ -119,6 +120,18 @@ class Command(BaseCommand):
     def do_stop(self, options: dict[str, Any]) -> None:
         self._say(services.cancel_run(run=selectors.get_run(options["id"])))
 
+    def do_archive(self, options: dict[str, Any]) -> None:
+        self._say(labels.archive_run(run=selectors.get_run(options["id"])))
+
+    def do_restore(self, options: dict[str, Any]) -> None:
+        self._say(labels.restore_run(run=selectors.get_run(options["id"])))
+
+    def do_tag(self, options: dict[str, Any]) -> None:
+        self._say(labels.set_tags(run=selectors.get_run(options["id"]), tags=options["tags"]))
+
+    def do_note(self, options: dict[str, Any]) -> None:
+        self._say(labels.set_notes(run=selectors.get_run(options["id"]), notes=options["text"]))
+
     def do_wait(self, options: dict[str, Any]) -> None:
         self._say(selectors.wait_until_final(selectors.get_run(options["id"]), timeout=options["timeout"]))
 
@@ -129,17 +142,6 @@ class Command(BaseCommand):
     def _say(self, run: Run) -> None:
         self.stdout.write(
             f"{run.pk}\t{run.state}\t{run.kind}\t{run.step}/{run.steps_total}\t{run.name}"
+            + (f"\t[{' '.join(run.tags)}]" if run.tags else "")
             + (f"\t{run.failure}" if run.failure else "")
         )
-
-
-def _assign(data: dict[str, Any], path: list[str], text: str) -> None:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    for name in path[:-1]:
-        data = data.setdefault(name, {})
-        if not isinstance(data, dict):
-            raise CommandError(f"--set: {name} is not an object")
-    data[path[-1]] = value

@@ -1,0 +1,102 @@
+"""Pages of templates and sweeps."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
+
+from composer_web.ops.errors import UserError
+from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.runs import comparing, panels, selectors, sweeps
+from composer_web.runs import templates as kept
+from composer_web.runs.charting import charts
+from composer_web.runs.launch_tables import SweepTable
+from composer_web.runs.text import load
+
+PER_PAGE = 25
+
+
+@require_GET
+@page()
+def template_list(request: PageRequest) -> HttpResponse:
+    return show(request, "runs/templates.html", {"templates": kept.templates()})
+
+
+@require_POST
+@page("operator")
+def template_change(request: PageRequest, pk: int) -> HttpResponse:
+    """Its name and description; its settings are changed in the form that it fills."""
+    template = kept.get_template(pk)
+    name, description = request.POST.get("name", ""), request.POST.get("description", "")
+    return act(
+        request,
+        lambda: kept.change_template(template=template, name=name, description=description, actor=request.user),
+        done="Changed.",
+        to="runs:templates",
+    )
+
+
+@require_POST
+@page("operator")
+def template_delete(request: PageRequest, pk: int) -> HttpResponse:
+    template = kept.get_template(pk)
+    return act(
+        request,
+        lambda: kept.delete_template(template=template, actor=request.user),
+        done=f"Template “{template.name}” is deleted; runs that were started from it stay.",
+        to="runs:templates",
+    )
+
+
+@require_GET
+@page()
+def sweep_list(request: PageRequest) -> HttpResponse:
+    table = SweepTable(sweeps.sweeps())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "runs/sweeps.html"
+    return show(request, template, {"table": table, "live": "runs"})
+
+
+@require_POST
+@page("operator")
+def sweep_create(request: PageRequest) -> HttpResponse:
+    """What the preview showed, made. A person whose preview has grown old reads why nothing was made."""
+    parent = request.POST.get("parent", "")
+    try:
+        made = sweeps.create_sweep(
+            config=load(request.POST.get("text", "")),
+            fields=sweeps.parse_fields(request.POST.get("sweep", "")),
+            mode=request.POST.get("sweep_mode", "grid"),
+            parent=selectors.get_run(int(parent)) if parent.isdigit() else None,
+            start=request.POST.get("action") == "start",
+            actor=request.user,
+        )
+    except UserError as error:
+        context = {"problems": list(error.fields.values()) or [error.message]}
+        return show(request, "runs/sweep_refused.html", context, status=422)
+    return redirect("runs:sweep", pk=made.pk)
+
+
+@require_GET
+@page()
+def sweep_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """Its runs with what varies, what came of each, and their curves over each other."""
+    sweep = sweeps.get_sweep(pk)
+    runs = sweeps.members(sweep)
+    outcomes = comparing.outcomes(runs)
+    for index, run in enumerate(runs):
+        run.outcomes = [row.values[index] for row in outcomes]  # type: ignore[attr-defined]
+    drawn = runs[: comparing.MAX_RUNS]
+    template = "runs/_sweep_runs.html" if request.headers.get("HX-Request") else "runs/sweep.html"
+    context = {
+        "sweep": sweep,
+        "runs": runs,
+        "outcomes": outcomes,
+        "drawn": drawn,
+        "most": comparing.MAX_RUNS,
+        "panels": panels.overlaid([run.kind for run in drawn][:1])[:4],
+        **charts(drawn),
+    }
+    return show(request, template, context)

@@ -1,0 +1,49 @@
+"""What would run: the dry run of form, API and command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from composer_web.runs.comparing import Row, differences
+from composer_web.runs.estimate import Estimate, estimate
+from composer_web.runs.memory import Memory, memory
+from composer_web.runs.models import Run
+from composer_web.runs.plan import PlanRow, what_will_run
+from trainer.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Summary:
+    plan: list[PlanRow]
+    estimate: Estimate | None
+    memory: Memory | None
+
+
+def summarise(config: RunConfig) -> Summary:
+    return Summary(what_will_run(config), estimate(config), memory(config))
+
+
+def against_parent(config: RunConfig, parent: Run | None) -> list[Row]:
+    """Settings that differ from those of the parent run: [parent's, new] each; nothing without a parent."""
+    return differences([parent.config, config.model_dump(mode="json")]) if parent else []
+
+
+def as_data(summary: Summary) -> dict[str, Any]:
+    """As the API and the command line print it."""
+    found, held = summary.estimate, summary.memory
+    return {
+        "plan": [{"label": row.label, "value": row.value, "how": row.how} for row in summary.plan],
+        "estimate": None
+        if found is None
+        else {
+            "seconds": found.seconds,
+            "tokens": found.tokens,
+            "dollars": found.dollars,
+            "measured_run": found.source.pk,
+            "measured_steps": found.steps,
+        },
+        "memory": None
+        if held is None
+        else {"trainer_bytes": held.trainer, "engine_bytes": held.engine, "how": held.how},
+    }

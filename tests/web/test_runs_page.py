@@ -1,0 +1,172 @@
+"""The run page's parts: events on the axes, where the time goes, clusters, lineage; and settings side by side."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from composer_web.accounts.models import User
+from composer_web.evals import services as evals
+from composer_web.ops import inference
+from composer_web.runs import clusters, lineage, marks, metrics, panels, services, timing
+from composer_web.runs.axes import Axis
+from composer_web.runs.models import Run
+from tests.web.making import SMALL
+from trainer.config import RunConfig
+from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth, ServerStatus, SyncTimings
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def pages(people: dict[str, User]) -> Client:
+    client = Client()
+    client.force_login(people["viewer"])
+    return client
+
+
+@pytest.fixture
+def busy(running: Run) -> Run:
+    """Two steps trained, with what happened meanwhile."""
+    rows = [(step, "tokens/trained", 100.0 * step) for step in (1, 2)]
+    rows += [(2, "sync/version", 1.0), (2, "time/step", 10.0), (1, "time/step", 10.0)]
+    metrics.record_many(run=running, rows=rows)
+    services.add_event(run=running, kind="checkpoint", message="checkpoint of step 1 saved", step=1)
+    services.add_event(run=running, kind="note", message="only a note", step=1)
+    services.add_event(run=running, kind="infra", level="warning", message="lost one", step=2)
+    return running
+
+
+def test_events_lie_on_every_axis(busy: Run, pages: Client) -> None:
+    found = [(mark.kind, mark.step, mark.x) for mark in marks.of_run(busy, Axis.STEP).marks]
+    assert found == [("checkpoint", 1, 1.0), ("alert", 2, 2.0), ("sync", 2, 2.0)] or found == [
+        ("checkpoint", 1, 1.0),
+        ("sync", 2, 2.0),
+        ("alert", 2, 2.0),
+    ]
+    tokens = {mark.kind: mark.x for mark in marks.of_run(busy, Axis.TOKENS).marks}
+    assert tokens == {"checkpoint": 100.0, "alert": 300.0, "sync": 300.0}
+    assert all(0 <= mark.x < 600 for mark in marks.of_run(busy, Axis.TIME).marks)
+    answer = pages.get(f"/runs/{busy.pk}/marks/?axis=tokens").json()
+    assert [mark["x"] for mark in answer["marks"]] == [100.0, 300.0, 300.0]
+    assert pages.get(f"/runs/{busy.pk}/marks/?axis=place").status_code == 422
+
+
+def test_evaluations_are_marks_and_crowds_are_bounded(busy: Run, make_suite, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    make_suite("held-out", 2)
+    measured = RunConfig(name="measured", stage=SMALL.model_copy(update={"eval_suite": "held-out"}))
+    run = services.start_run(run=services.create_run(config=measured))
+    services.mark_running(run=run, owner="trainer@test")
+    assert evals.for_version(run=run, version=0) is not None
+    assert [m.text for m in marks.of_run(run, Axis.STEP).marks if m.kind == "eval"] == ["evaluation of version 0"]
+    monkeypatch.setattr(marks, "MOST", 2)
+    for step in (3, 4, 5):
+        services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
+    found = marks.of_run(busy, Axis.STEP)
+    assert [m.step for m in found.marks if m.kind == "checkpoint"] == [4, 5] and found.left_out == 2
+
+
+def test_shares_of_time_add_up(busy: Run, pages: Client) -> None:
+    assert timing.breakdowns(busy)[1] == []  # a whole without parts explains nothing
+    values = {"time/wait_for_batch": 6.0, "time/forward_backward": 3.0, "time/optimizer": 0.5}
+    services.set_progress(run=busy, step=2)
+    for step in (1, 2):
+        metrics.record(run=busy, step=step, values=values)
+    metrics.record(run=busy, step=2, values={"time/checkpoint": 0.6, "time/episode": 2.0, "time/generate": 3.0})
+    steps, (step_, episode) = timing.breakdowns(busy)
+    assert steps == 2 and step_.seconds == 10.0
+    shares = {part.label: round(part.share, 3) for part in step_.parts}
+    assert shares == {
+        "Waits for rollouts": 0.6,
+        "Forward and backward": 0.3,
+        "Optimizer": 0.05,
+        "Writes checkpoints": 0.03,
+        "Not accounted for": 0.02,
+    }
+    assert [part.idle for part in step_.parts] == [True, False, False, False, False]
+    assert step_.parts[-1].start + step_.parts[-1].share == pytest.approx(1.0)
+    assert [part.share for part in episode.parts] == [1.0]  # parts that overlap never draw beyond the bar
+    html = pages.get(f"/runs/{busy.pk}/part/timing/").content.decode()
+    assert "Waits for rollouts 60" in html and 'class="bar__idle"' in html
+
+
+def serving(run: Run, version: int) -> ServerHealth:
+    sync = SyncTimings(version=version, kind="delta", bytes=2048, fetch=0.5, decode=0.1, pause=0.02, apply=0.01)
+    mine = DeploymentStatus(
+        name=f"run-{run.pk}", version=version, digest="d", state="serving", follow=True, running=3, last_sync=sync
+    )
+    other = mine.model_copy(update={"name": "run-99999"})
+    servers = [ServerStatus(url="http://a", ok=True, deployment=mine.name), ServerStatus(url="http://b", ok=True)]
+    return ServerHealth(ok=True, engine="embedded", deployments=[mine, other], servers=servers)
+
+
+def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    services.record_version(run=running, version=3)
+    monkeypatch.setattr(inference, "health", lambda **_: serving(running, 1))
+    found = clusters.board(running)
+    assert [(one.status.version, one.behind) for one in found.clusters] == [(1, 2)]
+    assert [server.url for server in found.servers] == ["http://a"]
+    html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
+    assert "version 1" in html and "delta, 2.0 KiB" in html and "500 ms" in html
+    values = clusters.sync_metrics(found.clusters[0].status)
+    assert values["sync/bytes"] == 2048.0 and values["sync/pause"] == 0.02
+    assert clusters.sync_metrics(None) == {}
+    metrics.record(run=running, step=1, values=values)
+    running.refresh_from_db()
+
+    def down(**_: object) -> ServerHealth:
+        raise InferenceError("nobody answers; start it")
+
+    monkeypatch.setattr(inference, "health", down)
+    html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
+    assert "nobody answers; start it" in html and "Last weight sync: version 1, 2.0 KiB; fetch 500 ms" in html
+
+
+def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User], pages: Client) -> None:
+    middle = services.create_run(config=RunConfig(name="middle", stage=SMALL), parent=draft)
+    last = services.create_run(config=RunConfig(name="last", stage=SMALL), parent=middle)
+    found = lineage.lineage(last)
+    assert [run.name for run in found.ancestors] == ["middle", "small"]
+    assert [(use, suite.name) for use, suite in found.suites] == [("Trains on", "train")]
+    assert (found.environments, found.bare_tasks) == ([], 12)
+    assert found.start is not None and found.start.kind == "base"
+    assert [run.name for run in lineage.lineage(middle).children] == ["last"]
+    html = pages.get(f"/runs/{last.pk}/part/lineage/").content.decode()
+    assert f'href="/runs/{draft.pk}/"' in html and "12 tasks with files of their own" in html
+
+
+def test_twelve_plots_first_and_the_rest_behind_the_search() -> None:
+    assert len(panels.RL) == 12
+    titles = [panel.title for panel in panels.further(["rl"], ["turns/mean", "calls/mean", "reward/mean", "kl/k1"])]
+    assert titles == ["Turns and calls", "KL to the start"]
+    assert [panel.keys for panel in panels.further(["sft"], ["turns/mean"])] == [("turns/mean",)]
+
+
+def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client) -> None:
+    stage = SMALL.model_copy(
+        update={"group_size": 4, "optimizer": SMALL.optimizer.model_copy(update={"clip_norm": 2.0})}
+    )
+    other = services.create_run(config=RunConfig(name="other", stage=stage))
+    path = f"/runs/compare/?run={draft.pk}&run={other.pk}"
+    html = pages.get(path).content.decode()
+    assert 'title="stage.optimizer.clip_norm"' in html and ">stage.optimizer</th>" in html
+    assert "weight_decay" not in html
+    every = pages.get(f"{path}&settings=all").content.decode()
+    assert "weight_decay" in every and "Only those that differ" in every
+    assert every.count('<td class="text-warn">') == 2 * 4  # name, seed, group size and clip norm of both
+
+
+def test_a_run_page_asks_a_constant_number_of_times(busy: Run, pages: Client) -> None:
+    def count() -> int:
+        pages.get(f"/runs/{busy.pk}/")
+        with CaptureQueriesContext(connection) as seen:
+            pages.get(f"/runs/{busy.pk}/")
+        return len(seen)
+
+    before = count()
+    metrics.record_many(run=busy, rows=[(step, f"x/{step}", 1.0) for step in range(3, 40)])
+    for step in range(3, 20):
+        services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
+    assert count() == before <= 22

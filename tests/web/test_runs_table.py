@@ -1,0 +1,188 @@
+"""The runs table: what people say of runs, saved views, facets, columns, and how often it asks the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from composer_web.accounts.models import AuditEntry, User
+from composer_web.ops.errors import UserError
+from composer_web.runs import labels, saved_views, services
+from composer_web.runs.models import Run, SavedView
+from tests.web.making import SMALL
+from tests.web.test_commands import run as command
+from trainer.config import RunConfig
+
+pytestmark = pytest.mark.django_db
+Bearer = Callable[..., dict[str, str]]
+
+
+def visitor(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+@pytest.fixture
+def three(draft: Run, people: dict[str, User]) -> list[Run]:
+    names = ("second", "third")
+    made = [services.create_run(config=RunConfig(name=n, stage=SMALL), actor=people["operator"]) for n in names]
+    return [draft, *made]
+
+
+def test_tags_notes_and_archive_of_one_run(draft: Run, people: dict[str, User]) -> None:
+    operator, viewer = visitor(people["operator"]), visitor(people["viewer"])
+    body = {"tags": "Baseline, lr:low baseline", "notes": "<b>look</b> at entropy"}
+    assert viewer.post(f"/runs/{draft.pk}/labels/", body).status_code == 403
+    html = operator.post(f"/runs/{draft.pk}/labels/", body, follow=True).content.decode()
+    assert "&lt;b&gt;look&lt;/b&gt; at entropy" in html and "baseline" in html
+    draft.refresh_from_db()
+    assert draft.tags == ["baseline", "lr:low"]
+    refused = operator.post(f"/runs/{draft.pk}/labels/", {"tags": "no/tag", "notes": "x"}, follow=True)
+    assert "is no tag" in refused.content.decode()
+    draft.refresh_from_db()
+    assert draft.notes == "<b>look</b> at entropy"  # neither was changed
+    assert [e.detail["after"] for e in AuditEntry.objects.filter(action="run.tags")] == [["baseline", "lr:low"]]
+    operator.post(f"/runs/{draft.pk}/archive/")
+    assert "No runs yet" in operator.get("/runs/").content.decode()
+    assert draft.name in operator.get("/runs/?archived=only").content.decode()
+    assert "Restore" in operator.get(f"/runs/{draft.pk}/").content.decode()
+    operator.post(f"/runs/{draft.pk}/restore/")
+    assert draft.name in operator.get("/runs/").content.decode()
+
+
+def test_live_runs_are_never_archived(running: Run, people: dict[str, User]) -> None:
+    html = visitor(people["operator"]).post(f"/runs/{running.pk}/archive/", follow=True).content.decode()
+    assert "stop it first" in html
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Run.objects.filter(pk=running.pk).update(archived_at=timezone.now())
+    services.mark_failed(run=running, cause="broken")
+    labels.archive_run(run=running)
+    services.resume_run(run=running)  # comes back to the lists by itself
+    running.refresh_from_db()
+    assert running.archived_at is None
+
+
+def test_bulk_tags_and_archive(three: list[Run], people: dict[str, User]) -> None:
+    operator = visitor(people["operator"])
+    picked = [run.pk for run in three[:2]]
+    assert visitor(people["viewer"]).post("/runs/bulk/tags/", {"run": picked, "tags": "a"}).status_code == 403
+    operator.post("/runs/bulk/tags/", {"run": [*picked, "x"], "tags": "a b", "action": "tag"})
+    operator.post("/runs/bulk/tags/", {"run": picked[:1], "tags": "b", "action": "untag"})
+    assert [run.tags for run in Run.objects.order_by("pk")] == [["a"], ["a", "b"], []]
+    assert "no tag" in operator.post("/runs/bulk/tags/", {"run": picked, "tags": "é"}, follow=True).content.decode()
+    many = " ".join(f"t{i}" for i in range(19))
+    assert (
+        "at most 20 tags"
+        in operator.post("/runs/bulk/tags/", {"run": picked, "tags": many}, follow=True).content.decode()
+    )
+    assert [len(run.tags) for run in Run.objects.order_by("pk")] == [1, 2, 0]  # all or none
+    operator.post("/runs/bulk/archive/", {"run": picked})
+    assert Run.objects.filter(archived_at=None).get() == three[2]
+
+
+def test_labels_by_api_and_command(three: list[Run], bearer: Bearer) -> None:
+    headers = bearer("operator", "operate")
+    path = f"/api/v1/runs/{three[0].pk}"
+    send: dict[str, Any] = {"content_type": "application/json", "headers": headers}
+    assert Client().patch(path, json.dumps({"tags": ["a"]}), **send).json()["tags"] == ["a"]
+    assert Client().patch(path, json.dumps({"notes": "n"}), **send).json()["tags"] == ["a"]
+    assert Client().patch(path, json.dumps({"tags": ["no tag!"]}), **send).status_code == 422
+    listed = Client().get("/api/v1/runs?tag=a", headers=headers).json()["items"]
+    assert [(run["id"], run["notes"]) for run in listed] == [(three[0].pk, "n")]
+    assert Client().post(f"{path}/archive", headers=headers).json()["archived_at"]
+    assert Client().post(f"{path}/archive", headers=headers).status_code == 409
+    assert len(Client().get("/api/v1/runs", headers=headers).json()["items"]) == 2
+    assert len(Client().get("/api/v1/runs?archived=all", headers=headers).json()["items"]) == 3
+    assert "[x y]" in command("run", "tag", str(three[1].pk), "x", "y")
+    command("run", "note", str(three[1].pk), "why")
+    command("run", "archive", str(three[1].pk))
+    with pytest.raises(CommandError, match="archived already"):
+        command("run", "archive", str(three[1].pk))
+    command("run", "restore", str(three[1].pk))
+    assert Run.objects.get(pk=three[1].pk).notes == "why"
+
+
+def test_a_saved_view_is_an_address(three: list[Run], people: dict[str, User], bearer: Bearer) -> None:
+    operator, viewer = visitor(people["operator"]), visitor(people["viewer"])
+    query = "state=draft&cols=state,seed&sort=-name&page=3&csrfmiddlewaretoken=x&nonsense=1"
+    kept = "cols=state%2Cseed&sort=-name&state=draft"
+    made = viewer.post("/runs/views/", {"name": "mine", "query": query})
+    view = SavedView.objects.get()
+    assert sorted(view.query.split("&")) == kept.split("&") and made["Location"] == f"/runs/?{view.query}"
+    assert "mine" in viewer.get("/runs/").content.decode()
+    assert ">mine" not in operator.get("/runs/").content.decode()
+    viewer.post("/runs/views/", {"name": "mine", "query": "tag=a", "shared": "on"})  # replaces it
+    assert SavedView.objects.get().query == "tag=a"
+    assert 'href="/runs/?tag=a"' in operator.get("/runs/").content.decode()
+    assert operator.post(f"/runs/views/{view.pk}/delete/").status_code in (302, 404)
+    assert SavedView.objects.exists()  # not the operator's
+    headers = bearer("operator")
+    body = {"name": "api", "query": "kind=rl", "shared": False}
+    added = Client().post("/api/v1/runs/views", json.dumps(body), content_type="application/json", headers=headers)
+    assert added.status_code == 201 and added.json()["owner"] == "operator"
+    assert {v["name"] for v in Client().get("/api/v1/runs/views", headers=headers).json()} == {"mine", "api"}
+    assert Client().delete(f"/api/v1/runs/views/{view.pk}", headers=headers).status_code == 404
+    assert Client().delete(f"/api/v1/runs/views/{added.json()['id']}", headers=headers).status_code == 204
+    visitor(people["admin"]).post(f"/runs/views/{view.pk}/delete/")  # an admin may clear shared ones
+    assert not SavedView.objects.exists()
+
+
+def test_views_have_bounds(people: dict[str, User]) -> None:
+    with pytest.raises(UserError, match="1 to 60"):
+        saved_views.save_view(name=" ", query="", shared=False, owner=people["viewer"])
+    for number in range(saved_views.MOST_VIEWS):
+        saved_views.save_view(name=str(number), query="", shared=False, owner=people["viewer"])
+    with pytest.raises(UserError, match="delete one first"):
+        saved_views.save_view(name="more", query="", shared=False, owner=people["viewer"])
+    saved_views.save_view(name="7", query="kind=rl", shared=False, owner=people["viewer"])
+
+
+def test_columns_and_facets_follow_the_address(three: list[Run], people: dict[str, User]) -> None:
+    operator = visitor(people["operator"])
+    labels.set_tags(run=three[0], tags=["a"])
+    labels.set_notes(run=three[0], notes="remember")
+    html = operator.get("/runs/?cols=seed,notes,nonsense").content.decode()
+    assert "<td>3</td>" in html and "remember" in html and 'class="meter"' not in html
+    assert 'class="meter"' in operator.get("/runs/").content.decode()
+    found = operator.get("/runs/facets/?tag=a").content.decode()
+    assert 'href="?"' in found  # the chosen tag is given up by the same link
+    assert "by=operator" not in found  # the one tagged run has no author
+    assert "by=operator&amp;tag=" not in found
+    everyone = operator.get("/runs/facets/").content.decode()
+    assert 'href="?by=operator"' in everyone and 'href="?state=draft"' in everyone and 'href="?tag=a"' in everyone
+    assert "third" not in operator.get("/runs/?tag=a").content.decode()
+    assert "small" in operator.get("/runs/?q=remember").content.decode()
+
+
+def test_queries_do_not_grow_with_rows(three: list[Run], people: dict[str, User]) -> None:
+    operator = visitor(people["operator"])
+
+    def count(path: str) -> int:
+        operator.get(path)
+        with CaptureQueriesContext(connection) as seen:
+            assert operator.get(path).status_code == 200
+        return len(seen)
+
+    paths = (
+        "/runs/",
+        "/runs/?cols=tags,best,wall,notes,code_version",
+        "/runs/facets/",
+        "/runs/sweeps/",
+        "/runs/templates/",
+    )
+    before = {path: count(path) for path in paths}
+    for number in range(4):
+        run = services.create_run(config=RunConfig(name=f"more {number}", stage=SMALL), actor=people["operator"])
+        labels.set_tags(run=run, tags=[f"t{number}"])
+        saved_views.save_view(name=str(number), query="", shared=True, owner=people["viewer"])
+    assert {path: count(path) for path in paths} == before
+    assert max(before.values()) <= 12, before
