@@ -1,10 +1,15 @@
-"""Embedded engine: tokens a second against Hugging Face generate in the same run, episodes over HTTP, weight swaps.
+"""Embedded engine: tokens a second against the library's in the same run, episodes over HTTP, weight swaps.
 
-`make bench NAME=engine [ARGS="--rounds 3"]`. One torch thread throughout. Model: the toy policy's size (Qwen3, 4 layers
-of 128, vocabulary 1024), random weights, fp32. Peer: `generate` of the same model, same prompts, same number of new
-tokens; rounds of both alternate, medians are reported, per wall second and per CPU second (which holds on a busy
-machine, too). `http_*` are whole episodes through the server, in a process of its own, while a weight store
-publishes a new version every 0.3 s.
+`make bench NAME=engine [ARGS="--rounds 3"]`. One torch thread throughout, fp32. Two policies: the shipped one (Qwen3, 4
+layers of 128, vocabulary 1024) and its bigger class (4 layers of 256, 4 heads over 2, vocabulary 4096, random weights).
+8 prompts of 64 tokens, 8 samples each, all at once, 128 new tokens. Peers on the same prompts, with the same number of new
+tokens: `generate`, and `generate_batch` (continuous batching, its manager kept). Rounds alternate, every round has new
+prompts; medians of tokens per CPU second of the process, which holds on a busy machine, too. All are warm: loops are
+compiled, memory is committed.
+
+`prefix_hit` is the share of the prompt tokens of a group's later members that were not computed again; `prefix_hit_episodes`
+the same over all turns of all episodes. `http_*` are whole episodes through the server, in a process of its own, while a
+weight store publishes a new version every 0.3 s.
 """
 
 from __future__ import annotations
@@ -15,35 +20,38 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tests.bench import report
+from tests.bench.engine_peers import Continuous, plain, settings, without_vllm
+from trainer import policy as policies
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.kinds import build_decoder
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
 from trainer.weights import WeightStore
 
-VOCAB, PROMPT, NEW, TEMPERATURE = 1024, 64, 128, 0.8
+PROMPT, NEW, TEMPERATURE = 64, 128, 0.8
 EPISODES, TURNS, TURN_TOKENS, OBSERVATION = 96, 6, 12, 40
+SHAPES = {1: (1, 1), 16: (2, 8), 64: (8, 8)}
+"""Prompts and samples of each, by rows."""
 
 
-def toy_model() -> PreTrainedModel:
+def bigger() -> PreTrainedModel:
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=128,
-        intermediate_size=384,
+        vocab_size=4096,
+        hidden_size=256,
+        intermediate_size=768,
         num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
         head_dim=64,
         max_position_embeddings=1024,
         tie_word_embeddings=True,
@@ -51,81 +59,84 @@ def toy_model() -> PreTrainedModel:
     return Qwen3ForCausalLM(config).float().eval()
 
 
-def prompts(rows: int) -> list[list[int]]:
-    return torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(rows)).tolist()
-
-
-class Speed(NamedTuple):
-    """Tokens a second."""
-
-    wall: float
-    cpu: float
+def prompts(count: int, vocabulary: int, seed: int) -> list[list[int]]:
+    return torch.randint(0, vocabulary, (count, PROMPT), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 class Clock:
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+    """Tokens per CPU second of this process, all its threads together."""
 
-    def speed(self, tokens: int) -> Speed:
-        return Speed(tokens / (time.perf_counter() - self._wall), tokens / (time.process_time() - self._cpu))
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+
+    def speed(self, tokens: int) -> float:
+        return tokens / (time.process_time() - self._cpu)
 
 
 class Engine:
     """The engine in this process, without HTTP."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, compiled: bool = True) -> None:
         shape = DecoderShape.from_config(model.config.to_dict())
-        self.decoder = Decoder(shape, Weights.build(shape, model.state_dict()), shape.max_position_embeddings)
+        decoder = build_decoder(shape, model.state_dict(), shape.max_position_embeddings, compiled=compiled)
+        self.runner = Runner(Limits())
+        self.runner.install(decoder, make_cache(decoder, self.runner.limits), 0)
 
-    def run(self, rows: int) -> tuple[Speed, list[Job]]:
+    def run(self, asked: list[list[int]], group: int) -> tuple[float, list[Job]]:
         """The whole call, prefill included."""
-        runner = Runner(Limits())
-        runner.install(self.decoder, make_cache(self.decoder, runner.limits), 0)
         answers: list[GenerateResponse | ServerError] = []
         jobs = []
-        for number, prompt in enumerate(prompts(rows)):
-            request = GenerateRequest(prompt_ids=prompt, max_tokens=NEW, temperature=TEMPERATURE, seed=number)
+        for number in range(len(asked) * group):
+            ids = asked[number // group]
+            request = GenerateRequest(prompt_ids=ids, max_tokens=NEW, temperature=TEMPERATURE, seed=number)
             jobs.append(Job(request, time.monotonic() + 600, answers.append))
-            runner.submit(jobs[-1])
+            self.runner.submit(jobs[-1])
         clock = Clock()
-        while len(answers) < rows:
-            runner.step()
-        return clock.speed(rows * NEW), jobs
-
-
-@torch.inference_mode()
-def peer(model: PreTrainedModel, rows: int) -> Speed:
-    ids = torch.tensor(prompts(rows))
-    clock = Clock()
-    out = model.generate(  # type: ignore[operator]
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=NEW,
-        min_new_tokens=NEW,
-        do_sample=True,
-        temperature=TEMPERATURE,
-        top_k=0,
-        pad_token_id=0,
-        eos_token_id=None,
-    )
-    assert out.shape[1] == PROMPT + NEW
-    return clock.speed(rows * NEW)
+        while len(answers) < len(jobs):
+            self.runner.step()
+        return clock.speed(len(jobs) * NEW), jobs
 
 
 @torch.no_grad()
 def largest_gap(model: PreTrainedModel, jobs: list[Job]) -> float:
     """Largest difference between the engine's log-probabilities and the model's own."""
     gap = 0.0
-    for job in jobs[:8]:
+    for job in jobs[::8]:
         logits = model(torch.tensor([[*job.prompt, *job.token_ids]])).logits[0, PROMPT - 1 : -1] / TEMPERATURE
         expected = torch.log_softmax(logits, -1).gather(-1, torch.tensor(job.token_ids)[:, None])[:, 0]
         gap = max(gap, float((expected - torch.tensor(job.logprobs)).abs().max()))
     return gap
 
 
+def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
+    """Medians of tokens per CPU second, ours and theirs; the gap of log-probabilities; what was reused."""
+    count, group = SHAPES[rows]
+    vocabulary = int(model.config.vocab_size)
+    engine, uncompiled = Engine(model), Engine(model, compiled=False)
+    config = settings(NEW, TEMPERATURE, group)
+    batching = Continuous(model, tokens=rows * (PROMPT + NEW))
+    speeds: dict[str, list[float]] = {}
+    gap = reused = 0.0
+    for number in range(rounds + 1):  # the first one warms up
+        asked = prompts(count, vocabulary, seed=1000 * rows + number)
+        speed, jobs = engine.run(asked, group)
+        measured = {"ours": speed, "uncompiled": uncompiled.run(asked, group)[0]}
+        for name, peer in (("generate", plain), ("batching", batching)):
+            clock = Clock()
+            peer(model, asked, config) if peer is plain else batching(asked, config)
+            measured[name] = clock.speed(rows * NEW)
+        gap = max(gap, largest_gap(model, jobs))
+        reused = sum(job.reused for job in jobs) / (count * max(group - 1, 1) * PROMPT)
+        for name, value in measured.items() if number else ():
+            speeds.setdefault(name, []).append(value)
+    batching.close()
+    return {name: statistics.median(values) for name, values in speeds.items()} | {"gap": gap, "reused": reused}
+
+
 async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: InferenceAdmin) -> dict[str, float]:
     """Whole episodes: short turns, observations in between, weights swapped meanwhile."""
     syncs: list[SyncTimings] = []
+    read = reused = 0
     done = asyncio.Event()
 
     async def publish() -> None:
@@ -144,15 +155,18 @@ async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: 
     async with HttpInferenceClient(url) as client:
 
         async def episode(number: int) -> int:
+            nonlocal read, reused
             generator = torch.Generator().manual_seed(number)
-            ids = torch.randint(0, VOCAB, (80,), generator=generator).tolist()
+            vocabulary = int(model.config.vocab_size)
+            ids = torch.randint(0, vocabulary, (80,), generator=generator).tolist()
             for turn in range(TURNS):
                 answer = await client.generate(
                     GenerateRequest(
                         prompt_ids=ids, max_tokens=TURN_TOKENS, seed=turn, session=f"e{number}", temperature=TEMPERATURE
                     )
                 )
-                observation = torch.randint(0, VOCAB, (OBSERVATION,), generator=generator).tolist()
+                read, reused = read + len(ids), reused + answer.reused_tokens
+                observation = torch.randint(0, vocabulary, (OBSERVATION,), generator=generator).tolist()
                 ids = [*ids, *answer.token_ids, *observation]
             return TURNS * TURN_TOKENS
 
@@ -171,54 +185,62 @@ async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: 
     return {
         "http_tok_per_s": round(tokens / seconds),
         "http_turns_per_s": round(2 * EPISODES * TURNS / seconds, 1),
+        "prefix_hit_episodes": round(reused / read, 3),
         "swaps": len(syncs),
         "swap_bytes": statistics.median(sync.bytes for sync in syncs),
         **middle,
     }
 
 
-GOALS: dict[str, report.Goal] = {"tok_per_s_64": (">=", 3000.0), "logprob_gap_max": ("<=", 1e-4)}
+GOALS: dict[str, report.Goal] = {
+    "ratio_to_transformers": (">=", 3.0),
+    "ratio_to_transformers_cb": (">=", 3.0),
+    "logprob_gap_max": ("<=", 1e-5),
+    "prefix_hit": (">=", 0.9),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default="1,16,64", help="how many sequences at a time")
+    parser.add_argument("--no-http", action="store_true", help="leave the episodes out")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    model = toy_model()
-    engine = Engine(model)
-    result: dict[str, float] = {}
-    for rows in (1, 16, 64):
-        ours: list[Speed] = []
-        theirs: list[Speed] = []
-        jobs: list[Job] = []
-        for _ in range(arguments.rounds):
-            speed, jobs = engine.run(rows)
-            ours.append(speed)
-            theirs.append(peer(model, rows))
-        for kind in ("wall", "cpu"):
-            mine, others = (statistics.median(getattr(speed, kind) for speed in speeds) for speeds in (ours, theirs))
-            unit = "s" if kind == "wall" else "cpu_s"
-            result[f"tok_per_{unit}_{rows}"] = round(mine)
-            result[f"hf_tok_per_{unit}_{rows}"] = round(others)
-            result[f"ratio_{unit}_{rows}"] = round(mine / others, 2)
-        result["logprob_gap_max"] = max(result.get("logprob_gap_max", 0.0), largest_gap(model, jobs))
-        print(
-            f"{rows} rows: {result[f'tok_per_s_{rows}']} tok/s, peer {result[f'hf_tok_per_s_{rows}']} tok/s", flush=True
+    shipped = policies.load(Path(__file__).parents[2] / "policies" / "base").model.float().eval()
+    models: dict[str, PreTrainedModel] = {"demo": shipped, "d256": bigger()}
+    result: dict[str, float] = {"logprob_gap_max": 0.0}
+    peers: dict[str, float] = {}
+    for name, model in models.items():
+        for rows in map(int, arguments.rows.split(",")):
+            got = compare(model, rows, arguments.rounds)
+            tag = f"{name}_{rows}"
+            result[f"tok_per_cpu_s_{tag}"] = round(got["ours"])
+            result[f"uncompiled_tok_per_cpu_s_{tag}"] = round(got["uncompiled"])
+            peers |= {f"generate_{tag}": round(got["generate"]), f"generate_batch_{tag}": round(got["batching"])}
+            result[f"ratio_generate_{tag}"] = round(got["ours"] / got["generate"], 2)
+            result[f"ratio_cb_{tag}"] = round(got["ours"] / got["batching"], 2)
+            result["logprob_gap_max"] = max(result["logprob_gap_max"], got["gap"])
+            if rows == 64:
+                result["prefix_hit"] = min(result.get("prefix_hit", 1.0), round(got["reused"], 3))
+            print(tag, {key: round(value, 7) for key, value in got.items()}, flush=True)
+    for metric, part in (("ratio_to_transformers", "generate"), ("ratio_to_transformers_cb", "cb")):
+        result[metric] = min(result[f"ratio_{part}_{name}_64"] for name in models)
+    if not arguments.no_http:
+        with tempfile.TemporaryDirectory() as folder:
+            result |= over_http(Path(folder), shipped)
+    report.emit("engine", result, goals=GOALS, peers=peers, conditions={"ratio_to_vllm_cpu": without_vllm()})
+
+
+def over_http(root: Path, model: PreTrainedModel) -> dict[str, float]:
+    model.save_pretrained(root / "policy")
+    store = WeightStore(root / "weights")
+    store.publish(0, model.state_dict())
+    with EmbeddedServer(root / "data") as server, InferenceAdmin(server.url) as admin:
+        admin.deploy(
+            DeploymentSpec(name="policy", policy_dir=str(root / "policy"), store=str(root / "weights"), follow=True)
         )
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        model.save_pretrained(root / "policy")
-        store = WeightStore(root / "weights")
-        store.publish(0, model.state_dict())
-        with EmbeddedServer(root / "data") as server, InferenceAdmin(server.url) as admin:
-            admin.deploy(
-                DeploymentSpec(name="policy", policy_dir=str(root / "policy"), store=str(root / "weights"), follow=True)
-            )
-            result |= asyncio.run(episodes(server.url, store, model, admin))
-    peers = {name: value for name, value in result.items() if name.startswith("hf_")}
-    metrics = {name: value for name, value in result.items() if name not in peers}
-    report.emit("engine", metrics, goals=GOALS, peers=peers)
+        return asyncio.run(episodes(server.url, store, model, admin))
 
 
 if __name__ == "__main__":

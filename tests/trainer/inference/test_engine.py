@@ -11,7 +11,8 @@ import torch
 from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.model import Weights
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
@@ -20,10 +21,10 @@ from trainer.inference.errors import BadRequest, QueueFull, ServerError, Unsuppo
 class Harness:
     """A runner stepped by hand."""
 
-    def __init__(self, family: str, limits: Limits | None = None, version: int = 0) -> None:
+    def __init__(self, family: str, limits: Limits | None = None, version: int = 0, *, compiled: bool = True) -> None:
         self.hf = models.make(family)
         shape = DecoderShape.from_config(self.hf.config.to_dict())
-        decoder = Decoder(shape, Weights.build(shape, self.hf.state_dict()), shape.max_position_embeddings)
+        decoder = build_decoder(shape, self.hf.state_dict(), shape.max_position_embeddings, compiled=compiled)
         self.runner = Runner(limits or Limits())
         self.runner.install(decoder, make_cache(decoder, self.runner.limits), version)
         self.answers: dict[int, GenerateResponse | ServerError] = {}
@@ -58,9 +59,10 @@ def prompts(count: int, low: int = 1, high: int = 60, seed: int = 0) -> list[lis
     return [[draw.randrange(models.VOCAB) for _ in range(draw.randint(low, high))] for _ in range(count)]
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("family", models.FAMILIES)
-def test_logprobs_equal_the_library_for_ragged_batches(family: str) -> None:
-    engine = Harness(family, Limits(max_slots=5, prefill_tokens=37))  # chunks, waiting, evictions
+def test_logprobs_equal_the_library_for_ragged_batches(family: str, compiled: bool) -> None:
+    engine = Harness(family, Limits(max_slots=5, prefill_tokens=37), compiled=compiled)  # chunks, waiting, evictions
     asked = prompts(12, high=120)
     for number, prompt in enumerate(asked):
         engine.submit(number, prompt)
@@ -126,9 +128,10 @@ def test_idle_sessions_are_evicted_oldest_first_and_come_back_right() -> None:
     engine.check([*texts[0], 1, 2], answer)
 
 
-def test_churn_keeps_every_sequence_apart() -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_churn_keeps_every_sequence_apart(compiled: bool) -> None:
     """Many sessions of different lengths come and go, so that rows move between slots."""
-    engine = Harness("qwen3-mqa", Limits(max_slots=24, prefill_tokens=64))
+    engine = Harness("qwen3-mqa", Limits(max_slots=24, prefill_tokens=64), compiled=compiled)
     draw = random.Random(3)
     texts = dict(enumerate(prompts(30, 5, 40, seed=3)))
     asked: dict[int, list[int]] = {}

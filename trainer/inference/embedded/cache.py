@@ -1,8 +1,7 @@
 """Keys and values of all sequences of one deployment, as fixed rows ("slots") of one tensor.
 
-Layout [slots, layers, length, 2 (key, value), kv_heads, head_dim]: a token's key and value of one layer are
-one contiguous record, so writing a packed batch is one indexed copy, and moving a sequence to another slot
-is one copy. Memory is committed by the kernel only where it is written.
+Layout [slots, layers, 2 (keys, values), length, kv_heads, head_dim]: the keys of a sequence in one layer are one run of
+memory, and so are its values, so attention reads straight on. Memory is committed by the kernel only where it is written.
 """
 
 from __future__ import annotations
@@ -21,34 +20,41 @@ class KVCache:
         self.slots = slots
         self.layers = layers
         self.length = length
+        self.kv_heads = kv_heads
+        self.head_dim = head_dim
+        self.layer_rows, self.slot_rows = 2 * length, layers * 2 * length
         # numpy asks the kernel for zero pages; torch.zeros would write, and so commit, all of them.
-        self.data = torch.from_numpy(np.zeros((slots, layers, length, 2, kv_heads, head_dim), np.float32))
+        whole = np.zeros((slots, layers, 2, length, kv_heads, head_dim), np.float32)
+        self.data = torch.from_numpy(whole)
+        self.rows = whole.reshape(-1, kv_heads * head_dim)
+        """One token's keys (or values) of one layer are a row."""
         self.experts: Experts | None = np.zeros((slots, length, *routed), np.uint16) if routed else None
         """The experts that each cached token was routed to: they belong to its keys and values."""
-        self._records = self.data.view(slots * layers * length, 2 * kv_heads * head_dim)
+        self._rows = self.data.view(-1, kv_heads * head_dim)
 
     def records(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Record numbers [N] of layer 0; layer l is `l * length` further."""
-        return slots * (self.layers * self.length) + positions
+        """Row numbers [N] of the keys in layer 0; layer l is `l * layer_rows` further, values `length`."""
+        return slots * self.slot_rows + positions
 
-    def write(self, layer: int, records: torch.Tensor, keys_values: torch.Tensor) -> None:
-        """keys_values [N, 2 * kv_heads * head_dim]."""
-        self._records.index_copy_(0, records + layer * self.length, keys_values)
+    def write(self, layer: int, records: torch.Tensor, keys_NE: torch.Tensor, values_NE: torch.Tensor) -> None:
+        at = records + layer * self.layer_rows
+        self._rows.index_copy_(0, at, keys_NE)
+        self._rows.index_copy_(0, at + self.length, values_NE)
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [slots, kv_heads, length, head_dim], as views."""
-        part = self.data[slots, layer, :length]
-        return part[:, :, 0].transpose(1, 2), part[:, :, 1].transpose(1, 2)
+        part = self.data[slots, layer, :, :length]
+        return part[:, 0].transpose(1, 2), part[:, 1].transpose(1, 2)
 
     def copy(self, source: int, target: int, length: int) -> None:
-        self.data[target, :, :length] = self.data[source, :, :length]
+        self.data[target, :, :, :length] = self.data[source, :, :, :length]
         if self.experts is not None:
             self.experts[target, :length] = self.experts[source, :length]
 
     def swap(self, a: int, b: int, length_a: int, length_b: int) -> None:
-        held = self.data[a, :, :length_a].clone()
+        held = self.data[a, :, :, :length_a].clone()
         held_experts = self.experts[a, :length_a].copy() if self.experts is not None else None
         self.copy(b, a, length_b)
-        self.data[b, :, :length_a] = held
+        self.data[b, :, :, :length_a] = held
         if self.experts is not None and held_experts is not None:
             self.experts[b, :length_a] = held_experts

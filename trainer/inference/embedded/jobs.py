@@ -23,7 +23,8 @@ class Job:
     deliver: Deliver
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    spans: list[VersionSpan] = field(default_factory=list)
+    changes: list[tuple[int, int]] = field(default_factory=list)
+    """Versions with the first token of each."""
     open_ids: list[list[int]] = field(default_factory=list)
     experts: RoutedExperts | None = None
     reused: int = 0
@@ -34,33 +35,34 @@ class Job:
     def __post_init__(self) -> None:
         self.prompt = tuple(self.request.prompt_ids)
         self.stop = frozenset(self.request.stop_ids)
+        self.temperature = self.request.temperature
+        self._version = -1
         self.random = RandomStream(self.request.seed)
         asked = self.request
         self.narrowing = Narrowing(asked.top_k, asked.top_p) if asked.narrowed else None
 
-    def append(self, token: int, logprob: float, version: int, open_ids: list[int]) -> None:
-        end = len(self.token_ids)
-        self.open_ids.append(open_ids)
+    def append(self, token: int, logprob: float, version: int) -> str | None:
+        """One more token; the reason to finish with it, or None."""
+        if version != self._version:
+            self._version = version
+            self.changes.append((version, len(self.token_ids)))
         self.token_ids.append(token)
         self.logprobs.append(logprob)
-        if self.spans and self.spans[-1].version == version:
-            self.spans[-1].end = end + 1
-        else:
-            self.spans.append(VersionSpan(version=version, start=end, end=end + 1))
-
-    @property
-    def finish_reason(self) -> str | None:
-        """None while it goes on."""
-        if self.token_ids and self.token_ids[-1] in self.stop:
+        if token in self.stop:
             return "stop"
         return "length" if len(self.token_ids) >= self.limit else None
 
     def response(self, reason: str) -> GenerateResponse:
+        ends = [*(start for _, start in self.changes[1:]), len(self.token_ids)]
+        spans = [
+            VersionSpan(version=version, start=start, end=end)
+            for (version, start), end in zip(self.changes, ends, strict=True)
+        ]
         return GenerateResponse.model_validate(
             {
                 "token_ids": self.token_ids,
                 "logprobs": self.logprobs,
-                "spans": self.spans,
+                "spans": spans,
                 "finish_reason": reason,
                 "reused_tokens": self.reused,
                 "experts": self.experts,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from trainer.inference.embedded.fused import FusedDecoder
+from trainer.inference.embedded.loops import Loops, compiled_loops, prepare
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.shape import DecoderShape
 
@@ -40,11 +42,17 @@ def build_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor]) -> Wei
     return Weights.build(shape, state)
 
 
-def build_decoder(shape: DecoderShape, state: Mapping[str, torch.Tensor], max_length: int) -> Decoder:
-    """Raises UnsupportedModel."""
+def build_decoder(
+    shape: DecoderShape, state: Mapping[str, torch.Tensor], max_length: int, *, compiled: bool = True
+) -> Decoder:
+    """With compiled loops where the machine has them, unless `compiled` forbids. Raises UnsupportedModel."""
     weights = build_weights(shape, state)
+    loops: Loops | None = None
+    if compiled:
+        prepare()
+        loops = compiled_loops()
     if shape.model_type in WITH_EXPERTS:
         from trainer.inference.embedded.library import LibraryDecoder
 
-        return LibraryDecoder(shape, weights)
-    return Decoder(shape, weights, max_length)
+        return LibraryDecoder(shape, weights, loops)
+    return FusedDecoder(shape, weights, max_length, loops) if loops else Decoder(shape, weights, max_length)

@@ -19,8 +19,11 @@ from pydantic import Field
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
+from trainer.inference.embedded.attention import Attention
+from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.model import Batch, Decoder, Masks
+from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
 from trainer.policy.names import build_from_state
@@ -73,18 +76,18 @@ class _Step:
     """What attention needs to know of one packed batch."""
 
     decoder: LibraryDecoder
-    batch: Batch
     cache: KVCache
     records: torch.Tensor
-    masks: Masks
+    attention: Attention
 
 
 class LibraryDecoder(Decoder):
     weights: Any
     """LibraryWeights."""
 
-    def __init__(self, shape: DecoderShape, weights: Any) -> None:
+    def __init__(self, shape: DecoderShape, weights: Any, loops: Loops | None = None) -> None:
         self.shape = shape
+        self.loops = loops
         self.weights = weights
         self.heads, self.kv_heads, self.head_dim = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         found = weights.recorder.routers
@@ -94,7 +97,7 @@ class LibraryDecoder(Decoder):
     def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
         """Logits [len(logits_at), V] in fp32; keys, values and experts of the batch are written to the cache."""
         records = cache.records(batch.slots_N, batch.positions_N)
-        step = _Step(self, batch, cache, records, Masks(batch))
+        step = _Step(self, cache, records, Attention(batch, cache, self.heads, self.loops))
         model = self.weights.model
         hidden_1NC = model.get_decoder()(
             input_ids=batch.tokens_N[None], position_ids=batch.positions_N[None], use_cache=False, engine_step=step
@@ -110,8 +113,9 @@ class LibraryDecoder(Decoder):
         """Attention of a layer over what is cached, the batch included: [N, H, D of the values]."""
         count, width = q_NHD.shape[0], v_NKD.shape[-1]
         q, k, v = (F.pad(part, (0, self.head_dim - part.shape[-1])) for part in (q_NHD, k_NKD, v_NKD))
-        step.cache.write(layer, step.records, torch.cat((k.reshape(count, -1), v.reshape(count, -1)), -1))
-        out = self._attend(layer, q, step.batch, step.cache, step.masks, scale)
+        step.cache.write(layer, step.records, k.reshape(count, -1), v.reshape(count, -1))
+        q_NE = q.reshape(count, -1).contiguous()
+        out = step.attention(layer, q_NE, scale, torch.empty_like(q_NE))
         return out.view(count, self.heads, self.head_dim)[..., :width]
 
 

@@ -15,7 +15,10 @@ import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 
+from trainer.inference.embedded.attention import Attention
+from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.loops import Loops
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
 
@@ -40,7 +43,8 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """fp32 weights of one policy version, fused for decoding."""
+    """fp32 weights of one policy version, fused for decoding. Projections are [out, in] by shape and [in, out] in memory:
+    products with few rows are faster that way."""
 
     embedding_VC: torch.Tensor
     head_VC: torch.Tensor
@@ -69,7 +73,7 @@ class Weights:
             biases = [take(f"{prefix}.{name}.bias") for name in names]
             has_bias = any(bias is not None for bias in biases)
             filled = [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
-            return torch.cat(weights), torch.cat(filled) if has_bias else None
+            return _turned(torch.cat(weights)), torch.cat(filled) if has_bias else None
 
         layers = []
         for index in range(shape.num_hidden_layers):
@@ -82,13 +86,13 @@ class Weights:
                     norm_mlp_C=need(f"{prefix}.post_attention_layernorm.weight"),
                     qkv=qkv,
                     qkv_bias=qkv_bias,
-                    out=need(f"{prefix}.self_attn.o_proj.weight"),
+                    out=_turned(need(f"{prefix}.self_attn.o_proj.weight")),
                     out_bias=take(f"{prefix}.self_attn.o_proj.bias"),
                     query_norm_D=take(f"{prefix}.self_attn.q_norm.weight"),
                     key_norm_D=take(f"{prefix}.self_attn.k_norm.weight"),
                     gate_up=gate_up,
                     gate_up_bias=gate_up_bias,
-                    down=need(f"{prefix}.mlp.down_proj.weight"),
+                    down=_turned(need(f"{prefix}.mlp.down_proj.weight")),
                     down_bias=take(f"{prefix}.mlp.down_proj.bias"),
                 )
             )
@@ -104,7 +108,12 @@ class Weights:
             raise UnsupportedModel(f"this engine does not know the tensor {left[0]} (and {len(left) - 1} more)")
         if embedding.shape != (shape.vocab_size, shape.hidden_size):
             raise UnsupportedModel(f"embedding is {tuple(embedding.shape)}, config.json says otherwise")
-        return cls(embedding, head, norm, tuple(layers))
+        return cls(embedding, _turned(head), norm, tuple(layers))
+
+
+def _turned(weight: torch.Tensor) -> torch.Tensor:
+    """The same matrix, laid out by columns."""
+    return weight.t().contiguous().t()
 
 
 def read_state(policy_dir: Path) -> dict[str, torch.Tensor]:
@@ -121,41 +130,19 @@ def read_state(policy_dir: Path) -> dict[str, torch.Tensor]:
     return state
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Tokens [start, start + count) of the sequence in `slot`; `offset` is where they lie in the packed batch."""
-
-    slot: int
-    start: int
-    count: int
-    offset: int
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One step. The first `len(decode_slots)` packed tokens are decode rows, the rest are the chunks."""
-
-    tokens_N: torch.Tensor
-    positions_N: torch.Tensor
-    slots_N: torch.Tensor
-    decode_slots: list[int]
-    decode_length: int
-    """Longest decode row, its new token included."""
-    chunks: list[Chunk]
-    logits_at: torch.Tensor
-    """Packed positions whose next-token logits are wanted."""
-
-
 class Decoder:
     """The forward pass; weights can be exchanged between two calls."""
 
     routed: tuple[int, int] | None = None
     """Layers with experts and experts a token; dense policies have none."""
+    loops: Loops | None = None
+    """Compiled attention, where there is any."""
 
     def __init__(self, shape: DecoderShape, weights: Weights, max_length: int) -> None:
         self.shape = shape
         self.weights = weights
         self.heads, self.kv_heads, self.head_dim = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
+        self.scale = self.head_dim**-0.5
         self.cos_TD, sin = shape.rotary(max_length)
         half = sin.shape[1] // 2
         self.sin_TD = torch.cat((-sin[:, :half], sin[:, half:]), -1)  # signs of rotate-half, folded in once
@@ -173,7 +160,8 @@ class Decoder:
         count = x.shape[0]
         cos, sin = self.cos_TD[batch.positions_N][:, None], self.sin_TD[batch.positions_N][:, None]
         records = cache.records(batch.slots_N, batch.positions_N)
-        masks = Masks(batch)
+        attention = Attention(batch, cache, self.heads, self.loops)
+        attended = x.new_empty(count, q_size)
         for index, layer in enumerate(self.weights.layers):
             normed = F.rms_norm(x, hidden, layer.norm_in_C, eps)
             q, k, v = F.linear(normed, layer.qkv, layer.qkv_bias).split((q_size, kv_size, kv_size), -1)
@@ -182,71 +170,11 @@ class Decoder:
                 q = F.rms_norm(q, (self.head_dim,), layer.query_norm_D, eps)
                 k = F.rms_norm(k, (self.head_dim,), layer.key_norm_D, eps)
             q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
-            cache.write(index, records, torch.cat((k.view(count, kv_size), v), -1))
-            attended = self._attend(index, q, batch, cache, masks)
+            cache.write(index, records, k.view(count, kv_size), v)
+            attention(index, q.view(count, q_size), self.scale, attended)
             x = x + F.linear(attended, layer.out, layer.out_bias)
             normed = F.rms_norm(x, hidden, layer.norm_mlp_C, eps)
             gate, up = F.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, -1)
             x = x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
         last = F.rms_norm(x[batch.logits_at], hidden, self.weights.norm_C, eps)
         return F.linear(last, self.weights.head_VC)
-
-    def _attend(
-        self,
-        layer: int,
-        q_NHD: torch.Tensor,
-        batch: Batch,
-        cache: KVCache,
-        masks: Masks,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        parts = []
-        group = self.heads // self.kv_heads
-        if batch.decode_slots:
-            rows = len(batch.decode_slots)
-            width = batch.decode_slots[-1] + 1
-            q = q_NHD[:rows].reshape(rows, self.kv_heads, group, self.head_dim)  # query heads as query rows
-            if width != rows:  # slots between the rows belong to idle sessions; they are computed and dropped
-                spread = q.new_zeros(width, *q.shape[1:])
-                spread[masks.decode_slots] = q
-                q = spread
-            keys, values = cache.read(layer, slice(0, width), batch.decode_length)
-            out = F.scaled_dot_product_attention(q, keys, values, attn_mask=masks.decode, scale=scale)
-            parts.append((out if width == rows else out[masks.decode_slots]).reshape(rows, -1))
-        for chunk, mask in zip(batch.chunks, masks.chunks, strict=True):
-            q = q_NHD[chunk.offset : chunk.offset + chunk.count].transpose(0, 1)[None]
-            keys, values = cache.read(layer, slice(chunk.slot, chunk.slot + 1), chunk.start + chunk.count)
-            out = F.scaled_dot_product_attention(
-                q,
-                keys,
-                values,
-                attn_mask=mask,
-                is_causal=mask is None and chunk.count > 1,
-                scale=scale,
-                enable_gqa=group > 1,
-            )
-            parts.append(out[0].transpose(0, 1).reshape(chunk.count, -1))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-class Masks:
-    """Attention masks of one step, shared by its layers. fp32 and additive, so that no layer converts them."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.decode_slots = torch.tensor(batch.decode_slots, dtype=torch.long)
-        self.decode: torch.Tensor | None = None
-        if batch.decode_slots:
-            width, rows = batch.decode_slots[-1] + 1, len(batch.decode_slots)
-            last = torch.zeros(width, dtype=torch.long)
-            last[self.decode_slots] = batch.positions_N[:rows]
-            visible = torch.arange(batch.decode_length)[None] <= last[:, None]
-            self.decode = torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))[:, None, None]
-        self.chunks = [self._chunk(chunk) for chunk in batch.chunks]
-
-    @staticmethod
-    def _chunk(chunk: Chunk) -> torch.Tensor | None:
-        if chunk.start == 0 or chunk.count == 1:
-            return None
-        total = chunk.start + chunk.count
-        hidden = torch.ones(chunk.count, total, dtype=torch.bool).triu_(chunk.start + 1)
-        return torch.zeros(chunk.count, total).masked_fill_(hidden, float("-inf"))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from trainer.inference.embedded.batch import Batch, Chunk
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.jobs import Job, Slot
-from trainer.inference.embedded.model import Batch, Chunk, Decoder, Weights
+from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.sampling import narrow, sample
 from trainer.inference.embedded.slots import SlotTable
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
@@ -154,14 +155,19 @@ class Runner:
 
     def _batch(self, table: SlotTable, active: list[Slot]) -> tuple[Batch, list[Slot]]:
         """The step's packed batch, and the slots that get a token from it, in the order of its logits."""
-        rows = table.compact([slot for slot in active if slot.pending == 1])
+        assert self.decoder is not None
+        rows: list[Slot] = []
+        prefills: list[Slot] = []
+        for slot in active:
+            (rows if slot.pending == 1 else prefills).append(slot)
+        if self.decoder.loops is None:  # their attention runs over a range of slots
+            rows = table.compact(rows)
         tokens = [slot.tokens[-1] for slot in rows]
         positions = [slot.cached for slot in rows]
         slots = [slot.index for slot in rows]
         sampled, wanted = list(rows), list(range(len(rows)))
         chunks: list[Chunk] = []
         budget = self.limits.prefill_tokens
-        prefills = [slot for slot in active if slot.pending > 1]
         for slot in sorted(prefills, key=lambda s: s.pending):  # short observations first: they unblock a turn
             count = min(slot.pending, budget)
             if count <= 0:
@@ -187,16 +193,18 @@ class Runner:
         return batch, sampled
 
     def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> None:
-        jobs = [slot.job for slot in slots]
-        uniforms = [job.random[len(job.token_ids)] for job in jobs if job]
-        temperatures = [job.request.temperature for job in jobs if job]
-        open_ids = narrow(logits, temperatures, [job.narrowing for job in jobs if job])
-        tokens, logprobs = sample(logits, temperatures, uniforms)
-        for slot, job, token, logprob, open_to in zip(slots, jobs, tokens, logprobs, open_ids, strict=True):
-            assert job is not None
-            job.append(token, logprob, self.version, open_to)
+        assert self.decoder is not None
+        jobs = [job for slot in slots if (job := slot.job)]
+        uniforms = [job.random[len(job.token_ids)] for job in jobs]
+        temperatures = [job.temperature for job in jobs]
+        if any(job.narrowing for job in jobs):
+            open_ids = narrow(logits, temperatures, [job.narrowing for job in jobs])
+            for job, ids in zip(jobs, open_ids, strict=True):
+                job.open_ids.append(ids)
+        tokens, logprobs = sample(logits, temperatures, uniforms, self.decoder.loops)
+        for slot, job, token, logprob in zip(slots, jobs, tokens, logprobs, strict=True):
             slot.tokens.append(token)
-            reason = job.finish_reason
+            reason = job.append(token, logprob, self.version)
             if reason is not None:
                 job.experts = _routed(table.cache, slot, job.request.experts_from)
                 table.release(slot)

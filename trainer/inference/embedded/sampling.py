@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from trainer.inference.embedded.loops import Loops
+
 
 class RandomStream:
     """Uniform numbers of one request: the n-th token always gets the n-th number, whatever shares its batch."""
@@ -57,12 +59,19 @@ def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Narro
 
 
 @torch.inference_mode()
-def sample(logits_RV: torch.Tensor, temperatures: list[float], uniforms: list[float]) -> tuple[list[int], list[float]]:
+def sample(
+    logits_RV: torch.Tensor, temperatures: list[float], uniforms: list[float], loops: Loops | None = None
+) -> tuple[list[int], list[float]]:
     """One token a row by inverse CDF, and its log-probability under the tempered distribution.
 
     Temperature 0 takes the most likely token and reports its log-probability at temperature 1.
     A token of probability zero is never drawn.
     """
+    if loops is not None:
+        tokens_R, logprobs_R = np.empty(len(uniforms), np.int64), np.empty(len(uniforms))
+        wanted = np.array(temperatures, np.float32), np.array(uniforms)
+        loops.draw(logits_RV.numpy(), *wanted, tokens_R, logprobs_R)
+        return tokens_R.tolist(), logprobs_R.tolist()
     temperature = torch.tensor(temperatures)[:, None]
     greedy = temperature == 0
     logprobs_RV = torch.log_softmax(logits_RV / torch.where(greedy, 1.0, temperature), -1)

@@ -24,6 +24,7 @@ class DecoderShape(BaseModel):
     model_type: str
     vocab_size: int
     hidden_size: int
+    intermediate_size: int
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int

@@ -1,0 +1,85 @@
+"""Compiled loops against torch's own operators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from trainer.inference.embedded.loops import Loops, compiled_loops
+from trainer.inference.embedded.sampling import sample
+
+
+@pytest.fixture
+def loops() -> Loops:
+    found = compiled_loops()
+    assert found is not None, "numba is a dependency: it must be there"
+    return found
+
+
+@pytest.mark.parametrize("size", [24, 64, 128])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (2, 1), (3, 3)])
+def test_attention_reads_exactly_the_keys_that_a_token_may_see(
+    loops: Loops, size: int, heads: int, kv_heads: int
+) -> None:
+    torch.manual_seed(size + heads)
+    length, sequences = 50, 3
+    cache = torch.randn(sequences, 2, length, kv_heads * size)
+    lengths, slots = [1, 7, 50, 18], [2, 0, 1, 0]
+    q = torch.randn(len(lengths), heads * size)
+    out = torch.empty_like(q)
+    first = np.array([slot * 2 * length for slot in slots])
+    rows = cache.view(-1, kv_heads * size).numpy()
+    loops.attend(q.numpy(), rows, first, np.array(lengths), length, np.float32(0.3), size, out.numpy())
+    for row, (slot, seen) in enumerate(zip(slots, lengths, strict=True)):
+        keys, values = (part[:seen].view(seen, kv_heads, size).transpose(0, 1) for part in cache[slot])
+        own = q[row].view(heads, 1, size)
+        expected = F.scaled_dot_product_attention(
+            own[None], keys[None], values[None], scale=0.3, enable_gqa=heads > kv_heads
+        )
+        torch.testing.assert_close(out[row], expected.flatten(), rtol=1e-5, atol=1e-6)
+
+
+def test_drawing_takes_the_same_tokens_as_torch(loops: Loops) -> None:
+    torch.manual_seed(1)
+    logits = torch.randn(200, 1000) * 6
+    logits[:50, 3::2] = float("-inf")
+    temperatures = [0.0, 0.3, 0.8, 1.0, 1.7] * 40
+    uniforms = np.random.default_rng(0).random(200).tolist()
+    uniforms[7], uniforms[8] = 0.0, 1.0 - 2**-53
+    tokens, logprobs = sample(logits, temperatures, uniforms, loops)
+    plain, plain_logprobs = sample(logits, temperatures, uniforms)
+    assert sum(a == b for a, b in zip(tokens, plain, strict=True)) >= 199  # a draw may lie on a boundary
+    same = [n for n in range(200) if tokens[n] == plain[n]]
+    torch.testing.assert_close(
+        torch.tensor([logprobs[n] for n in same]),
+        torch.tensor([plain_logprobs[n] for n in same]),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+    assert all(token < 3 or token % 2 == 0 for token in tokens[:50])  # closed tokens are never drawn
+
+
+def test_a_row_does_not_depend_on_its_batch(loops: Loops) -> None:
+    torch.manual_seed(2)
+    logits = torch.randn(9, 333) * 4
+    uniforms = np.random.default_rng(1).random(9).tolist()
+    together = sample(logits, [0.9] * 9, uniforms, loops)
+    alone = [sample(logits[n : n + 1], [0.9], uniforms[n : n + 1], loops) for n in range(9)]
+    assert together == ([a[0][0] for a in alone], [a[1][0] for a in alone])
+
+
+def test_gate_and_norms(loops: Loops) -> None:
+    torch.manual_seed(3)
+    both = torch.randn(5, 66) * 20
+    out = torch.empty(5, 33)
+    loops.gate(both.numpy(), out.numpy())
+    torch.testing.assert_close(out, F.silu(both[:, :33]) * both[:, 33:], rtol=1e-5, atol=1e-6)
+    x, delta, weight, normed = torch.randn(5, 33), torch.randn(5, 33), torch.randn(33), torch.empty(5, 33)
+    summed = x + delta
+    loops.add_norm(x.numpy(), delta.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
+    torch.testing.assert_close(x, summed)
+    torch.testing.assert_close(normed, F.rms_norm(summed, (33,), weight, 1e-6), rtol=1e-5, atol=1e-6)
+    loops.norm(x.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
+    torch.testing.assert_close(normed, F.rms_norm(summed, (33,), weight, 1e-6), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,32 @@
+"""What one step computes: single tokens of many sequences and chunks of prompts, packed into one row of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokens [start, start + count) of the sequence in `slot`; `offset` is where they lie in the packed batch."""
+
+    slot: int
+    start: int
+    count: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The first `len(decode_slots)` packed tokens are decode rows, the rest are the chunks, in their order."""
+
+    tokens_N: torch.Tensor
+    positions_N: torch.Tensor
+    slots_N: torch.Tensor
+    decode_slots: list[int]
+    decode_length: int
+    """Longest decode row, its new token included."""
+    chunks: list[Chunk]
+    logits_at: torch.Tensor
+    """Packed positions whose next-token logits are wanted."""

@@ -1,0 +1,136 @@
+"""The forward pass of a dense decoder through compiled loops, in buffers that live from step to step.
+
+The same arithmetic as `model.py`. What torch does in a dozen small operators a layer is here four loops around four
+matrix products that write where the next one reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from trainer.inference.embedded.attention import Attention
+from trainer.inference.embedded.batch import Batch
+from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.loops import Floats, Loops
+from trainer.inference.embedded.model import Decoder, Layer, Weights
+from trainer.inference.embedded.shape import DecoderShape
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """A layer as the loops and products take it: vectors as arrays, projections [in, out]."""
+
+    norm_in_C: Floats
+    norm_mlp_C: Floats
+    query_norm_D: Floats
+    key_norm_D: Floats
+    normed: bool
+    qkv: torch.Tensor
+    out: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+
+    @classmethod
+    def of(cls, layer: Layer, head_dim: int) -> _Views:
+        normed = layer.query_norm_D is not None and layer.key_norm_D is not None
+        ones = torch.ones(head_dim)
+        return cls(
+            layer.norm_in_C.numpy(),
+            layer.norm_mlp_C.numpy(),
+            (ones if layer.query_norm_D is None else layer.query_norm_D).numpy(),
+            (ones if layer.key_norm_D is None else layer.key_norm_D).numpy(),
+            normed,
+            layer.qkv.t(),
+            layer.out.t(),
+            layer.gate_up.t(),
+            layer.down.t(),
+        )
+
+
+class _Space:
+    """Buffers for N tokens, as tensors and as the arrays that share their memory."""
+
+    def __init__(self, shape: DecoderShape, tokens: int) -> None:
+        heads, kv_heads, size = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
+        new = partial(torch.empty, tokens)
+        self.x, self.normed, self.delta = new(shape.hidden_size), new(shape.hidden_size), new(shape.hidden_size)
+        self.qkv, self.q, self.attended = new((heads + 2 * kv_heads) * size), new(heads * size), new(heads * size)
+        self.gate_up, self.gated = new(2 * shape.intermediate_size), new(shape.intermediate_size)
+        self.logits = new(shape.vocab_size)
+        self.x_, self.normed_, self.delta_ = self.x.numpy(), self.normed.numpy(), self.delta.numpy()
+        self.qkv_, self.q_ = self.qkv.numpy(), self.q.numpy()
+        self.gate_up_, self.gated_ = self.gate_up.numpy(), self.gated.numpy()
+
+    def first(self, tokens: int) -> _Space:
+        """The same buffers, for fewer tokens."""
+        part = object.__new__(_Space)
+        part.__dict__ = {name: buffer[:tokens] for name, buffer in vars(self).items()}
+        return part
+
+
+class FusedDecoder(Decoder):
+    def __init__(self, shape: DecoderShape, weights: Weights, max_length: int, loops: Loops) -> None:
+        super().__init__(shape, weights, max_length)
+        self.loops: Loops = loops
+        self._cos_TD, self._sin_TD = self.cos_TD.numpy(), self.sin_TD.numpy()
+        self._viewed: Weights | None = None
+        self._layers: list[_Views] = []
+        self._whole = self._space = _Space(shape, 0)
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
+        """As `Decoder.forward`; the logits are valid until the next call."""
+        weights, loops, eps = self.weights, self.loops, np.float32(self.shape.rms_norm_eps)
+        if self._viewed is not weights:
+            self._layers, self._viewed = [_Views.of(layer, self.head_dim) for layer in weights.layers], weights
+        space = self._room(len(batch.tokens_N))
+        positions_N, keys_N = batch.positions_N.numpy(), cache.records(batch.slots_N, batch.positions_N).numpy()
+        attention = Attention(batch, cache, self.heads, loops)
+        torch.index_select(weights.embedding_VC, 0, batch.tokens_N, out=space.x)
+        loops.norm(space.x_, self._layers[0].norm_in_C, eps, space.normed_)
+        ends = [*(view.norm_in_C for view in self._layers[1:]), weights.norm_C.numpy()]
+        for index, (view, layer, end_C) in enumerate(zip(self._layers, weights.layers, ends, strict=True)):
+            _product(space.normed, view.qkv, layer.qkv_bias, space.qkv)
+            loops.rotate(
+                space.qkv_,
+                self._cos_TD,
+                self._sin_TD,
+                positions_N,
+                view.normed,
+                view.query_norm_D,
+                view.key_norm_D,
+                eps,
+                self.kv_heads,
+                cache.rows,
+                keys_N + index * cache.layer_rows,
+                cache.length,
+                space.q_,
+            )
+            attention(index, space.q, self.scale, space.attended)
+            _product(space.attended, view.out, layer.out_bias, space.delta)
+            loops.add_norm(space.x_, space.delta_, view.norm_mlp_C, eps, space.normed_)
+            _product(space.normed, view.gate_up, layer.gate_up_bias, space.gate_up)
+            loops.gate(space.gate_up_, space.gated_)
+            _product(space.gated, view.down, layer.down_bias, space.delta)
+            loops.add_norm(space.x_, space.delta_, end_C, eps, space.normed_)
+        wanted = len(batch.logits_at)
+        last = space.normed if wanted == len(batch.tokens_N) else space.normed[batch.logits_at]
+        return torch.mm(last, weights.head_VC.t(), out=space.logits[:wanted])
+
+    def _room(self, tokens: int) -> _Space:
+        if len(self._whole.x) < tokens:
+            self._whole = self._space = _Space(self.shape, tokens)
+        if len(self._space.x) != tokens:
+            self._space = self._whole.first(tokens)
+        return self._space
+
+
+def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
+    if bias is None:
+        torch.mm(x, weight, out=out)
+    else:
+        torch.addmm(bias, x, weight, out=out)
