@@ -12,6 +12,8 @@ from typing import Any
 
 from sandbox.install.errors import Reason
 
+UNKNOWN = "that has "
+"""Begins what is known of a package whose name is not."""
 TABLES = Path(__file__).with_name("diagnosis.toml")
 _HEADER = re.compile(
     r"fatal error: ([\w./+-]+\.h\w*): No such file|cannot find -l(\w+)|(\S+\.so[.\d]*): cannot open shared object"
@@ -41,11 +43,18 @@ def system_package(text: str) -> str:
         for sign, package in _tables()["system"].items():
             if sign in thing or thing in sign:
                 return str(package)
-        return f"that has {thing}"
+        return f"{UNKNOWN}{thing}"
     for match in _PROGRAM.finditer(text):
         if package := _tables()["programs"].get(match[1]):
             return str(package)
     return ""
+
+
+def remedy(package: str) -> str:
+    """What the person who runs this machine is to do, in one line with the command; empty for no package."""
+    if package.startswith(UNKNOWN):
+        return f"Install the system package {package} on this machine (`apt-file search` names it)"
+    return f"Install the system package {package} on this machine: apt-get install -y {package}" if package else ""
 
 
 def of_build(text: str) -> Reason:

@@ -87,5 +87,4 @@ def build_failure(result: ExecResult, what: str) -> InstallFailed:
     lines = [line.strip() for line in re.sub(r"(?i)(caused by:)\s*\n\s*", r"\1 ", said).splitlines()]
     lines = [line for line in lines if re.search(r"error|cause|because", line, re.IGNORECASE)]
     why = " / ".join(line[:200] for line in lines[-3:]) or said.strip()[-300:] or f"{result.ended}, no output"
-    remedy = f"Install the system package {package} on this machine" if package else ""
-    return InstallFailed(diagnosis.of_build(said), f"{what}: {why}", remedy=remedy)
+    return InstallFailed(diagnosis.of_build(said), f"{what}: {why}", remedy=diagnosis.remedy(package))

@@ -60,7 +60,7 @@ class Attempt:
         if found.exit_code != 0:
             raise InstallFailed(
                 Reason.SYSTEM_PACKAGE, f"{self.checkout.name} needs {name}, which this machine does not have",
-                remedy=f"Install the system package {package} on this machine",
+                remedy=diagnosis.remedy(package),
             )  # fmt: skip
 
     async def suite(

@@ -25,6 +25,8 @@ MAX_FILE_BYTES = 32 << 20
 MAX_LEAKS = 20
 MIN_LINE = 30
 """Characters that make a line telling."""
+FEW_LINES = 4
+"""One in so many of the oracle's lines may be in another file, as everyday lines of tests are; not a name."""
 MIN_NAME = 4
 ARCHIVES = (".tar.gz", ".tgz", ".zip", ".whl", ".tar.bz2", ".tar.xz", ".crate", ".jar", ".gem")
 BUILD_FOLDERS = frozenset({"build", "dist"})
@@ -154,16 +156,22 @@ class Needles:
         names: set[str] = set()
         lines: set[str] = set()
         blobs: set[str] = set()
+        # What one of the changed files has already is not restored by another: code may move from one to the other.
+        had: set[str] = set()
+        known: set[str] = set()
         for path, text in task.gold.items():
             file = store.pristine(task.environment, path)
             before = "" if file is None else file.content.decode("utf-8", "replace")
+            had |= definitions(path, before)
+            known |= {line.strip() for line in before.split("\n")}
             if before == text:
                 continue
-            names |= definitions(path, text) - definitions(path, before)
-            known = {line.strip() for line in before.split("\n")}
-            lines |= {line for line in map(str.strip, text.split("\n")) if len(line) >= MIN_LINE and line not in known}
+            names |= definitions(path, text)
+            lines |= {line for line in map(str.strip, text.split("\n")) if len(line) >= MIN_LINE}
             data = text.encode()
             blobs.add(hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())
+        names -= had
+        lines -= known
         told = frozenset(re.findall(r"\w+", task.instruction))
         long_names = frozenset(name for name in names if len(name) >= MIN_NAME and not name.startswith("__"))
         return cls(long_names - told, frozenset(lines), frozenset(blobs), frozenset(f"{REPO}/{p}" for p in task.gold))
@@ -188,8 +196,9 @@ def _contents(files: dict[str, Path], needles: Needles) -> Iterator[Leak]:
     if not needles.names and not needles.lines:
         return
     parts = [rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)" for name in sorted(needles.names)]
-    parts += [re.escape(line.encode()) for line in sorted(needles.lines)]
-    expression = re.compile(rb"|".join(parts))
+    lines = {line.encode() for line in needles.lines}
+    expression = re.compile(rb"|".join([*parts, *map(re.escape, sorted(lines))]))
+    most = len(lines) / FEW_LINES
     total = 0
     for path, file in files.items():
         if file.is_symlink() or ("/.git/" in f"/{path}" and "/objects/" in path):
@@ -200,6 +209,7 @@ def _contents(files: dict[str, Path], needles: Needles) -> Iterator[Leak]:
             yield Leak(path, f"larger than what is searched ({MAX_FILE_BYTES} bytes of a file, {MAX_BYTES} in all)")
             return
         # The changed files themselves are compared as a whole by what made the task; a name may stay in a call there.
-        found = None if path in needles.paths else expression.search(file.read_bytes())
-        if found is not None:
-            yield Leak(path, f"holds {found[0][:60].decode('utf-8', 'replace')!r}, which the oracle restores")
+        held = set() if path in needles.paths else set(expression.findall(file.read_bytes()))
+        if held - lines or len(held) > most:
+            first = min(held - lines or held)[:60].decode("utf-8", "replace")
+            yield Leak(path, f"holds {first!r}, which the oracle restores")

@@ -47,7 +47,7 @@ PRODUCT = '''"""Part {n} of a warehouse."""
 
 
 def total_{n}(sizes, limit=100):
-    """Sum of the sizes below `limit`."""
+    """Sum of the sizes below `limit` in part {n}."""
     sum_{n} = 0
     for size_{n} in sizes:
         if size_{n} < limit:
@@ -56,7 +56,7 @@ def total_{n}(sizes, limit=100):
 
 
 def pick_{n}(names, start, width=2):
-    """`width` of the names from `start` on, in order and upper case."""
+    """`width` of the names of part {n} from `start` on, upper case."""
     if start < 0 or width < 1:
         raise ValueError("nothing to pick in part {n}")
     chosen_{n} = sorted(names)[start : start + width]
@@ -109,16 +109,16 @@ def test_pick_nothing_{n}():
 
 
 def test_shelf_{n}():
-    shelf = Shelf{n}(10)
-    assert shelf.put("a", 4) and shelf.put("b", 6)
-    assert not shelf.put("c", 1)
+    shelf_{n} = Shelf{n}(10)
+    assert shelf_{n}.put("a", 4) and shelf_{n}.put("b", 6)
+    assert not shelf_{n}.put("c", 1)
 
 
 def test_shelf_once_{n}():
-    shelf = Shelf{n}(10)
-    assert shelf.put("a", 4)
-    assert not shelf.put("a", 4)
-    assert shelf.left() == 6
+    shelf_{n} = Shelf{n}(10)
+    assert shelf_{n}.put("a", 4)
+    assert not shelf_{n}.put("a", 4)
+    assert shelf_{n}.left() == 6
 """
 TESTS_OF_MODULE = 9
 

@@ -118,6 +118,12 @@ def test_reasons_of_failed_builds(text, package, reason):
     assert (diagnosis.system_package(text), diagnosis.of_build(text)) == (package, reason)
 
 
+def test_a_missing_system_package_comes_with_the_command():
+    assert diagnosis.remedy("libpq-dev").endswith("on this machine: apt-get install -y libpq-dev")
+    assert "apt-file search" in diagnosis.remedy(diagnosis.system_package("fatal error: odd/thing.h: No such file"))
+    assert diagnosis.remedy("") == ""
+
+
 def test_reasons_of_failed_tests_are_those_of_most():
     refused, unknown = "ConnectionRefusedError: 127.0.0.1:5432 refused", "Name or service not known"
     assert diagnosis.of_tests([refused, refused, "assert 1 == 2"]) == Reason.SERVICE

@@ -64,6 +64,22 @@ def test_each_kind_of_leak_is_named(tmp_path, path, text, why):
     assert found.startswith(f"repo/{path}: ") and why in found
 
 
+def test_what_moves_between_changed_files_is_no_leak(tmp_path):
+    """The agent sees it where it is now; a copy beside it tells no more."""
+    gold = {"shop.py": BROKEN + "\n\nfrom counts import frequencies\n", "counts.py": GOLD.partition("\n\n\n")[2]}
+    environment = InlineEnvironment(files={"shop.py": GOLD, "old/shop.py": f"def other(items):\n{LINE}\n"})
+    assert leaks(tmp_path, {}, gold=gold, environment=environment) == []
+
+
+def test_an_everyday_line_is_no_leak(tmp_path):
+    """One of many lines of the oracle may be in another file by chance, two of five are not there by chance."""
+    lines = [f"    assert frequencies({list(range(n))}) is not None" for n in range(5, 10)]
+    gold = {"test_shop.py": "def test_shop():\n" + "\n".join(lines) + "\n"}
+    assert leaks(tmp_path, {"test_other.py": f"def test_other():\n{lines[0]}\n"}, gold=gold) == []
+    (found,) = leaks(tmp_path, {"test_other.py": "def test_other():\n" + "\n".join(lines[:2]) + "\n"}, gold=gold)
+    assert found.startswith("repo/test_other.py: holds 'assert frequencies(")
+
+
 def test_what_the_instruction_tells_is_no_leak(tmp_path):
     assert leaks(tmp_path, {"CHANGES.md": "frequencies"}, instruction="Write `frequencies(items)`.") == []
     assert leaks(tmp_path, {"a.py": "frequencies_of = 1\nxfrequencies = 2\n"}) == []
