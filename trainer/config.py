@@ -274,7 +274,7 @@ class ParallelConfig(Part):
     context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
     experts: int = setting(1, "Ranks that share the experts of a mixture-of-experts layer", ge=1)
     precision: Literal["float32", "bfloat16"] = setting(
-        "float32", "Number format that the ranks compute in; weights, gradients' sums and optimizer stay float32"
+        "float32", "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32"
     )
     checkpoint_activations: bool = setting(
         False, "Compute each layer again in the backward pass: less memory, a third more work", advanced=True
@@ -299,10 +299,8 @@ class ParallelConfig(Part):
             )
         if self.ranks % self.experts:
             raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")
-        if self.ranks == 1 and (self.precision, self.checkpoint_activations, self.compile) != ("float32", False, False):
-            raise ValueError(
-                "precision, checkpoint_activations and compile are for ranks above 1; leave their defaults"
-            )
+        if self.ranks == 1 and (self.checkpoint_activations or self.compile):
+            raise ValueError("checkpoint_activations and compile are for ranks above 1; leave their defaults")
         return self
 
 
@@ -336,7 +334,6 @@ class MidtrainConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
@@ -364,7 +361,6 @@ class SFTConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
 
 class SamplerConfig(Part):
@@ -448,6 +444,30 @@ class AsynchronyConfig(Part):
     )
 
 
+class SessionsConfig(Part):
+    """Training on recorded sessions of the gateway in place of tasks; a step is `groups_per_step` sessions, one rollout
+    of each prompt. `max_staleness` bounds how far behind the starting version they were served."""
+
+    channel: str = setting(
+        "", "Channel whose recorded sessions are trained on; empty: the run plays tasks", pattern=r"^[a-z0-9-]{0,40}$"
+    )
+    settle_minutes: float = setting(
+        30.0, "Minutes after a session's last turn before it is trained on: signals come late", ge=0, advanced=True
+    )
+    most_redacted: float = setting(
+        0.05, "Largest share of a session's tokens that may be redacted", ge=0, le=1, advanced=True
+    )
+    guard: Literal["stop", "alert"] = setting(
+        "stop", "What a guard on the rates does: the run stops, or only an alert is raised"
+    )
+    edit_drop: float = setting(0.15, "Largest fall of the share of turns that edit", gt=0, le=1, advanced=True)
+    question_rise: float = setting(0.15, "Largest rise of the share of turns that only ask", gt=0, le=1, advanced=True)
+    malformed_rise: float = setting(
+        0.05, "Largest rise of the share of turns with a broken call", gt=0, le=1, advanced=True
+    )
+    least_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, advanced=True)
+
+
 class RLConfig(Part):
     """Asynchronous reinforcement learning over whole episodes."""
 
@@ -477,6 +497,7 @@ class RLConfig(Part):
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     sampler: SamplerConfig = Field(default_factory=SamplerConfig)
+    sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
     eval_tasks: int = setting(48, "Tasks of one evaluation", gt=0)

@@ -46,10 +46,15 @@ def score_tokens(
     hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
     head = model.get_output_embeddings()
     if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
+        weight_VD = head.weight
+        kind = hidden_ND.device.type
+        if torch.is_autocast_enabled(kind):  # the backward pass knows nothing of it, and computes the logits again
+            half = torch.get_autocast_dtype(kind)
+            hidden_ND, weight_VD = hidden_ND.to(half), weight_VD.to(half)
         return TokenScores(
             *chunked_scores(
                 hidden_ND,
-                head.weight,
+                weight_VD,
                 batch.targets_N,
                 temperature=temperature,
                 logits_at_once=logits_at_once,

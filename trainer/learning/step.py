@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,8 +71,11 @@ class Learner:
         reference: PreTrainedModel | None = None,
         adapters: Adapters | None = None,
         repeat_experts: bool = True,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        logits_at_once: int = 0,
     ) -> None:
-        """Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known."""
+        """`precision` is what is computed in; weights, gradients and optimizer stay float32. `logits_at_once`: see
+        `score_tokens`. Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known."""
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
         self.model = model
@@ -84,6 +87,8 @@ class Learner:
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
+        self.precision = precision
+        self.logits_at_once = logits_at_once
         self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and what it found."""
@@ -183,7 +188,9 @@ class Learner:
         return self.replay.take_counts()
 
     def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
-        return score_tokens(model, batch, temperature=self.temperature)
+        half = self.precision == "bfloat16"
+        with torch.autocast(batch.tokens_BT.device.type, torch.bfloat16, enabled=half):
+            return score_tokens(model, batch, temperature=self.temperature, logits_at_once=self.logits_at_once)
 
     def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
         batch = batch.to(next(self.model.parameters()).device)

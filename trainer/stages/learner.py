@@ -34,4 +34,6 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         reference=reference.model if reference else None,
         adapters=adapters,
         repeat_experts=config.sampling.routed_experts,
+        precision=config.parallel.precision,
+        logits_at_once=config.parallel.logits_at_once,
     )

@@ -182,3 +182,30 @@ def test_the_shipped_configuration_computes_what_it_always_did():
     loss = trained.train(batch, step=1)["optim/loss"]
     assert loss == float(by_hand)
     assert loss == pytest.approx(7.255469e-06, abs=1e-9)
+
+
+def test_a_step_in_bfloat16_keeps_float32_weights_and_stays_near_the_float32_one():
+    groups = [group(tiny_model(), [1.0, 0.0, 0.0, 1.0])]
+    moved = {}
+    for precision in ("float32", "bfloat16"):
+        model = tiny_model()
+        made = learner(model)
+        made.precision = precision
+        metrics = made.train(groups, step=1)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        moved[precision] = metrics["optim/grad_norm"]
+    assert moved["bfloat16"] != moved["float32"]
+    assert moved["bfloat16"] == pytest.approx(moved["float32"], rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_step_does_not_depend_on_how_many_logits_exist_at_a_time(precision: str):
+    groups = [group(tiny_model(), [1.0, 0.0, 0.0, 1.0])]
+    after = []
+    for at_once in (0, 100):
+        model = tiny_model()
+        made = learner(model)
+        made.precision, made.logits_at_once = precision, at_once
+        norm = made.train(groups, step=1)["optim/grad_norm"]
+        after.append(norm)
+    assert after[1] == pytest.approx(after[0], rel=1e-5 if precision == "float32" else 0.02)
