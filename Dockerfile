@@ -27,6 +27,7 @@ COPY manage.py ./
 COPY sandbox ./sandbox
 COPY trainer ./trainer
 COPY composer_web ./composer_web
+COPY oc ./oc
 COPY templates ./templates
 COPY static ./static
 COPY policies ./policies

@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker redteam fuzz lint format lock bench base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker redteam fuzz lint format lock bench client base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ lock: install ## compile requirements.lock anew from requirements.in and the dev
 
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
 	@exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
+
+client: install ## generate the typed answers of the `oc` client from the API's description
+	$(PY) -m scripts.client
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.stages.base_policy $(ARGS)

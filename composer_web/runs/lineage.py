@@ -50,7 +50,7 @@ def lineage(run: Run) -> Lineage:
     wanted = {"Trains on": stage.get("suite"), "Measured on": stage.get("eval_suite")}
     known = {suite.name: suite for suite in Suite.objects.filter(name__in=[name for name in wanted.values() if name])}
     suites = [(use, known[name]) for use, name in wanted.items() if name in known]
-    counts = {
+    counts: dict[int | None, int] = {
         row["task_version__environment"]: row["tasks"]
         for row in SuiteMembership.objects.filter(suite__in=[suite for _, suite in suites])
         .values("task_version__environment")
@@ -58,7 +58,7 @@ def lineage(run: Run) -> Lineage:
         .order_by("-tasks")
     }
     bare = counts.pop(None, 0)
-    shown = list(counts)[:MOST_ENVIRONMENTS]
+    shown = [pk for pk in counts if pk is not None][:MOST_ENVIRONMENTS]
     rows = Environment.objects.in_bulk(shown)
     return Lineage(
         ancestors,

@@ -13,8 +13,6 @@ from composer_web.runs.models import Run
 MOST = 200
 """Marks of one kind on a chart; beyond, the newest are shown and the rest is counted."""
 
-KINDS = ("checkpoint", "sync", "eval", "alert", "recovery")
-
 
 @dataclass(frozen=True)
 class Mark:

@@ -1,0 +1,8 @@
+"""The command line of OpenComposer's JSON API, and its typed Python client. Needs nothing of the product itself.
+
+`models.py` is generated from the API's own description (`make client`); everything else is written by hand.
+"""
+
+from oc.client import ApiError, Client, Unreachable
+
+__all__ = ["ApiError", "Client", "Unreachable"]

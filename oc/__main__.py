@@ -1,0 +1,3 @@
+from oc.cli import main
+
+raise SystemExit(main())
