@@ -6,7 +6,8 @@
 at most a fifth of their files failing to load; `mostly_passing`: at least 80 % of the tests that are not skipped pass;
 `repeatable`: the environment was accepted and three fresh offline runs gave every test the same outcome; `yields_task`:
 at least one task of it (a mutation, or a deleted feature) has all its controls green. A suite that takes longer than its
-budget is judged by a sample, drawn by names; `sampled` counts such packages. Each stage has a deadline.
+budget is judged by a sample, drawn by names; `sampled` counts such packages. Each stage has a deadline, longer by the load
+of each processor when the package begins, at most MOST_STRETCH times: a busy machine does not fail good packages.
 
 What a package came to is kept below `FOLDER` (or --folder), by the last commit that touched `sandbox/` or this file, so a
 bench that was cut off goes on, also with another list; --fresh begins anew. Packages are measured in an order drawn by
@@ -70,6 +71,7 @@ PACKAGE_SECONDS = 720.0
 STAGE_SECONDS = 360.0
 """Installing, or the final check, of one attempt."""
 TASK_SECONDS = 240.0
+MOST_STRETCH = 4.0
 NOT_LOADED = 0.2
 TASKS: tuple[tuple[GeneratorName, Split], ...] = (
     ("mutation", "train"),
@@ -134,14 +136,16 @@ async def one(
             file.write(f"[{time.monotonic() - began:6.1f}] {text}\n")
             file.flush()
 
+        slow = stretch()
+        log(f"deadlines are {slow:.1f} times as long as on a quiet machine")
         try:
-            async with asyncio.timeout(STAGE_SECONDS):
+            async with asyncio.timeout(STAGE_SECONDS * slow):
                 pin = await pin_of(line, upstreams)
                 archive = await index.fetch(pin, folder / "downloads", upstreams)
                 checkout = await asyncio.to_thread(from_archive, archive, name=pin.name, version=pin.version)
             record = await install(
-                store, checkout, backend=backend, upstreams=upstreams, log=log, seconds=PACKAGE_SECONDS,
-                stage_seconds=STAGE_SECONDS,
+                store, checkout, backend=backend, upstreams=upstreams, log=log, seconds=PACKAGE_SECONDS * slow,
+                stage_seconds=STAGE_SECONDS * slow,
             )  # fmt: skip
         except (TaskError, SandboxError, OSError) as error:  # also TimeoutError: the source did not come
             log(traceback.format_exc())
@@ -153,7 +157,7 @@ async def one(
         found = record.evidence
         files = found.not_loaded + 1  # a suite of one file that does not load is no suite
         start = time.monotonic()
-        yields = record.built is not None and await makes_task(store, record.built, backend, log)
+        yields = record.built is not None and await makes_task(store, record.built, backend, log, TASK_SECONDS * slow)
         task_minutes = (time.monotonic() - start) / 60
         asked = policy is not None and record.built is None
         agent = await by_agent(policy, checkout, store, backend, upstreams, log) if policy is not None and asked else ""
@@ -191,10 +195,15 @@ async def by_agent(
     return "installed" if record.built is not None else str(record.reason)
 
 
-async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log) -> bool:
+def stretch() -> float:
+    """How many times as long as on a quiet machine a stage may take."""
+    return min(MOST_STRETCH, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
+async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log: Log, seconds: float) -> bool:
     """Whether a task of the package keeps all its controls: mutations of either split first, then deleted features."""
     try:
-        async with asyncio.timeout(TASK_SECONDS):
+        async with asyncio.timeout(seconds):
             for generator, split in TASKS:
                 found = Yield(generator=generator, package=built.name)
                 async for task in generate_tasks(
@@ -204,7 +213,7 @@ async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Back
                     return True
                 log(f"no {generator} task for {split}: {found.model_dump_json(exclude_defaults=True)}")
     except TimeoutError:
-        log(f"no task within {TASK_SECONDS:g} s")
+        log(f"no task within {seconds:.0f} s")
     except (TaskError, SandboxError, SyntaxError, ValueError, OSError):
         log(traceback.format_exc())
     return False
