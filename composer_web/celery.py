@@ -58,12 +58,15 @@ app.conf.update(
     beat_schedule={
         "outbox": {"task": "ops.flush_outbox", "schedule": 2.0, "options": {"queue": "control", "expires": 10}},
         "reconcile": {"task": "ops.reconcile", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
+        "alerts": {"task": "alerts.look", "schedule": 10.0, "options": {"queue": "control", "expires": 20}},
         "pump": {"task": "runs.pump_all", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
         "snapshots": {
             "task": "rollouts.collect_snapshots",
             "schedule": 3600.0,
             "options": {"queue": "eval", "expires": 600},
         },
+        "canary": {"task": "gateway.watch", "schedule": 60.0, "options": {"queue": "control", "expires": 60}},
+        "sessions": {"task": "gateway.expire", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
         "prune": {"task": "ops.prune", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
     },
     beat_scheduler="celery.beat:Scheduler",  # the schedule is fixed in code: nothing to keep on disk

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote, urlsplit
+
 from csp.constants import NONE, SELF
 
 from composer_web.env import REPOSITORY, database_settings, env
@@ -47,6 +49,7 @@ INSTALLED_APPS = [
     "composer_web.evals",
     "composer_web.rollouts",
     "composer_web.review",
+    "composer_web.alerts",
     "composer_web.gateway",
     "composer_web.live",
 ]
@@ -108,7 +111,7 @@ ACCOUNT_FORMS = {"login": "composer_web.accounts.forms.LoginForm"}
 ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "reauthenticate": "10/m/user"}
 MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
-MFA_TOTP_TOLERANCE = 1
+MFA_TOTP_TOLERANCE = 0  # a used code is remembered for one period: with more it would be good again afterwards
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 SOCIALACCOUNT_ADAPTER = "composer_web.accounts.adapters.OIDCAdapter"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
@@ -133,6 +136,13 @@ SOCIALACCOUNT_PROVIDERS = {
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": ENV.redis_url, "KEY_PREFIX": "oc"}
 }
+_MAIL = urlsplit(ENV.email_url)
+EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+EMAIL_HOST, EMAIL_PORT = _MAIL.hostname or "", _MAIL.port or 587
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_MAIL.username or ""), unquote(_MAIL.password or "")
+EMAIL_USE_SSL, EMAIL_USE_TLS = _MAIL.scheme == "smtps", _MAIL.scheme == "smtp" and bool(_MAIL.username)
+EMAIL_TIMEOUT = 15
+DEFAULT_FROM_EMAIL = ENV.email_from
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"

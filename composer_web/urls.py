@@ -20,5 +20,6 @@ urlpatterns = [
     path("", include("composer_web.evals.urls")),
     path("", include("composer_web.repositories.urls")),
     path("", include("composer_web.gateway.urls")),
+    path("", include("composer_web.alerts.urls")),
     path("", include("composer_web.ops.urls")),
 ]

@@ -31,7 +31,6 @@ class AccountAdapter(DefaultAccountAdapter):
         **DefaultAccountAdapter.error_messages,
         "username_password_mismatch": "User name or password is wrong.",
         "too_many_login_attempts": "Too many attempts with a wrong password. Wait five minutes, then try again.",
-        "incorrect_code": "The code is wrong or was used already; wait for the next one.",
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -40,6 +39,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
 class MFAAdapter(DefaultMFAAdapter):
     """Secrets of second factors at rest."""
+
+    error_messages = {
+        **DefaultMFAAdapter.error_messages,
+        "incorrect_code": "The code is wrong or was used already; wait for the next one.",
+    }
 
     def encrypt(self, text: str) -> str:
         return seal(text, purpose=PURPOSE)

@@ -9,14 +9,17 @@ import ipaddress
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import sync_and_async_middleware
 
 from composer_web.accounts.models import ApiToken, User
 
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
-LOOKS_ONLY = frozenset({"runs:check", "api-1:validate"})
-"""POSTs that change nothing: they only check what was typed."""
+LOOKS_ONLY = frozenset({"runs:check", "api-1:validate", "gateway:chat"})
+"""POSTs that change nothing: they only check what was typed, or ask the policy (the gateway keeps its own record)."""
 
 
 @dataclass(slots=True)
@@ -43,22 +46,40 @@ def used_token(token: ApiToken) -> None:
         origin.via, origin.credential = "token", f"{token.name} ({token.prefix}…)"
 
 
-def middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+@sync_and_async_middleware
+def middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Notes the origin, and writes an entry for a change of which no service told: nothing goes unrecorded."""
 
-    def handle(request: HttpRequest) -> HttpResponse:
+    def begin(request: HttpRequest) -> Origin:
         via = "api" if request.path.startswith("/api/") else "page"
         origin = Origin(via=via, address=_address(request.META.get("REMOTE_ADDR", "")))
         _now.set(origin)
+        return origin
+
+    def untold(request: HttpRequest, answer: HttpResponse, origin: Origin) -> bool:
+        return request.method not in SAFE and answer.status_code < 400 and not origin.entries
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        origin = begin(request)
         try:
-            answer = get_response(request)
-            if request.method not in SAFE and answer.status_code < 400 and not origin.entries:
+            answer: HttpResponse = get_response(request)
+            if untold(request, answer, origin):
                 _record(request)
             return answer
         finally:
             _now.set(None)
 
-    return handle
+    async def handle_async(request: HttpRequest) -> HttpResponse:
+        origin = begin(request)
+        try:
+            answer: HttpResponse = await get_response(request)
+            if untold(request, answer, origin):
+                await sync_to_async(_record)(request)
+            return answer
+        finally:
+            _now.set(None)
+
+    return handle_async if iscoroutinefunction(get_response) else handle
 
 
 def _record(request: HttpRequest) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 from allauth.account.internal.flows.login import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from allauth.mfa.utils import is_mfa_enabled
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
+from django.utils.decorators import sync_and_async_middleware
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.origin import current
@@ -24,25 +26,37 @@ KNOWN = "second_factor"
 """Session key: this session has shown that it has one."""
 
 
-def second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+@sync_and_async_middleware
+def second_factor(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Middleware: sends people whom `require_mfa` names to the set-up until they have a second factor."""
 
+    def open_to_all(request: HttpRequest) -> bool:
+        return env().require_mfa == "nobody" or request.path.startswith(OPEN)
+
     def handle(request: HttpRequest) -> HttpResponse:
-        wanted = env().require_mfa
-        if wanted == "nobody" or request.path.startswith(OPEN) or not _lacks(request, wanted):
-            return get_response(request)
-        if request.path.startswith("/api/"):
-            message = "this installation asks for a second factor: set it up at /2fa/, or use a token"
-            return JsonResponse(
-                {"error": {"code": "forbidden", "message": message, "field": "", "fields": {}}}, status=403
-            )
-        return redirect("mfa_activate_totp")
+        answer: HttpResponse = (
+            _send_away(request) if not open_to_all(request) and _lacks(request) else get_response(request)
+        )
+        return answer
 
-    return handle
+    async def handle_async(request: HttpRequest) -> HttpResponse:
+        if not open_to_all(request) and await sync_to_async(_lacks)(request):
+            return _send_away(request)
+        answer: HttpResponse = await get_response(request)
+        return answer
+
+    return handle_async if iscoroutinefunction(get_response) else handle
 
 
-def _lacks(request: HttpRequest, wanted: str) -> bool:
-    user = request.user
+def _send_away(request: HttpRequest) -> HttpResponse:
+    if request.path.startswith("/api/"):
+        message = "this installation asks for a second factor: set it up at /2fa/, or use a token"
+        return JsonResponse({"error": {"code": "forbidden", "message": message, "field": "", "fields": {}}}, status=403)
+    return redirect("mfa_activate_totp")
+
+
+def _lacks(request: HttpRequest) -> bool:
+    user, wanted = request.user, env().require_mfa
     if not isinstance(user, User) or (wanted == "admins" and user.role != "admin") or request.session.get(KNOWN):
         return False
     methods = request.session.get(AUTHENTICATION_METHODS_SESSION_KEY, [])

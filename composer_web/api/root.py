@@ -6,10 +6,12 @@ from ninja import NinjaAPI
 
 from composer_web.accounts.api import router as accounts
 from composer_web.accounts.audit_api import router as audit
+from composer_web.alerts.api import router as alerts
 from composer_web.api import errors
 from composer_web.api.auth import needs
 from composer_web.evals.api import router as evals
 from composer_web.evals.release_api import router as releases
+from composer_web.gateway.api import router as gateway
 from composer_web.ops.api import router as ops
 from composer_web.policies.api import router as policies
 from composer_web.policies.endpoint_api import router as endpoints
@@ -18,6 +20,7 @@ from composer_web.repositories.api import router as environments
 from composer_web.review.api import drafts
 from composer_web.review.api import queues as review_queues
 from composer_web.rollouts.api import groups, rollouts
+from composer_web.rollouts.export_api import router as exports
 from composer_web.rollouts.finding_api import router as findings
 from composer_web.rollouts.fork_api import router as forks
 from composer_web.runs.api import router as runs
@@ -39,6 +42,7 @@ api.add_router("/templates", templates, tags=["runs"])
 api.add_router("/sweeps", sweep_router, tags=["runs"])
 api.add_router("/rollouts", rollouts, tags=["rollouts"])
 api.add_router("/forks", forks, tags=["rollouts"])
+api.add_router("/exports", exports, tags=["rollouts"])
 api.add_router("/groups", groups, tags=["rollouts"])
 api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/review", review_queues, tags=["review"])
@@ -48,10 +52,12 @@ api.add_router("/curation", curation, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
 api.add_router("/endpoints", endpoints, tags=["policies"])
+api.add_router("/gateway", gateway, tags=["gateway"])
 api.add_router("/promotions", promotions, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])
 api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
 api.add_router("/tokens", accounts, tags=["tokens"])
 api.add_router("/audit", audit, tags=["audit"])
+api.add_router("/alerts", alerts, tags=["alerts"])
 api.add_router("/health", ops, tags=["health"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import redis
@@ -14,11 +16,13 @@ from django.utils import timezone
 
 from composer_web.env import env
 from composer_web.ops import inference
-from composer_web.ops.models import Outbox, WorkerHeartbeat
+from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.ops.presence import SILENT_SECONDS
 from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30
+FORGOTTEN = timedelta(seconds=30)
+"""A lease that expired longer ago than this is taken over by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ def checks() -> list[Check]:
         _timed("weights", _weights),
     ]
     if database.ok:
-        found += [_timed("outbox", _outbox), _timed("workers", _workers)]
+        found += [_timed("outbox", _outbox), _timed("workers", _workers), _timed("leases", _leases)]
+        found.append(_timed("queues", lambda: _queues(found[1].detail.get("queues", {}))))
     return found
 
 
@@ -100,7 +105,45 @@ def _disk() -> tuple[bool, str, dict[str, Any]]:
 
 def _weights() -> tuple[bool, str, dict[str, Any]]:
     where = env().weight_store or str(env().data / "weights")
+    folder = env().data / "weights"
+    if not env().weight_store and folder.exists() and not os.access(folder, os.W_OK):
+        return (
+            False,
+            f"{where} cannot be written: give it to the account of the trainer, or runs fail",
+            {"store": where},
+        )
     return True, f"runs publish to {where}", {"store": where}
+
+
+def _leases() -> tuple[bool, str, dict[str, Any]]:
+    """Held by somebody who no longer beats: the reconciler gives the work on, so a few seconds are no trouble."""
+    held = Lease.objects.exclude(owner="")
+    late = list(held.filter(expires_at__lt=timezone.now() - FORGOTTEN).order_by("expires_at")[:5])
+    if not late:
+        return True, f"{held.count()} held", {}
+    names = ", ".join(f"{lease.resource} of {lease.owner}" for lease in late)
+    return (
+        False,
+        f"expired and not taken over: {names}. The process died and nobody follows: see its log, start it with `make up`, "
+        "and look at what `manage.py reconcile --dry-run` says",
+        {"leases": [lease.resource for lease in late]},
+    )
+
+
+def _queues(depth: dict[str, int]) -> tuple[bool, str, dict[str, Any]]:
+    """Messages that nobody will take."""
+    since = timezone.now() - timedelta(seconds=SILENT_SECONDS)
+    served = {
+        name
+        for detail in WorkerHeartbeat.objects.filter(beat_at__gte=since).values_list("detail", flat=True)
+        for name in detail.get("queues", [])
+    }
+    stuck = {name: count for name, count in depth.items() if count and name not in served}
+    if not stuck:
+        return True, f"{sum(depth.values())} messages wait", {}
+    words = ", ".join(f"{count} in {name}" for name, count in stuck.items())
+    workers = ", ".join(f"`celery -A composer_web worker -Q {name}`" for name in stuck)
+    return False, f"messages wait and no living process takes them: {words}. Start {workers} (`make up` does)", stuck
 
 
 def _outbox() -> tuple[bool, str, dict[str, Any]]:

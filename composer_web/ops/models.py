@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 
@@ -60,3 +61,26 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Quota(models.Model):
+    """What a person's runs may have at once; without a person, everybody's who has none. Empty is no limit."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="quota"
+    )
+    concurrent_rollouts = models.PositiveIntegerField(null=True, blank=True)
+    storage_gib = models.FloatField(null=True, blank=True, help_text="Kept checkpoints, in GiB")
+    gpu_share = models.FloatField(null=True, blank=True, help_text="Of all rollouts in flight, while others run")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user"], name="quota_one_for_everybody", nulls_distinct=False),
+            models.CheckConstraint(
+                condition=models.Q(gpu_share=None) | models.Q(gpu_share__gt=0, gpu_share__lt=1), name="quota_share"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"quota of {self.user or 'everybody'}"

@@ -1,12 +1,13 @@
 from django.urls import path
 
-from composer_web.ops import fidelity_views, views
+from composer_web.ops import fidelity_views, quota_views, views
 
 app_name = "ops"
 urlpatterns = [
     path("", views.home, name="home"),
     path("system/", views.system, name="system"),
     path("system/reconcile/", views.reconcile, name="reconcile"),
+    path("system/quotas/", quota_views.quota_list, name="quotas"),
     path("system/fidelity/", fidelity_views.fidelity_page, name="fidelity"),
     path("system/fidelity/measure/", fidelity_views.fidelity_measure, name="fidelity-measure"),
 ]

@@ -194,3 +194,12 @@ def spark(values: list[float | None] | None, label: str = "") -> SafeString | st
         title.strip(),
         line,
     )
+
+
+@register.simple_tag
+def quota_note(run: Any) -> str:
+    """Why a quota lets a running run dispatch nothing now; empty when none does."""
+    from composer_web.ops import quotas
+
+    size = run.config.get("stage", {}).get("group_size")
+    return quotas.why_held(run, group_size=size) if size else ""

@@ -1,0 +1,68 @@
+"""Alerts over HTTP: what is wrong, the rules, and what was delivered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Query, Router, Status
+
+from composer_web.alerts import selectors, services
+from composer_web.alerts.filters import AlertFilter
+from composer_web.alerts.schemas import AlertOut, DeliveryOut, RuleIn, RuleOut
+from composer_web.api.auth import caller, needs
+from composer_web.api.paging import MAX_PAGE, filtered, page
+from composer_web.api.schemas import ErrorOut, Page
+from composer_web.ops.errors import UserError
+
+router = Router()
+
+
+@router.get("", response=Page[AlertOut], summary="List alerts")
+def list_alerts(
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    state: str = "",
+    kind: str = "",
+    rule: int | None = None,
+    about: str = "",
+) -> Any:
+    """Newest first; the filters are those of the page."""
+    return page(filtered(AlertFilter, request, selectors.alerts()), limit=limit, before=before)
+
+
+@router.get("/rules", response=list[RuleOut], summary="List rules")
+def list_rules(request: HttpRequest) -> Any:
+    return list(selectors.rules())
+
+
+@router.post("/rules", response={201: RuleOut, 422: ErrorOut}, auth=needs("operate"), summary="Make a rule")
+def create_rule(request: HttpRequest, payload: RuleIn) -> Any:
+    fields = payload.dict(exclude={"webhook_id"})
+    if payload.webhook_id is not None:
+        fields["webhook"] = selectors.get_webhook(payload.webhook_id)
+    return Status(201, services.make_rule(actor=caller(request), **fields))
+
+
+@router.post(
+    "/rules/{rule_id}/{action}",
+    response={200: RuleOut, 404: ErrorOut},
+    auth=needs("operate"),
+    summary="Switch a rule on or off",
+)
+def change_rule(request: HttpRequest, rule_id: int, action: str) -> Any:
+    if action not in ("on", "off"):
+        raise UserError("action", f"a rule is switched on or off, not {action[:40]!r}")
+    return services.switch_rule(rule=selectors.get_rule(rule_id), active=action == "on", actor=caller(request))
+
+
+@router.delete("/rules/{rule_id}", response={204: None, 404: ErrorOut}, auth=needs("operate"), summary="Remove a rule")
+def remove_rule(request: HttpRequest, rule_id: int) -> Any:
+    services.remove_rule(rule=selectors.get_rule(rule_id), actor=caller(request))
+    return Status(204, None)
+
+
+@router.get("/deliveries", response=Page[DeliveryOut], auth=needs("operate"), summary="List deliveries")
+def list_deliveries(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
+    return page(selectors.deliveries(), limit=limit, before=before)

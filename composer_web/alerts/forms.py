@@ -1,0 +1,48 @@
+"""The form of a rule."""
+
+from __future__ import annotations
+
+from django import forms
+
+from composer_web.alerts.models import Rule, Webhook
+
+
+class RuleForm(forms.ModelForm):
+    emails = forms.CharField(required=False, help_text="Addresses, separated by commas", label="E-mail")
+
+    class Meta:
+        model = Rule
+        fields = (
+            "name",
+            "kind",
+            "metric",
+            "comparison",
+            "threshold",
+            "window",
+            "severity",
+            "run_name",
+            "quiet_minutes",
+            "role",
+            "emails",
+            "webhook",
+        )
+        labels = {
+            "kind": "Watches",
+            "severity": "Findings of at least",
+            "run_name": "Only runs named",
+            "quiet_minutes": "Quiet minutes",
+            "role": "Shown in the product to at least",
+            "webhook": "Webhook",
+        }
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.fields["webhook"].queryset = Webhook.objects.filter(active=True)  # type: ignore[attr-defined]
+
+    def clean_emails(self) -> list[str]:
+        return [part.strip() for part in self.cleaned_data["emails"].split(",") if part.strip()]
+
+
+class WebhookForm(forms.Form):
+    name = forms.CharField(max_length=80)
+    url = forms.CharField(max_length=400, label="Address", help_text="https://host/path")

@@ -1,0 +1,54 @@
+"""Alerts and rules as the API gives and takes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from ninja import Schema
+from pydantic import Field
+
+
+class AlertOut(Schema):
+    id: int
+    rule_id: int
+    about: str = Field(description="run:12, worker:name or finding:3")
+    message: str
+    state: str = Field(description="open or resolved")
+    opened_at: datetime
+    seen_at: datetime
+    resolved_at: datetime | None
+    told_at: datetime | None = Field(description="Null: it came back within the quiet time, nobody was told")
+
+
+class RuleIn(Schema):
+    name: str = Field(min_length=1, max_length=80)
+    kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone"]
+    metric: str = Field(default="", max_length=100)
+    comparison: Literal["above", "below"] = "above"
+    threshold: float = 0.0
+    window: int = Field(default=1, ge=1, le=10_000, description="Points whose mean is compared, or minutes for shares")
+    severity: Literal["low", "medium", "high"] = "high"
+    run_name: str = Field(default="", max_length=80)
+    quiet_minutes: int = Field(default=30, ge=0, le=10_080)
+    role: Literal["viewer", "reviewer", "operator", "admin"] = "operator"
+    emails: list[str] = []
+    webhook_id: int | None = None
+
+
+class RuleOut(RuleIn):
+    id: int
+    active: bool
+
+
+class DeliveryOut(Schema):
+    id: int
+    alert_id: int | None
+    webhook_id: int | None
+    email: str
+    state: str
+    tries: int
+    status: int | None
+    error: str
+    due_at: datetime
+    sent_at: datetime | None

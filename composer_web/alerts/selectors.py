@@ -1,0 +1,55 @@
+"""Reads of alerts."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q, QuerySet
+
+from composer_web.accounts.models import User
+from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
+from composer_web.ops.errors import NotFound
+
+
+def alerts() -> QuerySet[Alert]:
+    return Alert.objects.select_related("rule")
+
+
+def rules() -> QuerySet[Rule]:
+    return Rule.objects.select_related("webhook").annotate(
+        open_alerts=Count("alerts", filter=Q(alerts__resolved_at=None))
+    )
+
+
+def get_rule(pk: int) -> Rule:
+    """Raises NotFound."""
+    found = Rule.objects.filter(pk=pk).first()
+    if found is None:
+        raise NotFound("alert rule", pk)
+    return found
+
+
+def get_webhook(pk: int) -> Webhook:
+    """Raises NotFound."""
+    found = Webhook.objects.filter(pk=pk).first()
+    if found is None:
+        raise NotFound("webhook", pk)
+    return found
+
+
+def deliveries() -> QuerySet[Delivery]:
+    return Delivery.objects.select_related("webhook", "alert__rule")
+
+
+def get_delivery(pk: int) -> Delivery:
+    """Raises NotFound."""
+    found = deliveries().filter(pk=pk).first()
+    if found is None:
+        raise NotFound("delivery", pk)
+    return found
+
+
+def notices(user: User) -> QuerySet[Notice]:
+    return Notice.objects.filter(user=user).select_related("alert__rule")
+
+
+def unread(user: User) -> int:
+    return Notice.objects.filter(user=user, read_at=None).count()

@@ -1,0 +1,210 @@
+"""Writes of alerts: rules, webhooks, and what becomes of something that a rule saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.utils import timezone
+
+from composer_web.accounts.models import Role, User
+from composer_web.accounts.services import audit
+from composer_web.alerts import signing
+from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
+from composer_web.alerts.sending import PURPOSE, send_later, webhook_hosts
+from composer_web.env import env
+from composer_web.live.hints import hint
+from composer_web.ops import outbound
+from composer_web.ops.errors import UserError
+from composer_web.ops.sealed import seal
+
+MOST_EMAILS = 20
+
+
+@transaction.atomic
+def make_rule(*, actor: User | None, **fields: Any) -> Rule:
+    """Raises UserError that names the field."""
+    rule = Rule(created_by=actor, **_checked(fields))
+    _cleaned(rule)
+    rule.save()
+    audit(actor=actor, action="alert_rule.create", target=f"alert_rule:{rule.pk}", name=rule.name)
+    hint("alerts")
+    return rule
+
+
+@transaction.atomic
+def switch_rule(*, rule: Rule, active: bool, actor: User | None) -> Rule:
+    """Off: its open alerts are resolved, for nobody looks any more."""
+    rule.active = active
+    rule.save(update_fields=["active"])
+    if not active:
+        Alert.objects.filter(rule=rule, resolved_at=None).update(resolved_at=timezone.now())
+    audit(actor=actor, action="alert_rule.on" if active else "alert_rule.off", target=f"alert_rule:{rule.pk}")
+    hint("alerts")
+    return rule
+
+
+@transaction.atomic
+def remove_rule(*, rule: Rule, actor: User | None) -> None:
+    """With its alerts and their deliveries; what was told stays in the audit log as the rule's name."""
+    target = f"alert_rule:{rule.pk}"
+    rule.delete()
+    audit(actor=actor, action="alert_rule.remove", target=target, name=rule.name)
+    hint("alerts")
+
+
+@transaction.atomic
+def make_webhook(*, actor: User | None, name: str, url: str) -> tuple[Webhook, str]:
+    """The webhook and its secret, which is shown this one time. Raises UserError."""
+    if not name.strip() or Webhook.objects.filter(name=name.strip()).exists():
+        raise UserError("name", "give it a name that no other webhook has")
+    try:
+        outbound.check(*outbound.parse(url), named=webhook_hosts())
+    except (outbound.Refused, outbound.Unreachable) as error:
+        raise UserError("url", str(error)) from error
+    secret = signing.new_secret()
+    row = Webhook(name=name.strip(), url=url.strip(), secret=seal(secret, purpose=PURPOSE), created_by=actor)
+    _cleaned(row)
+    row.save()
+    audit(actor=actor, action="webhook.create", target=f"webhook:{row.pk}", name=row.name, url=row.url)
+    return row, secret
+
+
+@transaction.atomic
+def switch_webhook(*, webhook: Webhook, active: bool, actor: User | None) -> Webhook:
+    webhook.active = active
+    webhook.save(update_fields=["active"])
+    audit(actor=actor, action="webhook.on" if active else "webhook.off", target=f"webhook:{webhook.pk}")
+    return webhook
+
+
+@transaction.atomic
+def try_webhook(*, webhook: Webhook, actor: User | None) -> Delivery:
+    """A message that says that it is a test."""
+    body = {"type": "test", "title": "Test", "message": "A person asked OpenComposer for this message."}
+    made = _outside(Delivery(webhook=webhook, body=body))
+    audit(actor=actor, action="webhook.test", target=f"webhook:{webhook.pk}")
+    return made
+
+
+@transaction.atomic
+def repeat(*, delivery: Delivery, actor: User | None) -> Delivery:
+    """Try a failed delivery again, from the beginning of its pauses. Raises UserError."""
+    row = Delivery.objects.select_for_update().get(pk=delivery.pk)
+    if row.state != Delivery.State.FAILED:
+        raise UserError("", f"only a failed delivery is tried again; this one is {row.state}", code="conflict")
+    row.state, row.tries, row.due_at = Delivery.State.WAITING, 0, timezone.now()
+    row.save(update_fields=["state", "tries", "due_at"])
+    send_later(row)
+    audit(actor=actor, action="delivery.repeat", target=f"delivery:{row.pk}")
+    return row
+
+
+@transaction.atomic
+def saw(*, rule: Rule, about: str, message: str) -> Alert:
+    """The rule's condition holds for `about`. Tells people once: not again while it goes on, and not when it was
+    told within the rule's quiet time."""
+    now = timezone.now()
+    last = Alert.objects.select_for_update().filter(rule=rule, about=about).order_by("-pk").first()
+    if last is not None and last.resolved_at is None:
+        last.seen_at, last.message = now, message[:2000]
+        last.save(update_fields=["seen_at", "message"])
+        return last
+    alert = Alert.objects.create(rule=rule, about=about, message=message[:2000], opened_at=now, seen_at=now)
+    told = Alert.objects.filter(rule=rule, about=about).exclude(told_at=None).order_by("-told_at").first()
+    if told is None or told.told_at is None or now - told.told_at >= timedelta(minutes=rule.quiet_minutes):
+        alert.told_at = now
+        alert.save(update_fields=["told_at"])
+        _tell(alert, resolved=False)
+    hint("alerts")
+    return alert
+
+
+@transaction.atomic
+def over(*, alert: Alert) -> Alert:
+    """The condition holds no more. Whoever was told of the beginning is told of the end."""
+    row = Alert.objects.select_for_update().select_related("rule").get(pk=alert.pk)
+    if row.resolved_at is None:
+        row.resolved_at = timezone.now()
+        row.save(update_fields=["resolved_at"])
+        if row.told_at is not None:
+            _tell(row, resolved=True)
+        hint("alerts")
+    return row
+
+
+@transaction.atomic
+def mark_read(*, user: User, notice: int | None = None) -> int:
+    """One of the person's notices, or all of them."""
+    rows = Notice.objects.filter(user=user, read_at=None)
+    done = (rows if notice is None else rows.filter(pk=notice)).update(read_at=timezone.now())
+    hint("alerts")
+    return done
+
+
+def _tell(alert: Alert, *, resolved: bool) -> None:
+    rule = alert.rule
+    people = [user for user in User.objects.filter(is_active=True) if user.may(rule.role)]
+    Notice.objects.bulk_create(
+        [Notice(user=user, alert=alert, resolved=resolved) for user in people], ignore_conflicts=True
+    )
+    body = {
+        "type": "alert.resolved" if resolved else "alert.opened",
+        "title": f"{'Resolved: ' if resolved else ''}{rule.name}",
+        "message": alert.message,
+        "rule": rule.name,
+        "about": alert.about,
+        "alert": alert.pk,
+        "link": f"{env().public_url.rstrip('/')}/alerts/" if env().public_url else "",
+        "at": ((alert.resolved_at if resolved else alert.opened_at) or timezone.now()).isoformat(),
+    }
+    for email in rule.emails:
+        _outside(Delivery(alert=alert, email=email, body=body))
+    if rule.webhook is not None and rule.webhook.active:
+        _outside(Delivery(alert=alert, webhook=rule.webhook, body=body))
+
+
+def _outside(row: Delivery) -> Delivery:
+    row.due_at = timezone.now()
+    row.save()
+    send_later(row)
+    return row
+
+
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
+    found = dict(fields)
+    if found.get("kind") == Kind.METRIC and not str(found.get("metric", "")).strip():
+        raise UserError("metric", "name the metric to watch, for example reward/mean")
+    if not math.isfinite(float(found.get("threshold", 0.0))):
+        raise UserError("threshold", "the threshold is a number")
+    if found.get("kind") == Kind.INFRA_SHARE and not 0 <= float(found.get("threshold", 0.0)) < 1:
+        raise UserError("threshold", "a share is at least 0 and less than 1")
+    found["emails"] = _emails(found.get("emails", []))
+    if found.get("role", Role.OPERATOR) not in Role.values:
+        raise UserError("role", f"the role is one of {', '.join(Role.values)}")
+    return found
+
+
+def _emails(given: Iterable[str]) -> list[str]:
+    emails = sorted({email.strip() for email in given if email.strip()})
+    if len(emails) > MOST_EMAILS:
+        raise UserError("emails", f"at most {MOST_EMAILS} addresses; use a list of your mail server")
+    for email in emails:
+        try:
+            validate_email(email)
+        except ValidationError as error:
+            raise UserError("emails", f"{email[:80]!r} is no e-mail address") from error
+    return emails
+
+
+def _cleaned(row: Rule | Webhook) -> None:
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        field, problems = next(iter(error.message_dict.items()))
+        raise UserError(field, f"{field}: {problems[0]}") from error

@@ -1,0 +1,146 @@
+"""Pages of alerts: what is wrong now, the rules, webhooks and their deliveries, and one's own notices."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
+
+from composer_web.alerts import selectors, services
+from composer_web.alerts.filters import AlertFilter
+from composer_web.alerts.forms import RuleForm, WebhookForm
+from composer_web.alerts.models import Notice, Webhook
+from composer_web.alerts.tables import AlertTable, DeliveryTable
+from composer_web.ops.errors import UserError
+from composer_web.ops.pages import PageRequest, act, page, show
+
+PER_PAGE = 50
+
+
+@require_GET
+@page()
+def alert_list(request: PageRequest) -> HttpResponse:
+    found = AlertFilter(request.GET, queryset=selectors.alerts())
+    table = AlertTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": table})
+    return show(request, "alerts/list.html", {"table": table, "filter": found, "live": "alerts", "tab": "alerts"})
+
+
+@page()
+def rule_list(request: PageRequest) -> HttpResponse:
+    """The rules; operators make new ones here."""
+    form = RuleForm(request.POST or None)
+    if request.method == "POST":
+        if not request.user.may("operator"):
+            return show(request, "403.html", status=403)
+        if form.is_valid():
+            try:
+                rule = services.make_rule(actor=request.user, **form.cleaned_data)
+            except UserError as error:
+                form.add_error(error.field if error.field in form.fields else None, str(error))
+            else:
+                messages.success(request, f"Rule “{rule.name}” watches from now on.")
+                return redirect("alerts:rules")
+    context = {"rules": selectors.rules(), "form": form, "tab": "rules"}
+    return show(request, "alerts/rules.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@page("operator")
+def rule_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
+    rule = selectors.get_rule(pk)
+    doings = {
+        "on": (lambda: services.switch_rule(rule=rule, active=True, actor=request.user), "It watches again."),
+        "off": (lambda: services.switch_rule(rule=rule, active=False, actor=request.user), "It is switched off."),
+        "remove": (lambda: services.remove_rule(rule=rule, actor=request.user), "Removed."),
+    }
+    if action not in doings:
+        return show(request, "404.html", status=404)
+    doing, done = doings[action]
+    return act(request, doing, done=done, to="alerts:rules")
+
+
+@page("operator")
+def webhook_list(request: PageRequest) -> HttpResponse:
+    """Webhooks; a new one's secret is in this one answer only."""
+    form, secret = WebhookForm(request.POST or None), ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            _, secret = services.make_webhook(actor=request.user, **form.cleaned_data)
+        except UserError as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            form = WebhookForm()
+    context = {"webhooks": Webhook.objects.all(), "form": form, "secret": secret, "tab": "webhooks"}
+    answer = show(request, "alerts/webhooks.html", context, status=422 if form.errors else 200)
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+@require_POST
+@page("operator")
+def webhook_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
+    webhook = selectors.get_webhook(pk)
+    if action == "test":
+        done = "A test message is on its way; its delivery is listed here."
+        return act(
+            request,
+            lambda: services.try_webhook(webhook=webhook, actor=request.user),
+            done=done,
+            to="alerts:deliveries",
+        )
+    if action not in ("on", "off"):
+        return show(request, "404.html", status=404)
+    return act(
+        request,
+        lambda: services.switch_webhook(webhook=webhook, active=action == "on", actor=request.user),
+        done=f"“{webhook.name}” is switched {action}.",
+        to="alerts:webhooks",
+    )
+
+
+@require_GET
+@page("operator")
+def delivery_list(request: PageRequest) -> HttpResponse:
+    table = DeliveryTable(selectors.deliveries())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": table})
+    return show(request, "alerts/deliveries.html", {"table": table, "live": "alerts", "tab": "deliveries"})
+
+
+@require_POST
+@page("operator")
+def delivery_repeat(request: PageRequest, pk: int) -> HttpResponse:
+    row = selectors.get_delivery(pk)
+    return act(
+        request,
+        lambda: services.repeat(delivery=row, actor=request.user),
+        done="It is tried again.",
+        to="alerts:deliveries",
+    )
+
+
+@require_GET
+@page()
+def notice_list(request: PageRequest) -> HttpResponse:
+    """One's own notices, newest first; with `bell` only the bell of the top bar."""
+    if "bell" in request.GET:
+        return show(request, "alerts/_bell.html")
+    rows = list(selectors.notices(request.user)[:200])
+    template = "alerts/_notices.html" if request.headers.get("HX-Request") else "alerts/notices.html"
+    return show(request, template, {"notices": rows, "unread": sum(row.read_at is None for row in rows)})
+
+
+@require_POST
+@page()
+def notice_read(request: PageRequest, pk: int | None = None) -> HttpResponse:
+    """One notice, or all: of the person who asks, whatever number is given."""
+    if pk is not None and not Notice.objects.filter(pk=pk, user=request.user).exists():
+        return show(request, "404.html", status=404)
+    services.mark_read(user=request.user, notice=pk)
+    return redirect("alerts:notices")

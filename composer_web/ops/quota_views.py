@@ -1,0 +1,52 @@
+"""The page of quotas: use beside limits; admins set them."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+
+from composer_web.accounts.models import User
+from composer_web.ops import quotas
+from composer_web.ops.errors import UserError
+from composer_web.ops.models import Quota
+from composer_web.ops.pages import PageRequest, page, show
+
+
+class QuotaForm(forms.Form):
+    user = forms.ModelChoiceField(
+        User.objects.filter(is_active=True), required=False, empty_label="everybody without a quota", label="For"
+    )
+    concurrent_rollouts = forms.IntegerField(required=False, min_value=1, label="Rollouts in flight")
+    storage_gib = forms.FloatField(required=False, label="Checkpoints, GiB")
+    gpu_share = forms.FloatField(
+        required=False, label="Share of rollouts", help_text="0 to 1, of all in flight while others run"
+    )
+
+
+@page()
+def quota_list(request: PageRequest) -> HttpResponse:
+    form = QuotaForm(request.POST or None)
+    if request.method == "POST":
+        if not request.user.may("admin"):
+            return show(request, "403.html", status=403)
+        if form.is_valid():
+            try:
+                made = quotas.set_quota(actor=request.user, **form.cleaned_data)
+            except UserError as error:
+                form.add_error(error.field, str(error))
+            else:
+                messages.success(
+                    request, "The quota holds from the next dispatch." if made else "The quota is removed."
+                )
+                return redirect("ops:quotas")
+    rows = [(quota, quotas.use(quota.user_id)) for quota in Quota.objects.select_related("user") if quota.user_id]
+    context = {
+        "rows": rows,
+        "everybody": Quota.objects.filter(user=None).first(),
+        "own": quotas.use(request.user.pk),
+        "form": form,
+        "may_admin": request.user.may("admin"),
+    }
+    return show(request, "ops/quotas.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,92 @@
+"""Quotas: kept at dispatch, told on the run's page, set by admins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from composer_web.accounts.models import AuditEntry, User
+from composer_web.ops import quotas
+from composer_web.ops.errors import UserError
+from composer_web.policies.models import Checkpoint
+from composer_web.rollouts.models import Group
+from composer_web.rollouts.services import pump
+from composer_web.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owned(running: Run, people: dict[str, User]) -> Run:
+    """The running run, made by the operator."""
+    Group.objects.filter(run=running).exists()
+    Run.objects.filter(pk=running.pk).update(created_by=people["operator"])
+    running.refresh_from_db()
+    return running
+
+
+def in_flight(run: Run) -> int:
+    return sum(Group.objects.filter(run=run, state__in=["dispatched", "running"]).values_list("size", flat=True))
+
+
+def test_without_a_quota_nothing_changes(owned: Run) -> None:
+    assert pump(run_id=owned.pk) > 1
+    assert quotas.why_held(owned, group_size=owned.configuration.stage.group_size) == ""  # type: ignore[union-attr]
+
+
+def test_rollouts_in_flight_are_limited(owned: Run, people: dict[str, User]) -> None:
+    size: int = owned.configuration.stage.group_size  # type: ignore[union-attr]
+    quotas.set_quota(actor=None, user=None, concurrent_rollouts=2 * size - 1)
+    assert pump(run_id=owned.pk) == 1
+    assert pump(run_id=owned.pk) == 0
+    assert in_flight(owned) == size
+    told = quotas.why_held(owned, group_size=size)
+    assert f"{size} of {2 * size - 1} rollouts are in flight" in told
+    operator = Client()
+    operator.force_login(people["operator"])
+    assert "rollouts are in flight and a group needs" in operator.get(f"/runs/{owned.pk}/").content.decode()
+    quotas.set_quota(actor=None, user=people["operator"], concurrent_rollouts=100 * size)  # one's own wins
+    assert pump(run_id=owned.pk) >= 1
+    assert quotas.why_held(owned, group_size=size) == ""
+
+
+def test_full_storage_holds_new_groups(owned: Run, people: dict[str, User]) -> None:
+    quotas.set_quota(actor=None, user=people["operator"], storage_gib=1.0)
+    assert owned.policy_out is not None
+    Checkpoint.objects.create(
+        policy=owned.policy_out, version=1, kind="step", digest="0" * 64, path="x", bytes=1 << 30
+    )
+    assert pump(run_id=owned.pk) == 0
+    told = quotas.why_held(owned, group_size=owned.configuration.stage.group_size)  # type: ignore[union-attr]
+    assert "1.0 of 1 GiB" in told
+    Checkpoint.objects.update(bytes=1)
+    assert pump(run_id=owned.pk) >= 1
+
+
+def test_wrong_limits_and_who_sets_them(people: dict[str, User]) -> None:
+    wrong: list[dict[str, Any]] = [{"concurrent_rollouts": 0}, {"storage_gib": -1.0}, {"gpu_share": 1.0}]
+    for limits in wrong:
+        with pytest.raises(UserError) as caught:
+            quotas.set_quota(actor=None, user=None, **limits)
+        assert caught.value.field == next(iter(limits))
+    admin, operator = Client(), Client()
+    admin.force_login(people["admin"])
+    operator.force_login(people["operator"])
+    posted = {"user": people["operator"].pk, "concurrent_rollouts": "8", "gpu_share": "0.5"}
+    assert operator.post("/system/quotas/", posted).status_code == 403
+    assert Client().get("/system/quotas/").status_code == 302
+    assert admin.post("/system/quotas/", posted).status_code == 302
+    assert "0 of 8" in operator.get("/system/quotas/").content.decode()
+    entry = AuditEntry.objects.get(action="quota.set")
+    assert entry.changes[-1]["after"]["concurrent_rollouts"] == 8
+    admin.post("/system/quotas/", {"user": people["operator"].pk})
+    assert quotas.of(people["operator"].pk) is None
+
+
+def test_shares_count_while_others_run() -> None:
+    quota = quotas.Quota(gpu_share=0.25)
+    assert quotas._room(quota, quotas.Use(rollouts=0, bytes=0, others=0)) > 1000
+    assert quotas._room(quota, quotas.Use(rollouts=0, bytes=0, others=12)) == 4
+    assert quotas._room(quota, quotas.Use(rollouts=4, bytes=0, others=12)) == 0
