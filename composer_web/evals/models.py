@@ -50,6 +50,9 @@ class Release(models.Model):
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     notes = models.TextField(blank=True)
     digest = models.CharField(max_length=64, help_text="SHA-256 over the hashes of its bundles, in order")
+    unreviewed = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Tasks that two reviewers had not admitted when it was published"
+    )
     statistics = models.JSONField(default=dict, help_text="composer_web.evals.statistics.Statistics")
     contamination = models.JSONField(null=True, blank=True, help_text="composer_web.evals.contamination.Contamination")
     versions = models.ManyToManyField(TaskVersion, through="ReleaseTask", related_name="releases")

@@ -33,6 +33,7 @@ def publish(request: HttpRequest, payload: ReleaseIn) -> Any:
         benchmark=payload.benchmark,
         suite=get_suite(payload.suite),
         keep=payload.keep,
+        unreviewed=payload.unreviewed,
         notes=payload.notes,
         actor=caller(request),
     )

@@ -43,6 +43,7 @@ def release_publish(request: PageRequest) -> HttpResponse:
             benchmark=request.POST.get("benchmark", ""),
             suite=tasks.get_suite(request.POST.get("suite", "")),
             keep="keep" in request.POST,
+            unreviewed="unreviewed" in request.POST,
             notes=request.POST.get("notes", "")[:2000],
             actor=request.user,
         )

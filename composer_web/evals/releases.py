@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import CharField, F, Func, QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
@@ -22,14 +22,25 @@ from composer_web.tasks.models import Suite, TaskVersion
 from trainer.rollouts.interruption import Interruption
 
 BATCH = 500
+NAMED = 3
+"""Tasks that a refusal names."""
 
 
 @transaction.atomic
-def publish(*, benchmark: str, suite: Suite, keep: bool = False, notes: str = "", actor: User | None = None) -> Release:
+def publish(
+    *,
+    benchmark: str,
+    suite: Suite,
+    keep: bool = False,
+    unreviewed: bool = False,
+    notes: str = "",
+    actor: User | None = None,
+) -> Release:
     """The next release of a benchmark from the tasks of a suite whose controls passed; the first has number 1.
 
     `keep` takes over the tasks of the release before, but for those that its results flag; the suite's follow. Raises
-    UserError when the suite has none that passed its controls, or when nothing would differ from the release before.
+    UserError when the suite has none that passed its controls, when nothing would differ from the release before, or
+    when two reviewers have not admitted each task; `unreviewed` publishes those too, and the release says so for good.
     """
     previous = Release.objects.select_for_update(of=("self",)).filter(benchmark=benchmark).order_by("-number").first()
     fresh = list(suite.versions.filter(controls_ok=True).order_by("memberships__position").distinct())
@@ -39,6 +50,9 @@ def publish(*, benchmark: str, suite: Suite, keep: bool = False, notes: str = ""
         )
     kept = _kept(previous) if keep and previous else []
     versions = list({version.pk: version for version in (*kept, *fresh)}.values())
+    missing = _not_admitted(versions)
+    if missing and not unreviewed:
+        raise UserError("suite", _who_is_missing(suite, missing, len(versions)))
     digest = hashlib.sha256("\n".join(version.bundle_hash for version in versions).encode()).hexdigest()
     if previous and digest == previous.digest:
         raise UserError("suite", f"{previous} has exactly these tasks; choose a suite with others")
@@ -49,6 +63,7 @@ def publish(*, benchmark: str, suite: Suite, keep: bool = False, notes: str = ""
         parent=previous,
         notes=notes,
         digest=digest,
+        unreviewed=len(missing),
         created_by=actor,
     )
     release.clean_fields(exclude=["statistics", "contamination", "notes"])
@@ -69,6 +84,21 @@ def publish(*, benchmark: str, suite: Suite, keep: bool = False, notes: str = ""
     enqueue("evals.check_contamination", {"release_id": release.pk}, queue="control")
     hint("evals")
     return release
+
+
+def _not_admitted(versions: Sequence[TaskVersion]) -> list[str]:
+    """Tasks of which two reviewers have not admitted exactly this version, by name."""
+    state = Func(F("pk"), function="opencomposer_review_state", output_field=CharField())
+    found = TaskVersion.objects.filter(pk__in=[version.pk for version in versions]).annotate(state=state)
+    return list(found.exclude(state="admitted").order_by("task__slug").values_list("task__slug", flat=True))
+
+
+def _who_is_missing(suite: Suite, missing: Sequence[str], of: int) -> str:
+    names = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
+    return (
+        f"two reviewers have not admitted {len(missing)} of {of} tasks: {names}. Have them reviewed (“Review into it” on "
+        f"the page of suite {suite.name!r}), or publish them unreviewed, which the release says for good"
+    )
 
 
 def _kept(previous: Release) -> Sequence[TaskVersion]:

@@ -57,6 +57,7 @@ class ReleaseOut(Schema):
     parent: str | None
     notes: str
     digest: str
+    unreviewed: int = Field(description="tasks that two reviewers had not admitted when it was published")
     statistics: dict[str, Any]
     contamination: dict[str, Any] | None
     evaluation_count: int
@@ -77,6 +78,7 @@ class ReleaseIn(Schema):
     keep: bool = Field(
         default=False, description="take over the tasks of the release before that no flag speaks against"
     )
+    unreviewed: bool = Field(default=False, description="also tasks that two reviewers have not admitted")
     notes: str = Field(default="", max_length=2000)
 
 

@@ -21,6 +21,7 @@ from composer_web.evals.scoring import Spent, resources
 from composer_web.evals.statistics import measure
 from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
+from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.tasks.generators.procedural import generate
@@ -41,7 +42,7 @@ def proved(name: str, seeds: range, purpose: str = "benchmark") -> Suite:
 def first(db: None) -> Release:
     """Release 1 of three tasks."""
     import_base(path=REPOSITORY / "policies" / "base", toy=True)
-    return releases.publish(benchmark="bench", suite=proved("one", range(3)))
+    return releases.publish(benchmark="bench", suite=proved("one", range(3)), unreviewed=True)
 
 
 def measured(release: Release, *, passed: list[int], effort: str = "", price: float = 0.0) -> Evaluation:
@@ -78,7 +79,7 @@ def test_tasks_of_a_release_are_append_only(first: Release) -> None:
 
 def test_a_release_needs_tasks_that_passed_their_controls(first: Release) -> None:
     with pytest.raises(UserError, match="exactly these tasks"):
-        releases.publish(benchmark="bench", suite=first.suite)
+        releases.publish(benchmark="bench", suite=first.suite, unreviewed=True)
     unproved = build_suite(name="raw", purpose="benchmark", specs=[generate(9, "held-out")])
     with pytest.raises(UserError, match="run them on the suite's page"):
         releases.publish(benchmark="bench", suite=unproved)
@@ -114,7 +115,7 @@ def test_scores_and_flags_of_a_release(first: Release) -> None:
 
 def test_a_refresh_keeps_scores_apart(first: Release) -> None:
     measured(first, passed=[16, 0, 4])
-    second = releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True)
+    second = releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
     assert (second.number, second.parent_id) == (2, first.pk)
     assert list(second.members.values_list("position", "carried")) == [(0, True), (1, False), (2, False)]
     assert standings.leaderboard(second) == []
@@ -122,6 +123,40 @@ def test_a_refresh_keeps_scores_apart(first: Release) -> None:
     assert (row.name, row.tasks) == ("base@0", 1)
     assert row.score == pytest.approx(0.25)
     assert [r.score for r in standings.leaderboard(first)] == [pytest.approx(1.25 / 3)]
+
+
+def test_two_reviewers_admit_what_a_release_holds(first: Release, people: dict[str, User]) -> None:
+    """Without them it is refused by name; releases that asked nobody say so for good."""
+    assert first.unreviewed == 3
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Release.objects.filter(pk=first.pk).update(unreviewed=0)
+    suite = proved("two", range(10, 12))
+    early, late = suite.versions.order_by("task__slug")
+    for name in ("operator", "reviewer"):
+        reviewing.review(version=late, actor=people[name], decision="accept")
+    with pytest.raises(UserError, match="1 of 2 tasks") as refused:
+        releases.publish(benchmark="bench", suite=suite)
+    assert early.task.slug in refused.value.message and late.task.slug not in refused.value.message
+    for name in ("operator", "reviewer"):
+        reviewing.review(version=early, actor=people[name], decision="accept")
+    assert releases.publish(benchmark="bench", suite=suite).unreviewed == 0
+
+
+def test_three_releases_of_a_benchmark(first: Release) -> None:
+    """Each takes over what the one before has unflagged; scores stay with the release that they were measured on."""
+    measured(first, passed=[16, 0, 4])  # saturated, unsolved, in between
+    second = releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
+    measured(second, passed=[8, 16, 2])
+    third = releases.publish(benchmark="bench", suite=proved("three", range(20, 21)), keep=True, unreviewed=True)
+    assert (third.number, third.parent_id) == (3, second.pk)
+    ids = [list(r.members.values_list("task_version_id", flat=True)) for r in (first, second, third)]
+    assert ids[1][0] == ids[0][2]  # neither saturated nor unsolved
+    assert ids[2][:2] == [ids[1][0], ids[1][2]] and ids[2][2] not in ids[0] + ids[1]
+    assert list(third.members.values_list("carried", flat=True)) == [True, True, False]
+    assert [len(standings.leaderboard(r)) for r in (first, second, third)] == [1, 1, 0]
+    (row,) = standings.carried(third)
+    assert (row.tasks, row.score) == (2, pytest.approx((8 + 2) / 32))
+    assert [r.score for r in standings.leaderboard(second)] == [pytest.approx(26 / 48)]
 
 
 def test_a_broken_task_is_flagged(first: Release) -> None:
@@ -168,7 +203,9 @@ def test_pages_of_releases(first: Release, people: dict[str, User]) -> None:
     assert viewer.get("/evals/releases/bench/9/").status_code == 404
     proved("two", range(10, 12))
     page = operator.post(
-        "/evals/releases/publish/", {"benchmark": "bench", "suite": "two", "keep": "on"}, follow=True
+        "/evals/releases/publish/",
+        {"benchmark": "bench", "suite": "two", "keep": "on", "unreviewed": "on"},
+        follow=True,
     ).content.decode()
     assert "bench-2 is published" in page
     assert "carried over" in page
@@ -186,11 +223,11 @@ def test_query_counts_of_releases(first: Release, people: dict[str, User]) -> No
 
     path = "/evals/releases/bench/2/"
     measured(first, passed=[16, 0, 4])
-    releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True)
+    releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
     before = queries("/evals/releases/"), queries(path)
     measured(first, passed=[16, 0, 4], effort="more")
     measured(standings.find("bench-2"), passed=[1, 2, 3])
-    releases.publish(benchmark="other", suite=first.suite)
+    releases.publish(benchmark="other", suite=first.suite, unreviewed=True)
     assert (queries("/evals/releases/"), queries(path)) == before
     assert max(before) <= 14
 
@@ -201,7 +238,8 @@ def test_releases_over_api_and_command(first: Release, bearer: Callable[..., dic
     visitor = Client(headers=headers)
     refused = visitor.post("/api/v1/releases", {"benchmark": "bench", "suite": "one"}, content_type="application/json")
     assert refused.status_code == 422
-    made = visitor.post("/api/v1/releases", {"benchmark": "bench", "suite": "two"}, content_type="application/json")
+    wanted = {"benchmark": "bench", "suite": "two", "unreviewed": True}
+    made = visitor.post("/api/v1/releases", wanted, content_type="application/json")
     assert made.status_code == 201
     assert (made.json()["number"], made.json()["parent"]) == (2, "bench-1")
     measured(first, passed=[16, 0, 4])

@@ -50,7 +50,7 @@ def release(db: None) -> Release:
     suite = build_suite(name="held-out", purpose="held-out", specs=SPECS)
     for version in suite.versions.all():
         record_controls(version=version, controls={"bundle_hash": version.bundle_hash}, ok=True)
-    return releases.publish(benchmark="bench", suite=suite)
+    return releases.publish(benchmark="bench", suite=suite, unreviewed=True)
 
 
 def add(server: ChatServer, name: str = "remote", **more: Any) -> Policy:

@@ -24,6 +24,9 @@ class Command(BaseCommand):
         publish.add_argument("benchmark")
         publish.add_argument("suite")
         publish.add_argument("--keep", action="store_true", help="take over what the release before has unflagged")
+        publish.add_argument(
+            "--unreviewed", action="store_true", help="also tasks that two reviewers have not admitted"
+        )
         publish.add_argument("--notes", default="")
         run = actions.add_parser("run", help="a policy over a release; `evaluate` and the page say how far it is")
         run.add_argument("release", help="benchmark-number, or benchmark for its newest")
@@ -57,7 +60,8 @@ class Command(BaseCommand):
             self.stdout.write(f"{release}  {tasks} tasks  {count} evaluations  {release.digest[:12]}")
 
     def _publish(self, o: dict[str, Any]) -> None:
-        made = releases.publish(benchmark=o["benchmark"], suite=get_suite(o["suite"]), keep=o["keep"], notes=o["notes"])
+        options = {name: o[name] for name in ("benchmark", "keep", "unreviewed", "notes")}
+        made = releases.publish(suite=get_suite(o["suite"]), **options)
         self.stdout.write(json.dumps({"release": str(made), "digest": made.digest, **made.statistics}))
 
     def _run(self, o: dict[str, Any]) -> None:
