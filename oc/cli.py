@@ -260,8 +260,8 @@ def _evals(client: Client, options: argparse.Namespace, output: Output) -> None:
         case "show":
             output.one(client.evaluation(options.id))
         case "launch":
-            names = ("policy", "suite", "tasks", "samples", "temperature", "seed")
-            body = {name: value for name, value in _filters(options, *names).items() if value is not None}
+            given = _filters(options, "policy", "suite", "tasks", "samples", "temperature", "seed")
+            body = {name: value for name, value in given.items() if value is not None}
             output.rows([client.evaluate(body)], EVAL_COLUMNS)
         case _:
             output.rows([client.cancel_evaluation(options.id)], EVAL_COLUMNS)

@@ -143,7 +143,7 @@ def _posted_form(request: PageRequest) -> HttpResponse:
     source, action = origin(request.POST), request.POST.get("action", "start")
     form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
     if action in MIME and form.config is not None:
-        return text_file(form.config, action)  # type: ignore[arg-type]
+        return text_file(form.config, action)
     warnings = _checked(form)
     if form.config is None or form.errors:
         return _page(request, form, warnings, source, refused="Nothing was made: mend the marked fields.")

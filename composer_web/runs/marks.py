@@ -54,7 +54,7 @@ _TOKENS = """
 
 def of_run(run: Run, axis: Axis) -> Marks:
     """In the order of the axis. At most MOST of each kind, the newest; `left_out` counts the others."""
-    names = {"run": run.pk, "tokens": TOKENS, "most": MOST}
+    names: dict[str, int | str] = {"run": run.pk, "tokens": TOKENS, "most": MOST}
     with connection.cursor() as cursor:
         cursor.execute(
             f"""

@@ -39,6 +39,9 @@ def what_will_run(config: RunConfig) -> list[PlanRow]:
 
 def _rl(stage: RLConfig) -> list[PlanRow]:
     prompts = stage.steps * stage.groups_per_step
+    if stage.sessions.channel:
+        how = f"{stage.steps} steps × {stage.groups_per_step}, recorded on {stage.sessions.channel}"
+        return [PlanRow("Optimiser steps", stage.steps, ""), PlanRow("Sessions of users", prompts, how)]
     rollouts = prompts * stage.group_size
     rows = [
         PlanRow("Optimiser steps", stage.steps, ""),

@@ -38,9 +38,11 @@ def save_view(*, name: str, query: str, shared: bool, owner: User) -> SavedView:
     name = name.strip()
     if not 1 <= len(name) <= MOST_NAME:
         raise UserError("name", f"a view's name has 1 to {MOST_NAME} characters; found {len(name)}")
-    view = SavedView.objects.filter(owner=owner, name=name).first() or SavedView(owner=owner, name=name)
-    if view.pk is None and SavedView.objects.filter(owner=owner).count() >= MOST_VIEWS:
-        raise UserError("name", f"you have {MOST_VIEWS} views; delete one first")
+    view = SavedView.objects.filter(owner=owner, name=name).first()
+    if view is None:
+        if SavedView.objects.filter(owner=owner).count() >= MOST_VIEWS:
+            raise UserError("name", f"you have {MOST_VIEWS} views; delete one first")
+        view = SavedView(owner=owner, name=name)
     view.query, view.shared = clean(query), shared
     view.save()
     audit(actor=owner, action="view.save", target=f"view:{view.pk}", name=name, query=view.query, shared=shared)

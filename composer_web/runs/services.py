@@ -53,8 +53,8 @@ def check_config(config: RunConfig) -> list[str]:
         stage = config.stage
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.feedback, "stage.feedback.")
-        need = stage.steps * stage.groups_per_step
-        usable, rejected = _usable_tasks(stage.suite, "stage.suite")
+        need = stage.steps * stage.groups_per_step if not stage.sessions.channel else 0
+        usable, rejected = _usable_tasks(stage.suite, "stage.suite") if need else (0, 0)
         if usable < need:
             raise UserError(
                 "stage.suite",
@@ -62,7 +62,7 @@ def check_config(config: RunConfig) -> list[str]:
                 f"and suite {stage.suite!r} has {usable}{_beside(rejected)}; each prompt is used once, so build a larger "
                 "suite or lower the steps",
             )
-        if usable < need * 1.02:
+        if need and usable < need * 1.02:
             warnings.append(
                 f"suite {stage.suite!r} has {usable - need} prompts to spare: dropped groups may leave too few"
             )

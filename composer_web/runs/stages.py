@@ -57,6 +57,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
             policy_dir=policy_dir, config=stage, seed=run.seed, episodes=episodes, sink=sink, checkpoints=checkpoints
         )
     assert isinstance(stage, RLConfig)
+    from composer_web.gateway.training import SessionGroupSource
     from trainer.stages.rl import run_rl
     from trainer.weights import WeightStore
 
@@ -66,7 +67,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         policy_dir=policy_dir,
         config=stage,
         seed=run.seed,
-        source=DatabaseGroupSource(control),
+        source=SessionGroupSource(control, sink) if stage.sessions.channel else DatabaseGroupSource(control),
         sink=sink,
         store=WeightStore(
             weights_folder(run),

@@ -178,7 +178,7 @@ def _bounded(text: str) -> None:
     """Refuses what could grow without end: nesting, and aliases (a few lines of them make gigabytes)."""
     depth = 0
     for event in yaml.parse(text, Loader=_Plain):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
             raise UserError("text", f"line {line}: aliases (*{event.anchor}) are not used here; write the value again")
         if isinstance(event, yaml.CollectionStartEvent):
