@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
+from composer_web.ops import quotas
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue, enqueue_many
 from composer_web.rollouts import scheduling
@@ -33,6 +34,8 @@ def pump(*, run_id: int) -> int:
         return 0
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
+    if stage.sessions.channel:
+        return 0  # users make its rollouts
     states = list(Group.objects.filter(run=run).exclude(state="dropped").values_list("state", flat=True))
     open_groups = sum(state in GROUP_OPEN for state in states)
     count = admissible_groups(
@@ -46,6 +49,7 @@ def pump(*, run_id: int) -> int:
         total_groups=stage.steps * stage.groups_per_step,
         surplus_groups=stage.surplus_groups,
     )
+    count = quotas.admitted(run=run, wanted=count, group_size=stage.group_size)
     if count <= 0:
         return 0
     needed = stage.steps * stage.groups_per_step
