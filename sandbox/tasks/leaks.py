@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,8 @@ MIN_LINE = 30
 """Characters that make a line telling."""
 FEW_LINES = 4
 """One in so many of the oracle's lines may be in another file, as everyday lines of tests are; not a name."""
+EVERYDAY = 3
+"""A line that so many other files have is how people write there, and nobody's answer."""
 MIN_NAME = 4
 ARCHIVES = (".tar.gz", ".tgz", ".zip", ".whl", ".tar.bz2", ".tar.xz", ".crate", ".jar", ".gem")
 BUILD_FOLDERS = frozenset({"build", "dist"})
@@ -198,7 +201,7 @@ def _contents(files: dict[str, Path], needles: Needles) -> Iterator[Leak]:
     parts = [rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)" for name in sorted(needles.names)]
     lines = {line.encode() for line in needles.lines}
     expression = re.compile(rb"|".join([*parts, *map(re.escape, sorted(lines))]))
-    most = len(lines) / FEW_LINES
+    found: dict[str, set[bytes]] = {}
     total = 0
     for path, file in files.items():
         if file.is_symlink() or ("/.git/" in f"/{path}" and "/objects/" in path):
@@ -209,7 +212,11 @@ def _contents(files: dict[str, Path], needles: Needles) -> Iterator[Leak]:
             yield Leak(path, f"larger than what is searched ({MAX_FILE_BYTES} bytes of a file, {MAX_BYTES} in all)")
             return
         # The changed files themselves are compared as a whole by what made the task; a name may stay in a call there.
-        held = set() if path in needles.paths else set(expression.findall(file.read_bytes()))
-        if held - lines or len(held) > most:
-            first = min(held - lines or held)[:60].decode("utf-8", "replace")
+        found[path] = set() if path in needles.paths else set(expression.findall(file.read_bytes()))
+    spread = Counter(line for held in found.values() for line in held & lines)
+    everyday = {line for line, count in spread.items() if count >= EVERYDAY}
+    for path, held in found.items():
+        named, told = held - lines, (held & lines) - everyday
+        if named or len(told) > len(lines) / FEW_LINES:
+            first = min(named or told)[:60].decode("utf-8", "replace")
             yield Leak(path, f"holds {first!r}, which the oracle restores")

@@ -78,6 +78,10 @@ def test_an_everyday_line_is_no_leak(tmp_path):
     assert leaks(tmp_path, {"test_other.py": f"def test_other():\n{lines[0]}\n"}, gold=gold) == []
     (found,) = leaks(tmp_path, {"test_other.py": "def test_other():\n" + "\n".join(lines[:2]) + "\n"}, gold=gold)
     assert found.startswith("repo/test_other.py: holds 'assert frequencies(")
+    gold = {"test_shop.py": f"def test_shop():\n{lines[0]}\n"}
+    others = {f"test_{n}.py": f"def test_{n}():\n{lines[0]}\n" for n in range(3)}
+    assert leaks(tmp_path, others, gold=gold) == []
+    assert len(leaks(tmp_path, dict(list(others.items())[:2]), gold=gold)) == 2
 
 
 def test_what_the_instruction_tells_is_no_leak(tmp_path):
