@@ -67,6 +67,10 @@ class Session(models.Model):
     def __str__(self) -> str:
         return f"session {self.pk}"
 
+    @property
+    def policy_name(self) -> str:
+        return self.policy.name
+
 
 class SessionTurn(models.Model):
     """One request and its answer; texts and tokens are a blob (trainer.realtime.sessions.RecordedTurn)."""

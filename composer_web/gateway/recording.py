@@ -130,8 +130,8 @@ def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[Record
     request, known = exchange.request, session.seen
     goes_on = 0 < known <= len(request.messages) and digest(request.messages[:known], [], "") == session.seen_digest
     since = known if goes_on else 0
-    shown = [message.model_dump(mode="json", exclude_none=True) for message in request.messages[since:]]
-    messages, count = clean.value(shown)
+    whole = [message.model_dump(mode="json", exclude_none=True) for message in request.messages]
+    messages, count = clean.value(whole[since:])
     text, more = clean.text(exchange.answer.text)
     calls, also = clean.value([call.model_dump(mode="json") for call in exchange.calls])
     facts = facts_of(
@@ -141,7 +141,8 @@ def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[Record
         tools=request.offered,
         edit_tools=exchange.admitted.settings.edit_tools,
     )
-    streams, gone = _streams(exchange, session, clean)
+    secret = clean.matches([whole, exchange.answer.text, [call.model_dump(mode="json") for call in exchange.calls]])
+    streams, gone = _streams(exchange, session, clean, secret)
     turn = RecordedTurn(
         index=session.turns,
         since=since,
@@ -161,13 +162,13 @@ def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[Record
     return turn, count + more + also
 
 
-def _streams(exchange: Exchange, session: Session, clean: Redactor) -> tuple[dict[str, Any], int]:
+def _streams(exchange: Exchange, session: Session, clean: Redactor, secret: set[str]) -> tuple[dict[str, Any], int]:
     prompt, written, render = exchange.prompt, exchange.written, exchange.render
     if prompt is None or written is None or render is None:
         return {}, 0
     base = prompt.base.turn if prompt.base is not None and prompt.base.session == str(session.pk) else None
-    read, read_gone = clean.tokens(prompt.fresh if base is not None else prompt.tokens, render)
-    wrote, wrote_gone = clean.tokens(written.token_ids, render)
+    read, read_gone = clean.tokens(prompt.fresh if base is not None else prompt.tokens, render, secret)
+    wrote, wrote_gone = clean.tokens(written.token_ids, render, secret)
     return {
         "base": base,
         "prompt_ids": read,

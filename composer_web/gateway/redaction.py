@@ -8,6 +8,7 @@ sampled in has then changed by those fillers, which the importance correction of
 from __future__ import annotations
 
 import bisect
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,23 +18,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
+START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
+"""Where a word begins, also behind the escape of a line break in JSON."""
 SECRETS: tuple[tuple[str, str], ...] = (
     (
         "private-key",
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     ),
-    ("token", r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,200}|\boc_[A-Za-z0-9_-]{20,200}"),
-    ("token", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255}|glpat-[A-Za-z0-9_-]{16,200})"),
-    ("token", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,60}|\bxox[abeprs]-[A-Za-z0-9-]{10,200}"),
-    ("token", r"\beyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}(?:\.[A-Za-z0-9_-]{0,2000})?"),
+    ("token", START + r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,200}|\boc_[A-Za-z0-9_-]{20,200}"),
+    ("token", START + r"(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255}|glpat-[A-Za-z0-9_-]{16,200})"),
+    ("token", START + r"(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,60}|\bxox[abeprs]-[A-Za-z0-9-]{10,200}"),
+    ("token", START + r"eyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}(?:\.[A-Za-z0-9_-]{0,2000})?"),
     ("token", r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{12,2000}"),
     ("password", r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,200}:[^\s/@]{1,200}@"),
     (
         "password",
         r"(?i)\b[\w-]{0,40}(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token)[\w-]{0,20}"
-        r"[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"']{6,500}",
+        r"\\{0,4}[\"']?\s{0,3}[:=]\s{0,3}\\{0,4}[\"']?[^\s\"'\\]{6,500}",
     ),
-    ("email", r"\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b"),
+    ("email", START + r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b"),
 )
 ROUNDS = 4
 MOST = 10_000
@@ -65,12 +68,26 @@ class Redactor:
             return {key[0]: item[0] for key, item in pairs}, sum(key[1] + item[1] for key, item in pairs)
         return value, 0
 
-    def tokens(self, token_ids: Sequence[int], render: ChatRenderer) -> tuple[list[int], set[int]]:
-        """The ids with fillers, and the places of these. Whatever still matches after some rounds goes as a whole."""
+    def matches(self, value: Any) -> set[str]:
+        """What is taken out of a value, as it stands there and as JSON writes it: in calls it is sampled escaped."""
+        if isinstance(value, str):
+            found = {match.group() for _, rule in self.rules for match in rule.finditer(value)}
+            return found | {json.dumps(text, ensure_ascii=False)[1:-1] for text in found}
+        if isinstance(value, dict):
+            value = [*map(str, value), *value.values()]
+        return set().union(*map(self.matches, value)) if isinstance(value, list | tuple) else set()
+
+    def tokens(
+        self, token_ids: Sequence[int], render: ChatRenderer, known: Iterable[str] = ()
+    ) -> tuple[list[int], set[int]]:
+        """The ids with fillers, and the places of these. `known` are texts that go besides what the rules find. Whatever
+        still matches after some rounds goes as a whole."""
+        literal = re.compile("|".join(map(re.escape, sorted(set(known), key=len, reverse=True))) or r"(?!)")
         ids, out = list(token_ids), set[int]()
         filler = int(render.tokenizer("x", add_special_tokens=False)["input_ids"][0])
         for _ in range(ROUNDS):
-            spans = self._spans(_decode(ids, render))
+            text = _decode(ids, render)
+            spans = self._spans(text) | {match.span() for match in literal.finditer(text)}
             if not spans:
                 return ids, out
             if len(spans) > MOST:
@@ -83,8 +100,8 @@ class Redactor:
             ids = [filler if place in out else token for place, token in enumerate(ids)]
         return [filler] * len(ids), set(range(len(ids)))
 
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        return sorted({match.span() for _, rule in self.rules for match in rule.finditer(text)})
+    def _spans(self, text: str) -> set[tuple[int, int]]:
+        return {match.span() for _, rule in self.rules for match in rule.finditer(text)}
 
 
 def _decode(token_ids: Sequence[int], render: ChatRenderer) -> str:

@@ -140,6 +140,13 @@ METRICS: dict[str, Metric] = {
     "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
     "loss/language/": Metric("Held-out loss", "nat/token", "the same, documents of one language"),
     "loss/codebase": Metric("Codebase loss", "nat/token", "next-token loss on the chosen codebase, never trained on"),
+    "sessions/used": Metric("Sessions", "count", "recorded sessions of users that the step was trained on"),
+    "sessions/left_out": Metric("Sessions left out", "count", "looked at and not near enough, or without any signal"),
+    "sessions/baseline": Metric("Session baseline", "", "mean reward over the turns of the step, which is subtracted"),
+    "sessions/staleness": Metric("Session staleness", "versions", "version trained minus the oldest that was served"),
+    "sessions/edit_rate": Metric("Turns that edit", "share", "turns of the step's sessions that change files"),
+    "sessions/question_rate": Metric("Turns that only ask", "share", "turns of the step's sessions that do nothing else"),
+    "sessions/malformed_rate": Metric("Broken calls", "share", "turns of the step's sessions with a broken call"),
     "tokens/context": Metric("Row length", "tokens", "length of the packed rows of this step"),
 }
 

@@ -75,7 +75,9 @@ def build(records: Sequence[SessionRecord], reward: SignalReward, freshness: Fre
     rewarded = [total(turn) for _, parts in kept for turn in parts if turn]
     baseline = sum(rewarded) / len(rewarded) if rewarded else 0.0
     groups = [_group(record, parts, baseline, freshness) for record, parts in kept]
-    return Batch(groups, _metrics(kept, baseline, left_out), left_out)
+    oldest = min((group.oldest_version for group in groups), default=0)
+    lag = {"sessions/staleness": float(step - 1 - oldest)}
+    return Batch(groups, _metrics(kept, baseline, left_out) | lag, left_out)
 
 
 def _group(record: SessionRecord, parts: list[list[RewardPart]], baseline: float, freshness: Freshness) -> TrainGroup:

@@ -16,6 +16,7 @@ SECTIONS = (
     ("Review", "review:list", ("/review", "/drafts")),
     ("Tasks", "tasks:list", ("/tasks", "/suites", "/environments")),
     ("Policies", "policies:list", ("/policies",)),
+    ("Gateway", "gateway:settings", ("/sessions",)),
     ("Evals", "evals:list", ("/evals",)),
     ("System", "ops:system", ("/system",)),
 )

@@ -1,0 +1,33 @@
+"""From a session of a user to a draft of a task: its words, and the environment of a task that is there already.
+
+What the user's machine held is not recorded. So whoever promotes names the task whose environment and hidden tests the draft
+begins with; the draft is then worked on like any other.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from composer_web.accounts.models import User
+from composer_web.gateway.models import Session, SessionDraft
+from composer_web.ops.errors import UserError
+from composer_web.review import promoting as drafts
+from composer_web.review.models import Draft
+from composer_web.rollouts.models import Rollout
+
+
+@transaction.atomic
+def promote(*, session: Session, task: str, slug: str, instruction: str, category: str = "debug", actor: User) -> Draft:
+    """Raises UserError, NotFound, ArtifactError."""
+    rollout = (
+        Rollout.objects.filter(group__task_version__task__slug=task).exclude(artifact_key="").order_by("-pk").first()
+    )
+    if rollout is None:
+        raise UserError(
+            "task", f"no rollout of a task {task[:100]!r} is recorded; name a task that was tried at least once"
+        )
+    draft = drafts.promote(rollout=rollout, turn=0, slug=slug, instruction=instruction, category=category, actor=actor)
+    draft.provenance = {**draft.provenance, "session": session.pk, "session_policy": session.policy.at(session.version)}
+    draft.save(update_fields=["provenance", "changed_at"])
+    SessionDraft.objects.create(session=session, draft=draft)
+    return draft

@@ -1,0 +1,39 @@
+"""The table of recorded sessions."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+from django.utils.html import format_html
+
+from composer_web.gateway.models import Session
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ops.templatetags import ui
+
+
+class SessionTable(Table):
+    id = tables.Column(verbose_name="Session", linkify=("gateway:session", {"pk": tables.A("pk")}), attrs=STRONG)
+    opening = tables.Column(verbose_name="Asked for", orderable=False)
+    policy = tables.Column(verbose_name="Answered by", orderable=False)
+    turns = NumberColumn()
+    edits = NumberColumn(verbose_name="Edits")
+    questions = NumberColumn(verbose_name="Asks")
+    malformed = NumberColumn(verbose_name="Broken calls")
+    good = NumberColumn(verbose_name="Liked")
+    bad = NumberColumn(verbose_name="Disliked")
+    last_at = AgoColumn(verbose_name="Last turn")
+    expires_at = AgoColumn(verbose_name="Deleted")
+
+    empty_template = "gateway/empty.html"
+
+    class Meta:
+        model = Session
+        fields = (
+            "id", "opening", "policy", "turns", "edits", "questions", "malformed", "good", "bad", "last_at", "expires_at",
+        )  # fmt: skip
+
+    def render_opening(self, value: str) -> str:
+        return format_html('<span class="clip" title="{}">{}</span>', value, value)
+
+    def render_policy(self, record: Session) -> str:
+        shown = record.policy.at(record.version)
+        return format_html("{} {}", shown, ui.badge("canary")) if record.canary else shown

@@ -1,0 +1,165 @@
+"""`make bench NAME=gateway`: what the gateway adds to the first token of a stream.
+
+A throw-away Postgres and Valkey, the embedded engine and the product under uvicorn, each a process of its own. Requests come
+in pairs, in turn: the engine asked directly for one token of a prompt (tokens in, tokens out), and the gateway asked over its
+API for a stream of the same prompt, timed until its first event, which is sent once the first token is there. Both go
+through one kept connection, and each pair has a prompt of its own, so that neither finds the other's keys in the cache.
+`gateway_added_ms_p95` is the 95th percentile of the differences within pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+from scripts.stack import throwaway
+from tests.bench import report
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.embedded.process import EmbeddedServer
+
+GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0)}
+BASE = Path(__file__).resolve().parents[2] / "policies" / "base"
+START_SECONDS = 120.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--warm", type=int, default=20, help="pairs before, not counted")
+    parser.add_argument("--words", type=int, default=60, help="words of a prompt")
+    parser.add_argument("--record", action="store_true", help="sessions are recorded")
+    arguments = parser.parse_args()
+    with throwaway.services() as variables, tempfile.TemporaryDirectory() as scratch:
+        os.environ.update(variables)
+        with EmbeddedServer(Path(scratch)) as engine:
+            os.environ |= {"OPENCOMPOSER_INFERENCE_URL": engine.url, "DJANGO_SETTINGS_MODULE": "composer_web.settings"}
+            secret, deployment = prepare(arguments)
+            with web(Path(scratch)) as url:
+                measure(arguments, engine.url, url, secret, deployment)
+
+
+def prepare(arguments: argparse.Namespace) -> tuple[str, str]:
+    """A migrated database with the shipped policy promoted; a token, and the name of the deployment that will serve it."""
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from composer_web.accounts.models import Role
+    from composer_web.accounts.services import create_token, create_user
+    from composer_web.gateway.configuration import change
+    from composer_web.policies import promotion
+    from composer_web.policies.services import import_base
+
+    call_command("migrate", verbosity=0)
+    user = create_user(username="bench", password="correct horse battery", role=Role.VIEWER)
+    _, secret = create_token(user=user, name="bench", scopes=["gateway"])
+    policy = import_base(path=BASE, name="base", toy=True)
+    promotion.promote(reference="base@0")
+    change(values={"requests_per_minute": 1_000_000, "recording": bool(arguments.record)})
+    connection.close()
+    return secret, f"gateway-{policy.pk}-0"
+
+
+class web:
+    """The product under uvicorn."""
+
+    def __init__(self, scratch: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.log = (scratch / "web.log").open("wb")
+
+    def __enter__(self) -> str:
+        command = [sys.executable, "-m", "uvicorn", "composer_web.asgi:application", "--port", str(self.port)]
+        self.process = subprocess.Popen([*command, "--log-level", "warning"], stdout=self.log, stderr=self.log)
+        end = time.monotonic() + START_SECONDS
+        url = f"http://127.0.0.1:{self.port}"
+        while True:
+            try:
+                if httpx.get(f"{url}/health/live", trust_env=False).is_success:
+                    return url
+            except httpx.TransportError:
+                if time.monotonic() > end or self.process.poll() is not None:
+                    raise
+                time.sleep(0.1)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+def measure(arguments: argparse.Namespace, engine: str, gateway: str, secret: str, deployment: str) -> None:
+    from trainer.policy.store import load
+
+    render = load(BASE).renderer
+    direct: list[float] = []
+    through: list[float] = []
+    with (
+        httpx.Client(base_url=engine, trust_env=False) as there,
+        httpx.Client(
+            base_url=gateway, trust_env=False, headers={"Authorization": f"Bearer {secret}"}, timeout=120
+        ) as here,
+    ):
+        for pair in range(-arguments.warm, arguments.pairs):
+            texts = [
+                " ".join(f"word {pair + arguments.warm} {n} {who}" for n in range(arguments.words // 3)) for who in "ab"
+            ]
+            second = first_token(here, texts[0], f"s{pair}", arguments.record)
+            first = one_token(there, render.start([{"role": "user", "content": texts[1]}]), deployment)
+            if pair >= 0:
+                direct.append(first)
+                through.append(second)
+    with InferenceAdmin(engine) as admin:
+        assert deployment in {status.name for status in admin.deployments()}
+    added = sorted(1000 * (t - d) for t, d in zip(through, direct, strict=True))
+    metrics = {
+        "gateway_added_ms_p95": round(added[int(0.95 * (len(added) - 1))], 2),
+        "gateway_added_ms_p50": round(statistics.median(added), 2),
+        "direct_ms_p50": round(1000 * statistics.median(direct), 2),
+        "through_ms_p50": round(1000 * statistics.median(through), 2),
+    }
+    conditions = {"pairs": arguments.pairs, "words": arguments.words, "recorded": arguments.record}
+    report.emit("gateway", metrics, goals=GOALS, conditions=conditions)
+
+
+def one_token(client: httpx.Client, prompt: list[int], deployment: str) -> float:
+    body = {"deployment": deployment, "prompt_ids": prompt, "max_tokens": 1, "seed": 1}
+    began = time.perf_counter()
+    client.post("/generate", json=body).raise_for_status()
+    return time.perf_counter() - began
+
+
+def first_token(client: httpx.Client, text: str, session: str, record: bool) -> float:
+    """Seconds until the first event, which opens the message and is sent once the first token is there."""
+    body = {
+        "model": "production", "stream": True, "max_tokens": 1, "temperature": 1.0, "seed": 1,
+        "messages": [{"role": "user", "content": text}],
+        "metadata": {"session_id": session, **({"record": "yes"} if record else {})},
+    }  # fmt: skip
+    began = time.perf_counter()
+    with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+        if not answer.is_success:
+            raise SystemExit(f"the gateway answers {answer.status_code}: {answer.read().decode()}")
+        seconds = 0.0
+        for line in answer.iter_lines():
+            seconds = seconds or time.perf_counter() - began
+            if line.startswith("data: {") and "error" in json.loads(line[6:]):
+                raise SystemExit(line)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

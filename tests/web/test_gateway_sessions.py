@@ -1,0 +1,379 @@
+"""Recorded sessions: nothing secret is stored, signals are kept once, everything of a user can be deleted."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.db.utils import DatabaseError, IntegrityError
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from composer_web.accounts.models import AuditEntry, User
+from composer_web.env import REPOSITORY
+from composer_web.gateway import configuration, exporting, recording, transcripts
+from composer_web.gateway.admission import Admitted, Caller, Wishes
+from composer_web.gateway.generating import Reader, Written
+from composer_web.gateway.models import Session, SessionTurn, SignalRow
+from composer_web.gateway.redaction import redactor
+from composer_web.gateway.routing import Target
+from composer_web.gateway.training import GuardBroken, SessionGroupSource
+from composer_web.gateway.watching import watch_canary
+from composer_web.gateway.wire import ChatRequest
+from composer_web.ops import leases
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.errors import UserError
+from composer_web.policies import promotion
+from composer_web.policies.models import Policy
+from composer_web.policies.services import import_base, record_checkpoint
+from composer_web.rollouts.services import pump
+from composer_web.runs import services
+from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
+from sandbox.harness.types import ToolCall
+from sandbox.tasks.formats import atif
+from tests.web.making import SMALL
+from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
+from trainer.realtime.guards import Guards
+from trainer.stages.base import BatchTimeout, StageError
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.rl import RLStage
+from trainer.weights import WeightStore
+
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
+BASE = REPOSITORY / "policies" / "base"
+SECRETS = {
+    "key": "sk-proj-AbCdEfGhIjKlMnOpQrSt123456",
+    "cloud": "AKIAIOSFODNN7EXAMPLE",
+    "git": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcDEF123456",
+    "mail": "ada.lovelace@example.org",
+    "url": "postgresql://app:hunter2hunter2@db/x",
+    "pair": 'DB_PASSWORD = "correct-horse-battery"',
+    "own": "CUST-004217",
+}
+
+
+@pytest.fixture
+def base(db: None) -> Policy:
+    return import_base(path=BASE, name="base", toy=True)
+
+
+@pytest.fixture
+def on(db: None) -> configuration.Settings:
+    return configuration.change(values={"recording": True, "patterns": [r"CUST-\d+"]})
+
+
+@pytest.fixture
+def exchange(base: Policy, on: configuration.Settings, people: dict[str, User]) -> Callable[..., recording.Exchange]:
+    """exchange("question", "answer"): one request and its answer with real tokens, of session `s` of user `ada`."""
+    render = transcripts.renderer(BASE)
+
+    def make(
+        ask: str,
+        said: str = "done",
+        *,
+        session: str = "s",
+        user: str = "ada",
+        version: int = 0,
+        calls: tuple[ToolCall, ...] = (),
+    ) -> recording.Exchange:
+        tools = [{"type": "function", "function": {"name": name}} for name in ("edit_file", "grep", "write_file")]
+        messages = [{"role": "user", "content": ask}]
+        request = ChatRequest.model_validate({"model": "production", "messages": messages, "tools": tools})
+        written = Written(token_ids=render.turn(calls, said), finish="stop", first_token=0.01)
+        written.logprobs = [-0.1] * len(written.token_ids)
+        target = Target(base.pk, "base", version, False, BASE)
+        return recording.Exchange(
+            request=request,
+            admitted=Admitted(Caller(people["viewer"], None), target, configuration.settings_of()),  # type: ignore[arg-type]
+            asked=Wishes(session, True, user),
+            answer=transcripts.answered(said, calls),
+            calls=calls,
+            error=None,
+            finish="stop",
+            read_tokens=3,
+            written_tokens=len(written.token_ids),
+            first_token_ms=10.0,
+            total_ms=20.0,
+            temperature=1.0,
+            prompt=transcripts.Prompt(render.start([{"role": "user", "content": ask}])),
+            written=written,
+            render=render,
+        )
+
+    return make
+
+
+def everything_stored(pk: int) -> str:
+    """All that is kept of a session, tokens decoded."""
+    render = transcripts.renderer(BASE)
+    session = Session.objects.get(pk=pk)
+    turns = recording.turns_of(session)
+    rows = [str(row) for model in (Session, SessionTurn, SignalRow) for row in model.objects.values()]
+    tokens = [str(render.tokenizer.decode(turn.prompt_ids + turn.token_ids)) for turn in turns]
+    return "\n".join([*rows, *tokens, *(turn.model_dump_json() for turn in turns)])
+
+
+@pytest.mark.parametrize("name", sorted(SECRETS))
+def test_nothing_secret_is_stored(exchange: Callable[..., recording.Exchange], name: str) -> None:
+    secret = SECRETS[name]
+    core = {"url": "hunter2hunter2", "pair": "correct-horse-battery"}.get(name, secret)
+    call = ToolCall(id="c", name="write_file", arguments={"path": "x", "content": f"a = 1\n{secret}\n"})
+    recording.record(exchange(f"Please use {secret} here.\nThanks", f"I used {secret} there", calls=(call,)))
+    session = Session.objects.get()
+    stored = everything_stored(session.pk)
+    assert core not in stored and "ada" not in stored.replace("ada.lovelace", "")
+    assert "Thanks" in stored and "there" in stored, "the rest stays"
+    (turn,) = recording.turns_of(session)
+    assert turn.redacted_tokens > 0 and session.redactions >= 3
+    assert len(turn.token_ids) == len(turn.logprobs) == len(turn.loss_mask)
+    assert 0 < sum(turn.loss_mask) < len(turn.loss_mask), "fillers are not trained on, the rest is"
+
+
+def test_what_is_no_secret_stays() -> None:
+    for text in (
+        "def total(a, b): return a + b",
+        "user@host is no address",
+        "pass the token count",
+        "x = secrets.choice",
+    ):
+        assert redactor(()).text(text) == (text, 0)
+
+
+def test_a_pattern_that_cannot_be_is_refused(db: None) -> None:
+    for pattern, why in (("(", "no regular expression"), ("a*", "at least one character"), ("(a+)+b", "for ever")):
+        with pytest.raises(UserError, match=why) as refused:
+            configuration.change(values={"patterns": [pattern]})
+        assert refused.value.field.startswith("patterns")
+    with pytest.raises(UserError, match="malformed"):
+        configuration.change(values={"reward": {"malformed": 0.5}})
+
+
+def test_signals_are_kept_once_and_make_the_reward(
+    exchange: Callable[..., recording.Exchange], bearer: Callable[..., dict[str, str]]
+) -> None:
+    recording.record(exchange("Fix it", calls=(ToolCall(id="c", name="nowhere", arguments={}),)))
+    recording.record(exchange("And now?", "Which file do you mean?"))
+    agent, reader = Client(headers=bearer("viewer", "gateway")), Client(headers=bearer("reviewer", "review", "read"))
+
+    def send(*signals: dict[str, Any], client: Client = agent, session: str = "s") -> Any:
+        body = {"session": session, "signals": list(signals)}
+        return client.post("/api/v1/gateway/signals", body, content_type="application/json")
+
+    accept = {"id": "1", "kind": "accept", "turn": 0}
+    kept = {"id": "2", "kind": "edit_kept", "value": 0.5, "after": "30 minutes"}
+    assert send(accept, kept).json() == {"new": 2, "known": 0}
+    assert send(kept, accept).json() == {"new": 0, "known": 2}
+    changed = send({**kept, "value": 1.0}, {"id": "3", "kind": "reject"})
+    assert (changed.status_code, changed.json()["error"]["code"]) == (409, "conflict")
+    assert SignalRow.objects.count() == 2, "all or none"
+    for wrong, field in (
+        ({"id": "4", "kind": "accept", "turn": 2}, "signals.0.turn"),
+        ({"id": "4", "kind": "accept", "value": 2}, "signals.0"),
+        ({"id": "4", "kind": "edit_kept", "value": 1}, "signals.0"),
+        ({"id": "4", "kind": "smile"}, "signals.0.kind"),
+        ({"id": "", "kind": "accept"}, "signals.0.id"),
+    ):
+        refused = send(wrong)
+        assert refused.status_code == 422 and refused.json()["error"]["field"].startswith(field)
+    assert send(accept, session="other").status_code == 404
+    assert send(accept, client=reader).status_code == 403 and send(accept, client=Client()).status_code == 401
+    assert agent.get("/api/v1/gateway/sessions").status_code == 403, "the gateway's scope reads nothing"
+    pk = Session.objects.get().pk
+    first, second = reader.get(f"/api/v1/gateway/sessions/{pk}").json()["recorded"]
+    weights = {part["name"]: part["value"] * part["weight"] for part in first["parts"]}
+    assert weights == {"edit_kept": 0.25, "accept": 1.0, "malformed": -1.0} and first["reward"] == 0.25
+    assert first["malformed"] == "there is no tool 'nowhere'" and second["question"]
+    assert second["reward"] == pytest.approx(0.25 - 0.25)
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        SignalRow.objects.update(value=0.0)
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        SignalRow.objects.all().delete()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        SignalRow.objects.create(session_id=pk, client_id="9", kind="accept", value=3)
+
+
+def test_everything_of_a_user_is_deleted(
+    exchange: Callable[..., recording.Exchange],
+    people: dict[str, User],
+    django_capture_on_commit_callbacks: Callable[..., Any],
+) -> None:
+    for session, user in (("a", "ada"), ("b", "ada"), ("c", "bob")):
+        recording.record(exchange("Fix it", session=session, user=user))
+    SignalRow.objects.create(session=Session.objects.get(client_id="a"), client_id="1", kind="accept")
+    folders = {row.client_id: f"sessions/{row.pk}" for row in Session.objects.all()}
+    with django_capture_on_commit_callbacks(execute=True):
+        assert recording.erase(user="ada", actor=people["operator"]) == 2
+    assert [row.client_id for row in Session.objects.all()] == ["c"] and not SignalRow.objects.exists()
+    assert {name: bool(artifacts().children(folder)) for name, folder in folders.items()} == {
+        "a": False,
+        "b": False,
+        "c": True,
+    }
+    entry = AuditEntry.objects.get(action="session.erase")
+    assert entry.detail["sessions"] == 2 and "ada" not in json.dumps([entry.target, entry.detail])
+    Session.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    with django_capture_on_commit_callbacks(execute=True):
+        out = io.StringIO()
+        call_command("gateway", "expire", stdout=out)
+    assert json.loads(out.getvalue()) == {"sessions": 1} and not SessionTurn.objects.exists()
+    with pytest.raises(UserError):
+        recording.erase(user="")
+
+
+def test_export_and_commands(exchange: Callable[..., recording.Exchange]) -> None:
+    call = ToolCall(id="c1", name="grep", arguments={"pattern": "x"})
+    recording.record(exchange("Fix it", "", calls=(call,)))
+    session = Session.objects.get()
+    document = exporting.as_atif(session)
+    record, losses = atif.load(json.dumps(document))
+    assert not len(losses)
+    assert record.steps[0].calls[0].name == "grep" and record.steps[0].logprobs[0] == -0.1
+    out = io.StringIO()
+    call_command("gateway", "export", stdout=out)
+    (line,) = out.getvalue().splitlines()
+    assert json.loads(line)["turns"][0]["token_ids"] == list(record.steps[0].completion_token_ids)
+    call_command("gateway", "set", '{"retention_days": 7}', stdout=io.StringIO())
+    assert configuration.settings_of().retention_days == 7 and configuration.settings_of().recording
+    with pytest.raises(CommandError, match="retention_days"):
+        call_command("gateway", "set", '{"retention_days": 0}', stdout=io.StringIO())
+
+
+def test_pages(exchange: Callable[..., recording.Exchange], people: dict[str, User]) -> None:
+    clients = {role: Client() for role in people}
+    for role, client in clients.items():
+        client.force_login(people[role])
+    recording.record(exchange("<script>alert(1)</script> fix", "<b>done</b>"))
+    session = Session.objects.get()
+    assert Client().get("/sessions/").status_code == 302
+    assert clients["viewer"].get("/sessions/").status_code == 403
+    assert clients["viewer"].get(f"/sessions/{session.pk}/").status_code == 403
+    assert "2147483647" not in clients["reviewer"].get("/sessions/").content.decode()
+    assert clients["reviewer"].get("/sessions/999/").status_code == 404
+    page = clients["reviewer"].get(f"/sessions/{session.pk}/").content.decode()
+    assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page and "<b>done</b>" not in page
+    for form in ("jsonl", "atif"):
+        assert clients["reviewer"].get(f"/sessions/{session.pk}/download.{form}").status_code == 200
+    settings = clients["viewer"].get("/sessions/settings/").content.decode()
+    assert "Nothing is promoted yet" in settings and "Save" not in settings
+    assert clients["reviewer"].post("/sessions/settings/change/", {}).status_code == 403
+    assert clients["reviewer"].post(f"/sessions/{session.pk}/delete/").status_code == 403
+    form = {
+        "recording": "on", "retention_days": "9", "patterns": "", "requests_per_minute": "60", "most_tokens": "100",
+        "answer_seconds": "30", "endpoints": "", "edit_tools": "edit_file",
+        "reward-accept": "2", "reward-reject": "-1", "reward-edit_kept": "1", "reward-dissatisfied": "-1",
+        "reward-latency": "0", "reward-latency_free": "1", "reward-malformed": "-2", "reward-question": "-1",
+    }  # fmt: skip
+    done = clients["operator"].post("/sessions/settings/change/", form, follow=True).content.decode()
+    assert "behaves so from now on" in done and configuration.settings_of().reward.accept == 2
+    wrong = clients["operator"].post("/sessions/settings/change/", {**form, "retention_days": "x"}, follow=True)
+    assert "retention_days" in wrong.content.decode()
+    missing = {"task": "none", "slug": "s-1", "instruction": "Fix it"}
+    refused = clients["reviewer"].post(f"/sessions/{session.pk}/promote/", missing, follow=True).content.decode()
+    assert "no rollout of a task" in refused
+    with CaptureQueriesContext(connection) as few:
+        clients["reviewer"].get("/sessions/")
+    for n in range(5):
+        recording.record(exchange("more", session=f"n{n}"))
+    with CaptureQueriesContext(connection) as many:
+        clients["reviewer"].get("/sessions/")
+    assert len(many) == len(few) <= 10
+    clients["operator"].post("/sessions/erase/", {"user": "ada"})
+    assert not Session.objects.exists()
+
+
+def test_what_is_shown_of_a_part_begins_what_is_shown_of_the_whole(base: Policy) -> None:
+    render = transcripts.renderer(BASE)
+    reader = Reader(render, tools=True, thinking=False, stops=("STOP",))
+    said = "First I look.\nThen é → ü I STOP now"
+    ids = render.turn((), said)
+    final = reader.final(Written(token_ids=ids), prefix="c")[0].text
+    assert final == "First I look.\nThen é → ü I "
+    for end in range(1, len(ids)):
+        shown = reader.partial(ids[:end]).text
+        assert final.startswith(shown) or shown.startswith(final.rstrip())
+    call = render.turn((ToolCall(id="x", name="grep", arguments={"pattern": "x"}),))
+    assert [reader.partial(call[:end]).text for end in range(1, len(call))] == [""] * (len(call) - 1)
+
+
+EDIT = (ToolCall(id="c", name="edit_file", arguments={"path": "a"}),)
+
+
+def a_run(people: dict[str, User], **sessions: Any) -> RunControl:
+    stage = SMALL.model_copy(
+        update={
+            "sessions": SessionsConfig(channel="production", settle_minutes=0.0, **sessions),
+            "sampling": SamplingConfig(temperature=1.0),
+        }
+    )
+    run = services.create_run(config=RunConfig(name="real time", seed=1, policy="base", stage=stage))
+    services.start_run(run=run)
+    services.mark_running(run=run, owner="trainer@test")
+    services.record_version(run=run, version=0)
+    assert pump(run_id=run.pk) == 0, "users make the rollouts of such a run"
+    held = leases.take(f"run:{run.pk}", owner="trainer", seconds=60)
+    assert held is not None
+    return RunControl(run, held, stopping=lambda: False)
+
+
+def test_a_run_trains_on_sessions_and_repeats_its_batches(
+    exchange: Callable[..., recording.Exchange], people: dict[str, User], tmp_path: Path
+) -> None:
+    control = a_run(people)
+    source = SessionGroupSource(control, DatabaseSink(control))
+    with pytest.raises(BatchTimeout, match=r"fewer than 2 sessions of base@0 on production"):
+        source.next_batch(1, timeout=0.0)
+    recording.record(exchange("Fix it", session="liked", calls=EDIT))
+    recording.record(exchange("Fix it", session="broken", calls=(ToolCall(id="c", name="nowhere", arguments={}),)))
+    recording.record(exchange("Fix it", session="silent"))
+    liked = Session.objects.get(client_id="liked")
+    SignalRow.objects.create(session=liked, client_id="1", kind="accept", turn=0)
+    first = source.next_batch(1, timeout=5)
+    assert [group.rewards for group in first] == [[1.0], [-1.0]], "the broken call is there without any signal"
+    assert source.flow()["sessions/malformed_rate"] == 0.5 and source.flow()["sessions/staleness"] == 0
+    SignalRow.objects.create(session=liked, client_id="2", kind="reject", turn=0)
+    assert source.next_batch(1, timeout=5) == first, "what came later does not change a recorded batch"
+    config = control.run.configuration.stage
+    assert isinstance(config, RLConfig)
+    stage = RLStage(
+        policy_dir=BASE,
+        config=config,
+        seed=1,
+        store=WeightStore(tmp_path / "weights", dtype="float32"),
+        checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=1),
+    )
+    before = {name: tensor.clone() for name, tensor in stage.learner.weights().items()}
+    values = stage.train(first)
+    assert values["tokens/trained"] > 0 and values["reward/mean"] == 0.0
+    assert any(not before[name].equal(tensor) for name, tensor in stage.learner.weights().items())
+    recording.delete(session=liked, actor=people["operator"])
+    with pytest.raises(StageError, match="1 sessions of step 1 were erased"):
+        source.next_batch(1, timeout=5)
+
+
+def test_guards_stop_a_run_and_end_a_canary(
+    exchange: Callable[..., recording.Exchange], people: dict[str, User], base: Policy
+) -> None:
+    control = a_run(people, least_turns=3)
+    record_checkpoint(policy=base, version=1, path=BASE, final=False)
+    promotion.promote(reference="base@1")
+    promotion.canary(reference="base@0", share=0.5)
+    for n in range(3):
+        recording.record(exchange("Fix it", session=f"before{n}", version=1, calls=EDIT))
+        recording.record(exchange("Fix it", "Which file?", session=f"now{n}"))
+    with pytest.raises(GuardBroken, match=r"turns that edit fell from 100\.0% to 0\.0%; .*only ask rose"):
+        SessionGroupSource(control, DatabaseSink(control)).next_batch(1, timeout=5)
+    assert watch_canary() is None, "too few turns by default"
+    ended = watch_canary(Guards(least_turns=3))
+    assert ended is not None and "ended by its guard" in ended.note and "turns that edit fell" in ended.note
+    now = promotion.current()
+    assert now is not None and (now.version, now.canary_policy) == (1, None)
+    assert watch_canary(Guards(least_turns=3)) is None
