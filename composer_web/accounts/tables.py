@@ -64,5 +64,6 @@ def told(entry: AuditEntry) -> list[dict[str, Any]]:
         found += [
             {"row": change["row"], "name": name, "before": change["before"].get(name), "after": value, "made": made}
             for name, value in (change["after"] or change["before"]).items()
+            if not made or value not in (None, "", [], {})  # a new row has its empty columns too
         ]
     return found

@@ -14,7 +14,7 @@ from composer_web.ops.templatetags import ui
 
 class AlertTable(Table):
     state = tables.Column(empty_values=(), orderable=False)
-    rule = tables.Column(accessor="rule__name", attrs=STRONG, orderable=False)
+    rule = tables.Column(accessor="rule__name", verbose_name="Rule", attrs=STRONG, orderable=False)
     about = tables.Column(orderable=False)
     message = tables.Column(orderable=False, attrs={"td": {"class": "long"}})
     opened_at = AgoColumn(verbose_name="Since", orderable=False)
