@@ -63,11 +63,25 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
 
     _ask_engine(run, sink)
     sink.phase("reinforcement learning")
+    source = SessionGroupSource(control, sink) if stage.sessions.channel else DatabaseGroupSource(control)
+    if stage.parallel.ranks > 1:
+        from trainer.parallel.launch import run_stage_on_ranks
+
+        return run_stage_on_ranks(
+            policy_dir=policy_dir,
+            config=stage,
+            seed=run.seed,
+            source=source,
+            sink=sink,
+            store=weights_folder(run),
+            checkpoints=checkpoints.root,
+            keep_streams=sink.streams,
+        )
     return run_rl(
         policy_dir=policy_dir,
         config=stage,
         seed=run.seed,
-        source=SessionGroupSource(control, sink) if stage.sessions.channel else DatabaseGroupSource(control),
+        source=source,
         sink=sink,
         store=WeightStore(
             weights_folder(run),

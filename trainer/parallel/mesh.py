@@ -80,7 +80,13 @@ def join(config: ParallelConfig) -> Meshes:
         )
     if cuda:
         torch.cuda.set_device(local)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo",
+        store=_meeting(),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+        timeout=PATIENCE,
+    )
     return arrange(config, torch.device("cuda", local) if cuda else torch.device("cpu"))
 
 
@@ -102,6 +108,12 @@ def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
         rows=_mesh(device, (world // config.context, config.context), ("data", "context")),
         experts=_mesh(device, (world // config.experts, config.experts), ("expert_shard", "expert")),
     )
+
+
+def _meeting() -> distributed.Store:
+    """torchrun's store, under names of this start: those of ranks that died would lead to their closed addresses."""
+    store = distributed.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
+    return distributed.PrefixStore(f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
 
 
 def _mesh(device: torch.device, shape: Sequence[int], names: Sequence[str]) -> DeviceMesh:

@@ -77,9 +77,15 @@ def blocks(model: PreTrainedModel) -> Iterator[nn.Module]:
 
 
 def whole_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Name and whole tensor of the state, one at a time on the CPU; all ranks iterate together."""
-    for name, tensor in model.state_dict().items():
-        yield name, whole(tensor).cpu()
+    """Name and whole tensor of the state, one at a time on the CPU; all ranks iterate together. Tied ones share memory.
+
+    The tensors are copies: they stay what they are while training goes on.
+    """
+    tied: dict[int, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in tied:
+            tied[id(tensor)] = whole(tensor).cpu() if is_cut(tensor) else whole(tensor).cpu().clone()
+        yield name, tied[id(tensor)]
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -85,28 +85,36 @@ class CheckpointStore:
         `weights` stand in for the model's own (merged adapters).
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        final = self.root / f"step-{state.step:06d}"
-        scratch = self.root / f".{final.name}.{os.getpid()}.partial"
+        scratch = self.scratch(state.step)
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir()
             policies.save(policy, scratch / POLICY_DIR, weights=weights)
             save_file(dict(optimizer), scratch / OPTIMIZER_FILE)
-            files = sorted(path for path in scratch.rglob("*") if path.is_file())
-            digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}
-            complete = state.model_copy(update={"digests": digests})
-            (scratch / STATE_FILE).write_text(complete.model_dump_json(indent=1), encoding="utf-8")
-            _sync_tree(scratch)
-            if final.exists():
-                shutil.rmtree(final)
-            scratch.rename(final)
-            _sync(self.root)
+            return self.complete(scratch, state)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(scratch, ignore_errors=True)  # also what it holds: the disk may be full
             raise CheckpointError(
                 f"checkpoint of step {state.step} could not be written to {self.root}: {error}; "
                 "free space or fix the permissions, then resume the run"
             ) from error
+
+    def scratch(self, step: int) -> Path:
+        """Where checkpoint `step` is written before it has its name."""
+        return self.root / f".step-{step:06d}.{os.getpid()}.partial"
+
+    def complete(self, scratch: Path, state: CheckpointState) -> Path:
+        """Make what lies in `scratch` the checkpoint of `state.step`, all of it durable, and drop old ones. Raises OSError."""
+        final = self.root / f"step-{state.step:06d}"
+        files = sorted(path for path in scratch.rglob("*") if path.is_file())
+        digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}
+        whole = state.model_copy(update={"digests": digests})
+        (scratch / STATE_FILE).write_text(whole.model_dump_json(indent=1), encoding="utf-8")
+        _sync_tree(scratch)
+        if final.exists():
+            shutil.rmtree(final)
+        scratch.rename(final)
+        _sync(self.root)
         self._prune()
         return final
 
@@ -117,13 +125,13 @@ class CheckpointStore:
         found = (_NAME.fullmatch(path.name) for path in self.root.iterdir() if (path / STATE_FILE).is_file())
         return sorted(int(match[1]) for match in found if match)
 
-    def latest(self, *, stage: str) -> Checkpoint | None:
+    def latest(self, *, stage: str, whole: bool = True) -> Checkpoint | None:
         """The newest checkpoint, proven; None when there is none. Raises CheckpointError."""
         steps = self.steps()
-        return self.load(steps[-1], stage=stage) if steps else None
+        return self.load(steps[-1], stage=stage, whole=whole) if steps else None
 
-    def load(self, step: int, *, stage: str) -> Checkpoint:
-        """Checkpoint of `step` with every digest checked. Raises CheckpointError."""
+    def load(self, step: int, *, stage: str, whole: bool = True) -> Checkpoint:
+        """Checkpoint of `step` with every digest checked, without the optimizer unless `whole`. Raises CheckpointError."""
         path = self.root / f"step-{step:06d}"
         try:
             state = CheckpointState.model_validate_json((path / STATE_FILE).read_text(encoding="utf-8"))
@@ -132,7 +140,7 @@ class CheckpointStore:
                     raise CheckpointError(
                         f"checkpoint {path}: {name} is damaged; remove this folder to resume from an earlier one"
                     )
-            optimizer = load_file(path / OPTIMIZER_FILE)
+            optimizer = _optimizer(path) if whole else {}
         except (OSError, ValidationError, SafetensorError) as error:
             raise CheckpointError(
                 f"checkpoint {path} cannot be read ({error}); remove this folder to resume from an earlier one"
@@ -144,6 +152,14 @@ class CheckpointStore:
     def _prune(self) -> None:
         for step in self.steps()[: -(self.keep + 1)]:
             shutil.rmtree(self.root / f"step-{step:06d}")
+
+
+def _optimizer(path: Path) -> dict[str, Tensor]:
+    if (path / OPTIMIZER_FILE).exists():
+        return load_file(path / OPTIMIZER_FILE)
+    from trainer.parallel.checkpoint import read_optimizer  # what several ranks wrote (torch.distributed: only then)
+
+    return read_optimizer(path)
 
 
 def _digest(path: Path) -> str:

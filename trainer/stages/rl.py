@@ -20,7 +20,7 @@ from trainer.learning.step import NonFiniteGradients
 from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
-from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
 from trainer.stages.learner import build_learner, build_reference
 from trainer.weights import WeightStore
 
@@ -55,6 +55,12 @@ class RLStage:
         self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
         self.reference = build_reference(config, policy_dir, store)
         self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
+        self._resume(found)
+        if found:
+            self.learner.load_state_tensors(found.optimizer)
+
+    def _resume(self, found: Checkpoint | None) -> None:
+        """Everything but tensors, of a checkpoint or of the beginning."""
         self.step = 0
         self.consumed: list[int] = []
         self.skipped: list[int] = []
@@ -64,7 +70,6 @@ class RLStage:
             self.consumed = list(found.state.consumed_prompts)
             self.skipped = list(found.state.skipped_steps)
             self.checkpoint = found.path
-            self.learner.load_state_tensors(found.optimizer)
 
     def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         """The next optimiser step over `groups`. Raises PromptRepeated, VersionsImpossible, NonFiniteGradients."""
@@ -140,12 +145,14 @@ def run_rl(
     store: WeightStore,
     checkpoints: CheckpointStore,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
+    stage_of: Callable[..., RLStage] = RLStage,
 ) -> StageResult:
     """Run the stage to its end, or until `sink.should_stop()`. Raises StageError, NonFiniteGradients.
 
-    `keep_streams` gets what each step knew of its tokens, for the token lens.
+    `keep_streams` gets what each step knew of its tokens, for the token lens. `stage_of` makes the stage: another one
+    where several processes share the work (`trainer/parallel/stage.py`).
     """
-    stage = RLStage(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
+    stage = stage_of(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
     if stage.step:
         sink.event("info", f"resumed from the checkpoint of step {stage.step}")
     # Version 0, or the checkpoint's version again: the store then has the base of the next delta.

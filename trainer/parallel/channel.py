@@ -1,0 +1,137 @@
+"""Between the process that has a run and rank 0 of those that train it: calls as JSON over a local socket.
+
+The run's process keeps its lease, its database and its files; the ranks know of none. Each call of a stage's source or sink
+goes there and comes back with its answer, or with the error that it ended in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from trainer.config import RLConfig
+from trainer.learning.streams import TrainedGroup
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import GroupSource, StageError, StageSink
+
+KEY = "OPENCOMPOSER_RANKS_KEY"
+"""Variable with the secret that both ends of the socket prove to each other, in hex."""
+
+
+class Job(BaseModel):
+    """What the ranks are to do; everything else they ask for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: RLConfig
+    seed: int
+    policy_dir: Path
+    store: str
+    """Weight store: a folder or an address in a bucket."""
+    checkpoints: Path
+    socket: Path
+
+
+class Call(BaseModel):
+    name: str
+    arguments: list[JsonValue] = []
+
+
+class Answer(BaseModel):
+    value: JsonValue = None
+    error: str | None = None
+
+
+class Remote:
+    """The run's source and sink, seen from rank 0."""
+
+    def __init__(self, socket: Path) -> None:
+        """Raises OSError when the run's process is gone."""
+        self._connection = Client(str(socket), family="AF_UNIX", authkey=bytes.fromhex(os.environ[KEY]))
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Raises StageError with what went wrong there, EOFError when that process is gone."""
+        self._connection.send_bytes(Call(name=name, arguments=list(arguments)).model_dump_json().encode())
+        answer = Answer.model_validate_json(self._connection.recv_bytes())
+        if answer.error is not None:
+            raise StageError(answer.error)
+        return answer.value
+
+    def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
+        return [TrainGroup.model_validate(group) for group in self.call("next_batch", step, timeout)]
+
+    def flow(self) -> Mapping[str, float]:
+        flow: Mapping[str, float] = self.call("flow")
+        return flow
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.call("metrics", step, dict(values))
+
+    def progress(self, done: int, total: int) -> None:
+        self.call("progress", done, total)
+
+    def version_published(self, version: int, digest: str) -> None:
+        self.call("version_published", version, digest)
+
+    def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
+        self.call("checkpoint_saved", step, str(path), final)
+
+    def event(
+        self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
+        self.call("event", level, message, None if data is None else dict(data))
+
+    def should_stop(self) -> bool:
+        return bool(self.call("should_stop"))
+
+    def keep_streams(self, groups: Sequence[TrainedGroup]) -> None:
+        self.call("keep_streams", [group.model_dump(mode="json") for group in groups])
+
+
+class Server:
+    """Answers rank 0's calls out of a real source and sink, one at a time, in the thread that asks it to."""
+
+    def __init__(
+        self,
+        source: GroupSource,
+        sink: StageSink,
+        keep_streams: Callable[[Sequence[TrainedGroup]], None] | None,
+    ) -> None:
+        self.result: dict[str, Any] | None = None
+        """Of the last `ended` call."""
+        self.raised: BaseException | None = None
+        """What source or sink raised: it ends the stage, here."""
+        self._calls: dict[str, Callable[..., Any]] = {
+            "next_batch": lambda step, timeout: [
+                group.model_dump(mode="json") for group in source.next_batch(step, timeout=timeout)
+            ],
+            "flow": lambda: dict(source.flow()),
+            "metrics": sink.metrics,
+            "progress": sink.progress,
+            "version_published": sink.version_published,
+            "checkpoint_saved": lambda step, path, final: sink.checkpoint_saved(step, Path(path), final=final),
+            "event": sink.event,
+            "should_stop": sink.should_stop,
+            "keep_streams": lambda groups: (
+                keep_streams([TrainedGroup.model_validate(group) for group in groups]) if keep_streams else None
+            ),
+            "ended": self._ended,
+        }
+
+    def answer(self, connection: Connection) -> None:
+        """One call. Raises EOFError, OSError when rank 0 is gone."""
+        call = Call.model_validate_json(connection.recv_bytes())
+        try:
+            answer = Answer(value=self._calls[call.name](*call.arguments))
+        except Exception as error:  # noqa: BLE001 - raised again in this process, by `launch.py`
+            self.raised = error
+            answer = Answer(error=str(error) or type(error).__name__)
+        connection.send_bytes(answer.model_dump_json().encode())
+
+    def _ended(self, result: dict[str, Any]) -> None:
+        self.result = result

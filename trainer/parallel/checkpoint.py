@@ -1,0 +1,199 @@
+"""Checkpoints of a sharded run: written by all ranks at once, while training goes on, read by any number of ranks.
+
+    step-000020/
+      policy/      Hugging Face layout, as in every checkpoint
+      shards/      torch's distributed checkpoint: weights and optimizer state, cut as the ranks were
+      state.json   as in every checkpoint, written last
+
+A checkpoint is under a temporary name until all of it is on disk, so that a run killed at any moment has the one before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, distributed
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.storage import StorageWriter
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from trainer import policy as policies
+from trainer.parallel.learner import ShardedLearner
+from trainer.parallel.mesh import PATIENCE, Meshes
+from trainer.parallel.optimizer import local
+from trainer.parallel.shard import whole_state
+from trainer.policy.names import checkpoint_state
+from trainer.stages.checkpoint import (
+    OPTIMIZER_FILE,
+    POLICY_DIR,
+    CheckpointError,
+    CheckpointState,
+    CheckpointStore,
+)
+
+SHARDS = "shards"
+WEIGHTS, OPTIMIZER = "policy", "optimizer"
+
+FAILURES = (OSError, ValueError, RuntimeError, TimeoutError, CheckpointException, SafetensorError)
+"""What writing and reading can come to."""
+
+Writer = Callable[[Path], StorageWriter]
+
+
+def to_disk(path: Path) -> StorageWriter:
+    return FileSystemWriter(path, single_file_per_rank=True, sync_files=True)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A checkpoint on its way to the disk."""
+
+    step: int
+    written: Future[Any]
+    """Of this rank's part; on rank 0, of all parts."""
+    finish: Thread | None
+    error: BaseException | None = None
+    path: Path | None = None
+
+
+class ShardedCheckpoints:
+    """The checkpoints of one run on all its ranks. Every method is called by all of them, in the same order."""
+
+    def __init__(self, store: CheckpointStore, meshes: Meshes, *, writer: Writer = to_disk) -> None:
+        self.store = store
+        self.meshes = meshes
+        self._writer = writer
+        self._group = distributed.new_group(backend="gloo")  # of its own: it works beside training
+        self._pending: _Pending | None = None
+        if meshes.rank == 0:
+            for left in store.root.glob(".step-*.partial"):  # of a run that was killed while it wrote
+                shutil.rmtree(left)
+
+    def save(self, policy: policies.Policy, learner: ShardedLearner, state: CheckpointState) -> None:
+        """Begin a checkpoint; `finished` and `wait` say when it is there. One at a time: the last is awaited first."""
+        self.wait()
+        scratch: Path = self.meshes.from_first(self.store.scratch(state.step))
+        if self.meshes.rank == 0:
+            self.store.root.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+        distributed.barrier(group=self._group)
+        weights = {name: tensor for name, tensor in whole_state(learner.model) if self.meshes.rank == 0}
+        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.optimizer.state_tensors()}
+        # Whatever the storage does with it, what is written is what is now: the next step changes it in place.
+        written = cast(
+            "Future[Any]",
+            async_save(content, storage_writer=self._writer(scratch / SHARDS), process_group=self._group),
+        )
+        pending = _Pending(state.step, written, None)
+        if self.meshes.rank == 0:
+            named = checkpoint_state(learner.model, weights)
+            pending.finish = Thread(target=self._finish, args=(pending, policy, named, state, scratch), daemon=True)
+            pending.finish.start()
+        self._pending = pending
+        if not self.meshes.config.async_checkpoint:
+            self.wait()
+
+    def finished(self) -> Path | None:
+        """The checkpoint that has become complete since the last call, on rank 0; None elsewhere and otherwise."""
+        pending = self._pending
+        if pending is None or pending.finish is None or pending.finish.is_alive() or pending.error:
+            return None
+        self._pending = None
+        return pending.path
+
+    def wait(self) -> Path | None:
+        """The same after waiting for it. Raises CheckpointError on all ranks when one could not write."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._until(pending)
+        errors = self.meshes.gathered(str(pending.error) if pending and pending.error else "")
+        if any(errors):
+            raise CheckpointError(
+                f"a checkpoint could not be written to {self.store.root}: {next(filter(None, errors))}; "
+                "free space or fix the permissions, then resume the run"
+            )
+        return pending.path if pending else None
+
+    def load(self, path: Path, learner: ShardedLearner) -> None:
+        """Weights and optimizer state of the checkpoint at `path`, whatever ranks wrote it. Raises CheckpointError."""
+        try:
+            if (path / SHARDS).is_dir():
+                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.optimizer.state_tensors()}
+                load(content, storage_reader=FileSystemReader(path / SHARDS), process_group=self._group)
+            else:
+                _deal(load_file(path / OPTIMIZER_FILE), learner.optimizer.state_tensors())
+        except (*FAILURES, KeyError) as error:
+            raise CheckpointError(
+                f"checkpoint {path} does not fit this policy or cannot be read ({error}); remove this folder to resume "
+                "from an earlier one"
+            ) from error
+
+    def _until(self, pending: _Pending) -> None:
+        try:
+            pending.written.result(timeout=PATIENCE.total_seconds())
+        except FAILURES as error:  # every rank hears of it in `wait`
+            pending.error = error
+        if pending.finish is not None:
+            pending.finish.join(PATIENCE.total_seconds())
+
+    def _finish(
+        self,
+        pending: _Pending,
+        policy: policies.Policy,
+        weights: Mapping[str, Tensor],
+        state: CheckpointState,
+        scratch: Path,
+    ) -> None:
+        """On rank 0, beside training: the rest of the files, and the name that makes it a checkpoint."""
+        try:
+            policies.save(policy, scratch / POLICY_DIR, weights=weights)
+            pending.written.result(timeout=PATIENCE.total_seconds())
+            pending.path = self.store.complete(scratch, state)
+        except FAILURES as error:
+            pending.error = error
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def read_optimizer(path: Path) -> dict[str, Tensor]:
+    """The whole optimizer state of a sharded checkpoint, for a run on one process. Raises OSError."""
+    reader = FileSystemReader(path / SHARDS)
+    prefix = f"{OPTIMIZER}."
+    try:
+        content: dict[str, Any] = {
+            name: torch.empty(entry.size, dtype=entry.properties.dtype)
+            for name, entry in reader.read_metadata().state_dict_metadata.items()
+            if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
+        }
+        load(content, storage_reader=reader, no_dist=True)
+    except FAILURES as error:
+        raise OSError(f"{SHARDS}: {error}") from error
+    return {name.removeprefix(prefix): tensor for name, tensor in content.items()}
+
+
+@torch.no_grad()
+def _deal(whole: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Whole tensors into each rank's parts. Raises KeyError."""
+    for name, target in state.items():
+        given = whole[name]
+        if isinstance(target, DTensor):
+            given = distribute_tensor(
+                given.to(target.device), target.device_mesh, target.placements, src_data_rank=None
+            )
+        local(target).copy_(local(given))
+
+
+__all__ = ["SHARDS", "ShardedCheckpoints", "read_optimizer", "to_disk"]

@@ -1,0 +1,130 @@
+"""Starting the ranks of a run with torchrun, and being their source and sink until they end.
+
+torchrun meets by itself on this machine (`--standalone`), watches its processes, and starts all of them again when one dies,
+at most `parallel.restarts` times.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+
+from trainer.config import RLConfig
+from trainer.learning.streams import TrainedGroup
+from trainer.parallel.channel import KEY, Job, Server
+from trainer.parallel.errors import RanksLost
+from trainer.stages.base import GroupSource, StageError, StageResult, StageSink
+
+POLL_SECONDS = 0.1
+GOODBYE_SECONDS = 20.0
+"""How long torchrun has to end its processes before they are killed."""
+TAIL = 2000
+"""Characters of the ranks' output that an error shows."""
+
+
+def run_stage_on_ranks(
+    *,
+    policy_dir: Path,
+    config: RLConfig,
+    seed: int,
+    source: GroupSource,
+    sink: StageSink,
+    store: str,
+    checkpoints: Path,
+    keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
+) -> StageResult:
+    """The stage on `config.parallel.ranks` processes of this machine. Raises StageError, and what source and sink raise."""
+    server = Server(source, sink, keep_streams)
+    with tempfile.TemporaryDirectory(prefix="ranks-") as place:
+        folder = Path(place)
+        job = Job(
+            stage=config,
+            seed=seed,
+            policy_dir=policy_dir,
+            store=store,
+            checkpoints=checkpoints,
+            socket=folder / "socket",
+        )
+        (folder / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
+        key = secrets.token_bytes(32)
+        with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
+            agent = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "trainer.parallel.agent", "--standalone"),
+                    *("--nproc-per-node", str(config.parallel.ranks)),
+                    *("--max-restarts", str(config.parallel.restarts)),
+                    *("-m", "trainer.parallel.worker", str(folder / "job.json")),
+                ],
+                env=os.environ | {KEY: key.hex()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                _serve(listener, server, agent)
+            finally:
+                _end(agent)
+            if server.raised is not None:
+                raise server.raised
+            if server.result is None:
+                raise RanksLost(_why(log.name, config, agent.returncode))
+    if "error" in server.result:
+        raise StageError(server.result["error"])
+    checkpoint = server.result["checkpoint"]
+    return StageResult(server.result["outcome"], server.result["step"], Path(checkpoint) if checkpoint else None)
+
+
+def _serve(listener: Listener, server: Server, agent: subprocess.Popen[bytes]) -> None:
+    """Until the ranks have ended, or source or sink has raised. Rank 0 comes again after a restart."""
+    arrivals: queue.Queue[Connection] = queue.Queue()
+    threading.Thread(target=_accept, args=(listener, arrivals), daemon=True).start()
+    current: Connection | None = None
+    while server.result is None and server.raised is None:
+        try:
+            if current is None:
+                current = arrivals.get(timeout=POLL_SECONDS)
+            elif current.poll(POLL_SECONDS):
+                server.answer(current)
+        except queue.Empty:
+            pass
+        except (EOFError, OSError):
+            current = None
+        if agent.poll() is not None and not (current and current.poll()):
+            return
+
+
+def _accept(listener: Listener, arrivals: queue.Queue[Connection]) -> None:
+    while True:
+        try:
+            arrivals.put(listener.accept())
+        except OSError:  # the listener was closed
+            return
+
+
+def _end(agent: subprocess.Popen[bytes]) -> None:
+    """Ranks that have said their result end by themselves; others are told to, and then made to."""
+    for wait, number in ((2.0, signal.SIGTERM), (GOODBYE_SECONDS, signal.SIGKILL)):
+        try:
+            agent.wait(wait)
+            return
+        except subprocess.TimeoutExpired:
+            os.killpg(agent.pid, number) if number == signal.SIGKILL else agent.send_signal(number)
+    agent.wait()
+
+
+def _why(log: str, config: RLConfig, code: int | None) -> str:
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    return (
+        f"the {config.parallel.ranks} ranks ended with {code} after at most {config.parallel.restarts} restarts; "
+        f"their last words: {text[-TAIL:].strip() or 'none'}"
+    )

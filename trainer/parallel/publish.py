@@ -1,0 +1,106 @@
+"""Publishing from the ranks: each gives the words that it holds, under the names that checkpoints have.
+
+In memory the library stacks a layer's experts; checkpoints name each. A rank holds whole experts or equal rows of some, so
+its part of each named tensor is consecutive words, and nothing is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
+
+from trainer.parallel.errors import ParallelRefused
+from trainer.parallel.experts import WEIGHTS
+from trainer.parallel.mesh import Meshes
+from trainer.policy.names import stacks_experts
+from trainer.weights.sharded import owned
+from trainer.weights.tensors import Slice
+
+GATE_UP, DOWN = WEIGHTS
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a named tensor of a checkpoint lies in memory."""
+
+    name: str
+    expert: int | None = None
+    half: int = 0
+    """0: gate, 1: up, of the rows of the two stacked into one."""
+
+
+def published(model: PreTrainedModel, meshes: Meshes) -> dict[str, Tensor | Slice]:
+    """This rank's part of the policy, for `RankPublisher.publish`. Raises ParallelRefused, PlacementUnknown."""
+    state = model.state_dict()
+    sources = _sources(model)
+    stacks = {name: tensor for name, tensor in state.items() if _is_stack(name)}
+    plain = {new: state[source.name] for new, source in sources.items() if source.expert is None}
+    out = owned(plain, rank=meshes.rank, world=meshes.world)
+    for name, tensor in stacks.items():
+        out.update(_experts(name, tensor, {s: new for new, s in sources.items()}))
+    return out
+
+
+def _experts(name: str, tensor: Tensor, names: dict[_Source, str]) -> Iterator[tuple[str, Slice]]:
+    """Rows of each expert that this rank holds. Replicas of one are published by the first."""
+    if isinstance(tensor, DTensor):
+        coordinate = tensor.device_mesh.get_coordinate()
+        assert coordinate is not None
+        if any(at and isinstance(p, Replicate) for at, p in zip(coordinate, tensor.placements, strict=True)):
+            return
+        _, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        part = tensor.to_local()
+    else:
+        offset, part = (0, 0, 0), tensor
+    rows, width = tensor.shape[1:]
+    halves = 2 if name.endswith(GATE_UP) else 1
+    height = rows // halves
+    first, last = offset[1], offset[1] + (part.shape[1] if part.numel() else 0)
+    for at in range(part.shape[0] if part.numel() else 0):
+        for half in range(halves):
+            start, stop = max(first, half * height), min(last, (half + 1) * height)
+            if start < stop:
+                words = part[at, start - first : stop - first]
+                source = _Source(name, offset[0] + at, half)
+                yield names[source], Slice(words, (height, width), (start - half * height) * width)
+
+
+def _is_stack(name: str) -> bool:
+    return name.endswith(tuple(f".experts.{weight}" for weight in WEIGHTS))
+
+
+def _sources(model: PreTrainedModel) -> dict[str, _Source]:
+    """Every name of a checkpoint and where it comes from, found by sending numbers through the library's own renaming."""
+    state = model.state_dict()
+    if not stacks_experts(model):
+        return {name: _Source(name) for name in state}
+    sources: list[_Source] = []
+    probe = {}
+    for name, tensor in state.items():
+        if _is_stack(name):
+            halves = 2 if name.endswith(GATE_UP) else 1
+            mine = [_Source(name, expert, half) for expert in range(tensor.shape[0]) for half in range(halves)]
+            shape: tuple[int, ...] = (-1, halves, 1)
+        else:
+            mine, shape = [_Source(name)], (1,)
+        probe[name] = torch.arange(len(sources), len(sources) + len(mine)).view(shape)
+        sources += mine
+    found = {}
+    for name, number in revert_weight_conversion(model, probe).items():
+        tensor = cast(Tensor, number)
+        if tensor.numel() != 1:
+            raise ParallelRefused(
+                f"{type(model).__name__} saves {name} in a way that ranks cannot publish; use one rank"
+            )
+        found[name] = sources[int(tensor)]
+    if len(found) != len(sources):
+        raise ParallelRefused(f"{type(model).__name__} does not save all of its weights by name; use one rank")
+    return found

@@ -1,0 +1,160 @@
+"""The RL stage on several ranks: the same steps, and rank 0 alone speaks to the outside.
+
+Every rank runs the loop of `trainer/stages/rl.py`; what it asks of source and sink is answered by rank 0's and told to all,
+so that all ranks take the same turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from trainer import policy as policies
+from trainer.config import RLConfig
+from trainer.learning.algorithms import correction_of
+from trainer.parallel.checkpoint import ShardedCheckpoints
+from trainer.parallel.learner import ShardedLearner
+from trainer.parallel.mesh import Meshes
+from trainer.parallel.publish import published
+from trainer.rollouts.types import TrainGroup
+from trainer.stages.base import GroupSource, StageError, StageSink
+from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.stages.rl import STAGE, RLStage
+from trainer.weights import RankPublisher, WeightStore
+
+T = TypeVar("T")
+
+
+class ShardedRLStage(RLStage):
+    """State of one RL run on one rank."""
+
+    def __init__(
+        self,
+        meshes: Meshes,
+        *,
+        policy_dir: Path,
+        config: RLConfig,
+        seed: int,
+        store: WeightStore,
+        checkpoints: CheckpointStore,
+    ) -> None:
+        """As the stage on one process. Raises CheckpointError, PolicyUnreadable, ParallelRefused, RouterUnknown."""
+        self.config = config
+        self.seed = seed
+        self.store = store
+        self.meshes = meshes
+        self.checkpoints = checkpoints
+        self.sharded = ShardedCheckpoints(checkpoints, meshes)
+        self.reference = None  # the learner has it
+        found = checkpoints.latest(stage=STAGE, whole=False)
+        self.policy = policies.load(found.policy_dir if found else policy_dir)
+        pulled = config.objective.kl_coefficient > 0
+        self.learner: ShardedLearner = ShardedLearner(
+            self.policy.model,
+            meshes,
+            objective=config.objective,
+            correction=correction_of(config.objective),
+            optimizer=config.optimizer,
+            temperature=config.sampling.temperature,
+            total_steps=config.steps,
+            micro_batch_tokens=config.micro_batch_tokens,
+            reference=policies.load_model(policy_dir).requires_grad_(False) if pulled else None,
+            repeat_experts=config.sampling.routed_experts,
+        )
+        self.publisher = RankPublisher(
+            store.versions,
+            meshes.rank,
+            meshes.world,
+            dtype=config.checkpoint.published_dtype,
+            anchor_every=config.checkpoint.anchor_every,
+            mode=config.checkpoint.codec,
+        )
+        self._resume(found)
+        if found:
+            self.sharded.load(found.path, self.learner)
+
+    def publish(self, sink: StageSink) -> dict[str, float]:
+        anchor = self.step % self.config.checkpoint.anchor_every == 0
+        parts = published(self.policy.model, self.meshes)
+        manifest = self.publisher.publish(self.step, parts, anchor=anchor)
+        sink.version_published(self.step, manifest.digest)
+        if self.meshes.rank == 0:
+            self.store.collect(keep=self.config.checkpoint.keep_versions)
+        self._tell(sink, self.sharded.finished())
+        return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+
+    def save(self, sink: StageSink, *, final: bool = False) -> Path:
+        """Begin a checkpoint of the current step, and tell of the one before. The last one is awaited."""
+        self._tell(sink, self.sharded.wait())
+        state = CheckpointState(
+            stage=STAGE,
+            step=self.step,
+            version=self.step,
+            seed=self.seed,
+            consumed_prompts=self.consumed,
+            skipped_steps=self.skipped,
+        )
+        self.sharded.save(self.policy, self.learner, state)
+        if final or sink.should_stop():
+            self._tell(sink, self.sharded.wait(), final=final)
+        return self.checkpoints.root / f"step-{self.step:06d}"
+
+    def _tell(self, sink: StageSink, path: Path | None, *, final: bool = False) -> None:
+        if path is not None:
+            self.checkpoint = path
+            sink.checkpoint_saved(int(path.name.removeprefix("step-")), path, final=final)
+
+
+class OfFirst:
+    """Source and sink of rank 0 for all ranks: an answer, or an error, is everyone's."""
+
+    def __init__(self, meshes: Meshes, source: GroupSource | None, sink: StageSink | None) -> None:
+        """`source` and `sink` on rank 0 alone."""
+        self.meshes = meshes
+        self._source, self._sink = source, sink
+
+    def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
+        source = self._source
+        return self._asked(lambda: source.next_batch(step, timeout=timeout) if source else [])
+
+    def flow(self) -> Mapping[str, float]:
+        return self._source.flow() if self._source else {}
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        if self._sink:
+            self._sink.metrics(step, values)
+
+    def progress(self, done: int, total: int) -> None:
+        if self._sink:
+            self._sink.progress(done, total)
+
+    def version_published(self, version: int, digest: str) -> None:
+        if self._sink:
+            self._sink.version_published(version, digest)
+
+    def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
+        if self._sink:
+            self._sink.checkpoint_saved(step, path, final=final)
+
+    def event(
+        self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
+        if self._sink:
+            self._sink.event(level, message, data)
+
+    def should_stop(self) -> bool:
+        sink = self._sink
+        return self._asked(lambda: sink.should_stop() if sink else False)
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        answer: tuple[T | None, StageError | None] = None, None
+        if self.meshes.rank == 0:
+            try:
+                answer = ask(), None
+            except StageError as error:
+                answer = None, error
+        value, failed = self.meshes.from_first(answer)
+        if failed is not None:
+            raise failed
+        return value

@@ -1,0 +1,103 @@
+"""The supervised step on several ranks: the weighted mean over all tokens of the batch, wherever they are computed.
+
+Every rank knows the whole batch, so the divisor needs no communication; rows are dealt as in reinforcement learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, distributed
+from transformers import PreTrainedModel
+
+from trainer.config import OptimizerConfig
+from trainer.learning.loss import score_tokens
+from trainer.learning.optimizers import learning_rate
+from trainer.learning.packing import PAD, MicroBatch
+from trainer.learning.step import NonFiniteGradients
+from trainer.learning.supervised import Example, positions
+from trainer.parallel import context
+from trainer.parallel.balance import cost_of, deal
+from trainer.parallel.mesh import Meshes
+from trainer.parallel.optimizer import ShardedOptimizer, clip
+from trainer.parallel.shard import shard
+
+NOTHING = Example([PAD], [0.0])
+
+
+class ShardedSupervisedLearner:
+    """`trainer.learning.supervised.SupervisedLearner` on ranks. `model` is cut in place; all ranks call together."""
+
+    def __init__(self, model: PreTrainedModel, meshes: Meshes, *, optimizer: OptimizerConfig, total_steps: int) -> None:
+        """Raises ParallelRefused."""
+        self.model = model
+        self.meshes = meshes
+        self.cost = cost_of(model.config)
+        model.train()
+        self._root = shard(model, meshes)
+        self.optimizer = ShardedOptimizer(model, optimizer, meshes)
+        self.total_steps = total_steps
+
+    def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
+        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
+        total = sum(weight for example in batch for weight in example.weights[1:])
+        lengths = [len(example.ids) for example in batch]
+        share = max(lengths) * -(-len(batch) // self.meshes.data_ranks)
+        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
+        loss = torch.zeros((), device=self.meshes.device)
+        for rows in dealt[self.meshes.data_rank]:
+            part = self._loss([batch[row] for row in rows] or [NOTHING]) / total
+            part.backward()
+            loss += part.detach()
+        distributed.all_reduce(loss)
+        norm = clip(self.model, self.meshes, self.optimizer.config.clip_norm)
+        if not torch.isfinite(torch.tensor(norm)):
+            self.model.zero_grad(set_to_none=True)
+            raise NonFiniteGradients(step, norm)
+        rate = learning_rate(self.optimizer.config, step, self.total_steps)
+        self.optimizer.step(rate)
+        return {
+            "loss/train": float(loss),
+            "optim/grad_norm": norm,
+            "optim/learning_rate": rate,
+            "tokens/trained": float(sum(lengths)),
+        }
+
+    def _loss(self, rows: Sequence[Example]) -> Tensor:
+        """Weighted sum of this rank's next-token losses."""
+        batch = _stack(rows).to(self.meshes.device)
+        several = any(len(row.starts) > 1 for row in rows)
+        if self.meshes.config.context == 1:
+            at_BT = positions(rows, batch.tokens_BT.shape[1])
+            decoder = {} if at_BT is None else {"position_ids": at_BT.to(self.meshes.device)}
+        else:
+            batch, _, layout = context.cut(batch, self.meshes, [row.starts for row in rows] if several else None)
+            decoder = {
+                "position_ids": context.positions(layout, len(rows)).to(self.meshes.device),
+                "past_key_values": context.GatheringCache(layout),
+                "zigzag": layout,
+            }
+        logprobs_N: Tensor = self._root(_logprobs, batch, self.meshes.config.logits_at_once, **decoder)
+        return -(batch.advantages_N * logprobs_N).sum()
+
+
+def _logprobs(model: PreTrainedModel, batch: MicroBatch, logits_at_once: int, **decoder: object) -> Tensor:
+    scores = score_tokens(model, batch, temperature=1.0, logits_at_once=logits_at_once, **decoder)
+    return scores.logprobs_N.clone()  # a view would lose FSDP's hook to a later in-place operation
+
+
+def _stack(rows: Sequence[Example]) -> MicroBatch:
+    """Tokens with a weight, which stands where reinforcement learning has the advantage."""
+    width = max(len(row.ids) for row in rows)
+    places = [(b, t) for b, row in enumerate(rows) for t in range(1, len(row.ids)) if row.weights[t] > 0]
+    weights_N = torch.tensor([rows[b].weights[t] for b, t in places])
+    return MicroBatch(
+        tokens_BT=torch.tensor([row.ids + [PAD] * (width - len(row.ids)) for row in rows]),
+        predict_from_N=torch.tensor([b * width + t - 1 for b, t in places], dtype=torch.int64),
+        targets_N=torch.tensor([rows[b].ids[t] for b, t in places], dtype=torch.int64),
+        sampler_logprobs_N=torch.zeros(len(places)),
+        advantages_N=weights_N,
+        rows_N=torch.tensor([b for b, _ in places], dtype=torch.int64),
+        tokens=sum(len(row.ids) for row in rows),
+    )
