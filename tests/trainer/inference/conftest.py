@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import subprocess
 import sys
@@ -63,7 +64,7 @@ class Site:
     def wait_for_tokens(self, name: str) -> None:
         """Until the one request to deployment `name` has produced some tokens."""
         wait_for(lambda: self.status(name).running == 1, "it runs")
-        if self.engine == "embedded":
+        if not self.vllm:
             wait_for(lambda: self.status(name).generated_tokens > 0, "tokens")
         else:  # behind vLLM's interface nothing is seen until the answer is whole; the double tells
             before = self._made()
@@ -108,17 +109,34 @@ def _answers(port: int) -> bool:
     return False
 
 
-@pytest.fixture(scope="module", params=["embedded", "vllm"])
+def write_members(path: Path, members: list[dict[str, object]]) -> None:
+    """Replaces the file as a whole: the router may be reading it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".new").write_text(json.dumps(members))
+    path.with_suffix(".new").replace(path)
+
+
+def router(data: Path, urls: list[str], *arguments: str) -> ServerProcess:
+    """A router in front of engines that run; its members are in `data`/members.json."""
+    write_members(data / "members.json", [{"url": url} for url in urls])
+    wanted = ("--members", str(data / "members.json"), "--poll-seconds", "0.02", *arguments)
+    return ServerProcess("trainer.inference.router.server", data, arguments=wanted)
+
+
+@pytest.fixture(scope="module", params=["embedded", "vllm", "router"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Both engines, through the same HTTP."""
+    """Both engines, and the embedded one behind a router, through the same HTTP."""
     root = tmp_path_factory.mktemp("site")
     policy_dir = models.save(long_model(0), root / "policy")
     common = ("--max-queue", "4", "--poll-seconds", "0.02")
     with contextlib.ExitStack() as stack:
         vllm = ""
+        embedded = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
         if request.param == "embedded":
-            arguments = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
-            server: ServerProcess = EmbeddedServer(root / "data", arguments=arguments)
+            server: ServerProcess = EmbeddedServer(root / "data", arguments=embedded)
+        elif request.param == "router":
+            behind = stack.enter_context(EmbeddedServer(root / "behind", arguments=embedded))
+            server = router(root / "data", [behind.url])
         else:
             vllm = stack.enter_context(vllm_double(policy_dir, root / "double"))
             arguments = (*common, "--servers", vllm, "--turn-seconds", "0.1")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
@@ -241,9 +241,9 @@ def _draw(logits_RV: Any, temperatures_R: Any, uniforms_R: Any, tokens_R: Any, l
         sharpness = _ONE if greedy else _ONE / temperatures_R[r]
         for v in range(vocabulary):
             p[v] = exp((x[v] - top) * sharpness)
-        whole = 0.0
+        whole: Any = 0.0
         for b in range(blocks):
-            total = _ZERO
+            total: Any = _ZERO
             for v in range(b * _BLOCK, (b + 1) * _BLOCK):
                 total += p[v]
             sums[b] = total
@@ -255,7 +255,8 @@ def _draw(logits_RV: Any, temperatures_R: Any, uniforms_R: Any, tokens_R: Any, l
                     token = v
                     break
         else:
-            point, reached = uniforms_R[r] * whole, 0.0
+            point = uniforms_R[r] * whole
+            reached: Any = 0.0
             for b in range(blocks):
                 if reached + sums[b] <= point:
                     reached += sums[b]

@@ -1,0 +1,213 @@
+"""Several engines behind one address: affinity, engines that die, leave, come, and are borrowed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.inference import models
+from tests.trainer.inference.conftest import CONTEXT, long_model, router, wait_for, write_members
+from trainer.inference.client import HttpInferenceClient, InferenceAdmin
+from trainer.inference.contract import (
+    DeploymentSpec,
+    DeploymentStatus,
+    GenerateRequest,
+    GenerateResponse,
+    ServerHealth,
+)
+from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.errors import BadRequest
+from trainer.inference.router.affinity import SLACK, Affinity
+from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
+
+PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]
+
+
+@dataclass(eq=False)
+class Place:
+    name: str
+    running: set[int] = field(default_factory=set)
+
+
+def ask(prompt: list[int] = PROMPT, **fields: object) -> GenerateRequest:
+    return GenerateRequest.model_validate({"prompt_ids": prompt, "max_tokens": 8, "timeout_seconds": 60.0} | fields)
+
+
+def test_an_episode_stays_where_its_keys_are_and_a_group_keeps_together() -> None:
+    a, b = Place("a"), Place("b")
+    affinity: Affinity[Place] = Affinity()
+    first = affinity.choose(ask(session="s"), [a, b])
+    first.running |= set(range(3))
+    assert affinity.choose(ask([1, 2, 3], session="s"), [a, b]) is first  # the next turn
+    assert affinity.choose(ask(session="t"), [a, b]) is first  # another of the group
+    assert affinity.choose(ask([7, 7]), [a, b]) is not first  # a stranger goes where there is room
+    first.running |= set(range(SLACK + 4))
+    assert affinity.choose(ask(session="u"), [a, b]) is not first  # too busy even for a group
+    assert affinity.choose(ask([1, 2, 4], session="s"), [a, b]) is first
+    assert affinity.choose(ask(session="s"), [b if first is a else a]) is not first  # it is gone
+    affinity.forget(first)
+    bounded: Affinity[Place] = Affinity(remembered=3)
+    for number in range(50):
+        bounded.choose(ask([number], session=f"s{number}"), [a, b])
+    assert len(bounded._places) == 3
+
+
+def health(**running: int) -> ServerHealth:
+    statuses = [
+        DeploymentStatus(name=name, version=0, digest="", state="serving", follow=False, running=count)
+        for name, count in running.items()
+    ]
+    return ServerHealth(ok=True, engine="embedded", deployments=statuses)
+
+
+def test_production_is_lent_when_idle_and_given_back_within_the_bound() -> None:
+    policy = BorrowPolicy(idle_seconds=10.0, reclaim_seconds=2.0)
+    member = Member.of(MemberSpec(url="http://production", production=True))
+    member.saw(health(theirs=1), policy, now=0.0)
+    member.saw(health(theirs=0), policy, now=5.0)
+    assert not member.wanted
+    member.saw(health(theirs=0), policy, now=14.9)
+    assert not member.wanted
+    member.saw(health(theirs=0), policy, now=15.0)
+    assert member.wanted
+    member.served["ours"] = DeploymentSpec(name="ours", policy_dir="x")
+    member.saw(health(theirs=0, ours=40), policy, now=16.0)  # our own work does not count as theirs
+    assert member.wanted
+    member.saw(health(theirs=1, ours=40), policy, now=20.0)
+    assert not member.wanted and member.reclaim(now=21.9) == 0 and member.reclaim_at == 22.0
+    assert member.reclaim(now=22.0) == 0 and member.reclaim_at is None  # nothing ran
+    own = Member.of(MemberSpec(url="http://own"))
+    own.saw(health(theirs=9), policy, now=0.0)
+    assert own.wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[{}]", "0.url: Field required"),
+        ('[{"url": "ftp://x"}]', "0.url"),
+        ('[{"url": "http://x"}, {"url": "http://x"}]', "twice"),
+        ("nonsense", "Invalid JSON"),
+    ],
+)
+def test_a_bad_list_of_members_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(BadRequest, match="does not exist"):
+        read_members(tmp_path / "members.json")
+    (tmp_path / "members.json").write_text(text)
+    with pytest.raises(BadRequest) as caught:
+        read_members(tmp_path / "members.json")
+    assert words in str(caught.value)
+
+
+@dataclass
+class Fleet:
+    engines: list[EmbeddedServer]
+    file: Path
+    url: str
+    admin: InferenceAdmin
+
+    def made(self) -> list[int]:
+        """Tokens of deployment `policy` by engine."""
+        counts = []
+        for engine in self.engines:
+            with InferenceAdmin(engine.url) as admin:
+                counts.append(sum(d.generated_tokens for d in admin.deployments() if d.name == "policy"))
+        return counts
+
+    def members(self, *engines: EmbeddedServer, **fields: object) -> None:
+        """`fields` are of the last one."""
+        listed: list[dict[str, object]] = [{"url": engine.url} for engine in engines]
+        listed[-1] |= fields
+        write_members(self.file, listed)
+        wait_for(lambda: {s.url for s in self.admin.health().servers} == {e.url for e in engines}, "the members")
+
+    def serving(self, count: int) -> None:
+        wait_for(lambda: sum("policy" in s.deployment for s in self.admin.health().servers) == count, f"{count} serve")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    root = tmp_path_factory.mktemp("fleet")
+    policy_dir = models.save(long_model(0), root / "policy")
+    with contextlib.ExitStack() as stack:
+        arguments = ("--max-context", str(CONTEXT), "--max-slots", "32")
+        engines = [
+            stack.enter_context(EmbeddedServer(root / name, arguments=arguments)) for name in ("first", "second")
+        ]
+        server = stack.enter_context(
+            router(root / "router", [e.url for e in engines], "--idle-seconds", "0.1", "--reclaim-seconds", "0.2")
+        )
+        admin = stack.enter_context(InferenceAdmin(server.url))
+        admin.deploy(DeploymentSpec(name="policy", policy_dir=str(policy_dir)))
+        yield Fleet(engines, root / "router" / "members.json", server.url, admin)
+
+
+async def all_of(fleet: Fleet, requests: list[GenerateRequest]) -> list[GenerateResponse]:
+    async with HttpInferenceClient(fleet.url) as client:
+        return list(await asyncio.gather(*map(client.generate, requests)))
+
+
+async def test_groups_spread_over_engines_and_share_their_prompt(fleet: Fleet) -> None:
+    before = fleet.made()
+    groups = [[number, *PROMPT] for number in range(4)]
+    answers = await all_of(fleet, [ask(prompt, seed=n) for prompt in groups for n in range(4)])
+    assert all(count > old for count, old in zip(fleet.made(), before, strict=True))
+    assert sum(answer.reused_tokens for answer in answers) == 4 * 3 * len(PROMPT)
+    again = await all_of(fleet, [ask(prompt, seed=n) for prompt in groups for n in range(4)])
+    assert [a.token_ids for a in again] == [a.token_ids for a in answers]
+
+
+async def test_an_engine_that_dies_loses_no_request_and_comes_back(fleet: Fleet) -> None:
+    requests = [ask([number, 3, 4], max_tokens=700, seed=number) for number in range(8)]
+    running = asyncio.create_task(all_of(fleet, requests))
+    before = fleet.made()
+    await asyncio.to_thread(wait_for, lambda: all(a > b for a, b in zip(fleet.made(), before, strict=True)), "both run")
+    fleet.engines[1].kill()
+    answers = await running
+    assert [len(answer.token_ids) for answer in answers] == [700] * 8
+    await asyncio.to_thread(fleet.serving, 1)
+    await asyncio.to_thread(fleet.engines[1].start)
+    await asyncio.to_thread(fleet.serving, 2)
+
+
+async def test_an_engine_leaves_after_its_work_and_joins_again_while_requests_run(fleet: Fleet) -> None:
+    requests = [ask([number, 8, 9], max_tokens=500, seed=number) for number in range(6)]
+    running = asyncio.create_task(all_of(fleet, requests))
+    before = fleet.made()
+    await asyncio.to_thread(wait_for, lambda: all(a > b for a, b in zip(fleet.made(), before, strict=True)), "both run")
+    await asyncio.to_thread(fleet.members, fleet.engines[0])  # returns once the other has drained and left
+    assert len(fleet.admin.health().servers) == 1
+    await running
+    kept = fleet.made()[1]
+    await all_of(fleet, [ask([number], seed=1) for number in range(6)])
+    assert fleet.made()[1] == kept
+    await asyncio.to_thread(fleet.members, *fleet.engines)
+    await asyncio.to_thread(fleet.serving, 2)
+
+
+async def test_borrowed_production_capacity_is_given_back_to_its_owners(fleet: Fleet, tmp_path: Path) -> None:
+    policy_dir = models.save(long_model(1), tmp_path / "theirs")
+    await asyncio.to_thread(fleet.members, fleet.engines[0])
+    await asyncio.to_thread(fleet.members, *fleet.engines, production=True)
+    with InferenceAdmin(fleet.engines[1].url) as owners:
+        owners.deploy(DeploymentSpec(name="theirs", policy_dir=str(policy_dir)))
+        await asyncio.to_thread(fleet.serving, 2)  # it is idle, so it is lent
+        before = fleet.made()
+        requests = [ask([number, 6], max_tokens=1500, seed=number) for number in range(6)]
+        running = asyncio.create_task(all_of(fleet, requests))
+        await asyncio.to_thread(
+            wait_for, lambda: all(a > b for a, b in zip(fleet.made(), before, strict=True)), "both run"
+        )
+        async with HttpInferenceClient(fleet.engines[1].url) as owner:
+            theirs = asyncio.create_task(owner.generate(ask(deployment="theirs", max_tokens=3000)))
+            await asyncio.to_thread(fleet.serving, 1)  # ours have been moved, and our weights are gone
+            await theirs
+        answers = await running
+        assert [len(answer.token_ids) for answer in answers] == [1500] * 6
+        owners.remove("theirs")
+    await asyncio.to_thread(fleet.members, *fleet.engines)

@@ -1,0 +1,1 @@
+"""Several engines, in one or more clusters, behind the one inference contract."""

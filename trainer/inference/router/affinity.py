@@ -1,0 +1,59 @@
+"""Which engine a request goes to: where its episode's keys are, else where its prompt's are, else the least loaded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from trainer.inference.contract import GenerateRequest
+
+REMEMBERED = 65536
+SLACK = 8
+"""Requests by which an engine may be busier than the least busy one and still keep what it has keys for."""
+
+
+class Loaded(Protocol):
+    @property
+    def running(self) -> set: ...
+
+
+M = TypeVar("M", bound=Loaded)
+
+
+class Affinity(Generic[M]):
+    """Remembers the last engine of each session and of each prompt; both lists are bounded."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._places: OrderedDict[tuple[str, object], M] = OrderedDict()
+
+    def choose(self, request: GenerateRequest, members: Sequence[M]) -> M:
+        """One of `members`, which must not be empty. A group shares its prompt, and so its keys."""
+        least = min(members, key=lambda member: len(member.running))
+        chosen = least
+        for place in _places(request):
+            known = self._places.get(place)
+            if known is not None and known in members:
+                session = place[0] == "session"
+                if session or len(known.running) <= len(least.running) + SLACK:
+                    chosen = known
+                    break
+        for place in _places(request):
+            self._places[place] = chosen
+            self._places.move_to_end(place)
+        while len(self._places) > self._remembered:
+            self._places.popitem(last=False)
+        return chosen
+
+    def forget(self, member: M) -> None:
+        """An engine is gone, with all its keys."""
+        for place in [place for place, known in self._places.items() if known is member]:
+            del self._places[place]
+
+
+def _places(request: GenerateRequest) -> list[tuple[str, object]]:
+    prompt: tuple[str, object] = ("prompt", (request.deployment, hash(tuple(request.prompt_ids))))
+    if request.session is None:
+        return [prompt]
+    return [("session", (request.deployment, request.session)), prompt]

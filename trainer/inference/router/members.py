@@ -1,0 +1,124 @@
+"""The engines behind a router: the file that names them, and what is known of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from trainer.inference.client import Lanes
+from trainer.inference.contract import DeploymentSpec, ServerHealth
+from trainer.inference.errors import BadRequest
+
+
+class MemberSpec(BaseModel):
+    """One engine that speaks the contract."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://\S+$")
+    cluster: str = "here"
+    production: bool = False
+    """It serves others first, and is borrowed only while they leave it idle."""
+
+
+MEMBERS = TypeAdapter(list[MemberSpec])
+
+
+def read_members(path: Path) -> list[MemberSpec]:
+    """Raises BadRequest naming what is wrong with the file."""
+    try:
+        specs = MEMBERS.validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise BadRequest(f'{path} does not exist; write a list of members there: [{{"url": "http://…"}}]') from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadRequest(f"{path}: {'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}") from error
+    if len({spec.url for spec in specs}) < len(specs):
+        raise BadRequest(f"{path} names an engine twice; keep one entry of each url")
+    return specs
+
+
+@dataclass(frozen=True, slots=True)
+class BorrowPolicy:
+    """When a production engine is borrowed, and how fast it is given back."""
+
+    idle_seconds: float = 10.0
+    """Others must have left it without a request for so long."""
+    reclaim_seconds: float = 2.0
+    """After others come back our requests may run on for so long; then they are moved to other engines."""
+
+
+@dataclass(eq=False)
+class Member:
+    spec: MemberSpec
+    lanes: Lanes
+    admin: httpx.AsyncClient
+    health: ServerHealth | None = None
+    """The last answer; None while it does not answer."""
+    error: str = "not asked yet"
+    draining: bool = False
+    """It left the file: what runs ends, nothing new comes."""
+    lent: bool = False
+    """A production engine that may be used now."""
+    idle_since: float | None = None
+    reclaim_at: float | None = None
+    running: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
+    served: dict[str, DeploymentSpec] = field(default_factory=dict)
+    """What this router deployed there."""
+
+    @classmethod
+    def of(cls, spec: MemberSpec) -> Member:
+        return cls(spec, Lanes(spec.url), httpx.AsyncClient(base_url=spec.url, timeout=30.0, trust_env=False))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether our deployments belong there."""
+        return not self.draining and (not self.spec.production or self.lent)
+
+    def serves(self, deployment: str) -> bool:
+        """Whether a new request for `deployment` may go there."""
+        return self.wanted and self.health is not None and self.health.ok and deployment in self.served
+
+    def saw(self, health: ServerHealth, policy: BorrowPolicy, now: float | None = None) -> None:
+        """Takes note of an answer; decides whether a production engine is lent, and when it must be free again."""
+        now = time.monotonic() if now is None else now
+        self.health, self.error = health, health.error
+        there = {status.name for status in health.deployments}
+        self.served = {name: spec for name, spec in self.served.items() if name in there}  # it may have been restarted
+        if not self.spec.production:
+            return
+        theirs = sum(d.running + d.waiting for d in health.deployments if d.name not in self.served)
+        if theirs:
+            self.idle_since = None
+            if self.lent:
+                self.lent, self.reclaim_at = False, now + policy.reclaim_seconds
+        elif self.idle_since is None:
+            self.idle_since = now
+        elif now - self.idle_since >= policy.idle_seconds:
+            self.lent, self.reclaim_at = True, None
+
+    def lost(self, error: str) -> None:
+        """It does not answer."""
+        self.health, self.error = None, error
+        self.served = {}
+        self.lent, self.idle_since = False, None
+
+    def reclaim(self, now: float | None = None) -> int:
+        """Ends our requests on an engine whose owners have waited long enough; returns how many."""
+        now = time.monotonic() if now is None else now
+        if self.reclaim_at is None or now < self.reclaim_at:
+            return 0
+        self.reclaim_at = None
+        ended = list(self.running)
+        for task in ended:
+            task.cancel()
+        return len(ended)
+
+    async def aclose(self) -> None:
+        await self.lanes.aclose()
+        await self.admin.aclose()

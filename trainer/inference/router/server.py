@@ -1,0 +1,304 @@
+"""A router: `python -m trainer.inference.router.server --members members.json --port P`. It speaks the whole contract.
+
+The file lists engines and is read again when it changes, so engines come and go while runs go on. A request whose engine
+dies, or is reclaimed by its owners, is asked again elsewhere: it has a seed, and nobody has seen its answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from trainer.inference.contract import (
+    DeploymentSpec,
+    DeploymentStatus,
+    GenerateRequest,
+    GenerateResponse,
+    ServerHealth,
+    ServerStatus,
+    SyncTimings,
+)
+from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
+from trainer.inference.memory import remember, remembered
+from trainer.inference.router.affinity import Affinity
+from trainer.inference.router.members import BorrowPolicy, Member, read_members
+from trainer.inference.router.merge import merged
+from trainer.inference.service import serve
+
+log = logging.getLogger(__name__)
+ELSEWHERE = {"unavailable", "internal", "unknown_deployment"}
+"""What one engine says and another may not: it is stopping, its step failed, it came back without our deployment."""
+
+
+class Relayed(ServerError):
+    """What an engine answered, passed on as it is."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        try:
+            error = response.json()["error"]
+            self.code, message = str(error["code"]), str(error["message"])
+        except (ValueError, KeyError, TypeError):
+            self.code, message = "internal", f"HTTP {response.status_code} from {response.request.url}"
+        super().__init__(message)
+        self.status = response.status_code
+
+
+class Router:
+    def __init__(self, members: Path, *, memory: Path, policy: BorrowPolicy, poll_seconds: float = 0.5) -> None:
+        self._file, self._memory, self._policy, self._poll_seconds = members, memory, policy, poll_seconds
+        self._read = 0
+        self.members: list[Member] = []
+        self.specs: dict[str, DeploymentSpec] = {}
+        self._affinity: Affinity[Member] = Affinity()
+        self._problem = ""
+        self._changed = asyncio.Event()
+        """Set, and replaced, whenever an engine is looked at: requests without one wait for it."""
+
+    async def start(self) -> None:
+        self.specs = {spec.name: spec for spec in remembered(self._memory)}
+        await self._look()
+        self._watch = asyncio.create_task(self._forever())
+
+    async def stop(self) -> None:
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
+        await asyncio.gather(*(member.aclose() for member in self.members))
+
+    def health(self) -> ServerHealth:
+        known = [member.health for member in self.members if member.health is not None]
+        servers = [
+            ServerStatus(
+                url=member.spec.url,
+                ok=member.health is not None and member.health.ok,
+                deployment=", ".join(sorted(member.served)),
+                model=member.spec.cluster + (" (borrowed)" if member.lent else ""),
+                error="draining" if member.draining else member.error,
+            )
+            for member in self.members
+        ]
+        well = any(server.ok for server in servers)
+        return ServerHealth(
+            ok=well,
+            engine="router",
+            busy_share=sum(health.busy_share for health in known) / max(len(known), 1),
+            tokens_per_second=sum(health.tokens_per_second for health in known),
+            deployments=self.statuses(),
+            servers=servers,
+            error=self._problem or ("" if well else f"no engine of {self._file} answers; start one, or add it there"),
+        )
+
+    def statuses(self) -> list[DeploymentStatus]:
+        return [merged(spec, self._parts(spec.name)) for spec in self.specs.values()]
+
+    def _parts(self, name: str) -> list[DeploymentStatus]:
+        found = [m.health.deployments for m in self.members if m.health is not None and name in m.served]
+        return [status for statuses in found for status in statuses if status.name == name]
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        if request.deployment not in self.specs:
+            raise UnknownDeployment(f"no deployment {request.deployment!r}; create it first")
+        deadline = time.monotonic() + request.timeout_seconds
+        shunned: set[Member] = set()
+        refusal: ServerError | None = None
+        while (left := deadline - time.monotonic()) > 0:
+            open_to = [m for m in self.members if m.serves(request.deployment) and m not in shunned]
+            if not open_to:
+                if refusal is not None and refusal.code == "queue_full":
+                    raise refusal
+                shunned.clear()
+                await self._next_look(left)
+                continue
+            member = self._affinity.choose(request, open_to)
+            body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
+            timeout = httpx.Timeout(left + 5.0, connect=min(left, 5.0))
+            task = asyncio.ensure_future(member.lanes.post("/generate", body, timeout))
+            member.running.add(task)
+            try:
+                await asyncio.wait(
+                    (task,)
+                )  # a cancelled task is one that was reclaimed; a cancelled wait is our caller
+            finally:
+                member.running.discard(task)
+                task.cancel()
+            shunned.add(member)
+            if task.cancelled():
+                continue
+            if isinstance(error := task.exception(), httpx.TransportError):
+                member.lost(f"{type(error).__name__}: {error}")
+                self._affinity.forget(member)
+                continue
+            response = task.result()
+            if response.is_success:
+                try:
+                    return GenerateResponse.model_validate_json(response.content)
+                except ValidationError as problem:
+                    raise ServerError(f"{member.spec.url} does not speak the contract: {problem}") from problem
+            refusal = Relayed(response)
+            if refusal.code == "queue_full" or refusal.code in ELSEWHERE:
+                continue
+            raise refusal
+        raise refusal or DeadlinePassed(f"no engine was free for it within {request.timeout_seconds:.3g} s; add one")
+
+    async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
+        usable = [member for member in self.members if member.wanted and member.health is not None]
+        if not usable:
+            raise Unavailable(f"no engine of {self._file} answers; start one, or add it there")
+        before = self.specs.get(spec.name)
+        self.specs[spec.name] = spec
+        try:
+            parts = await asyncio.gather(*(self._place(member, spec) for member in usable))
+        except ServerError:
+            del self.specs[spec.name]
+            if before is not None:
+                self.specs[spec.name] = before
+            raise
+        remember(self._memory, list(self.specs.values()))
+        return merged(spec, parts)
+
+    async def remove(self, name: str) -> None:
+        self._known(name)
+        del self.specs[name]
+        remember(self._memory, list(self.specs.values()))
+        await asyncio.gather(*(self._displace(member, name) for member in self.members if name in member.served))
+
+    async def pause(self, name: str) -> DeploymentStatus:
+        return await self._everywhere(name, "pause")
+
+    async def resume(self, name: str) -> DeploymentStatus:
+        return await self._everywhere(name, "resume")
+
+    async def update(self, name: str, version: int | None) -> SyncTimings:
+        """Of the slowest engine."""
+        answers = await self._ask_all(name, f"/deployments/{name}/update", {"version": version})
+        await self._look()
+        return max((SyncTimings.model_validate_json(a.content) for a in answers), key=lambda t: t.fetch + t.decode)
+
+    async def _everywhere(self, name: str, verb: str) -> DeploymentStatus:
+        answers = await self._ask_all(name, f"/deployments/{name}/{verb}", None)
+        await self._look()
+        return merged(self.specs[name], [DeploymentStatus.model_validate_json(answer.content) for answer in answers])
+
+    async def _ask_all(self, name: str, path: str, body: Any) -> list[httpx.Response]:
+        self._known(name)
+        there = [member for member in self.members if name in member.served]
+        if not there:
+            raise Unavailable(f"no engine serves deployment {name!r} now; start one")
+        return list(await asyncio.gather(*(_ask(member, "POST", path, body) for member in there)))
+
+    def _known(self, name: str) -> None:
+        if name not in self.specs:
+            raise UnknownDeployment(f"no deployment {name!r} (there is: {', '.join(sorted(self.specs)) or 'none'})")
+
+    async def _place(self, member: Member, spec: DeploymentSpec) -> DeploymentStatus:
+        answer = DeploymentStatus.model_validate_json(
+            (await _ask(member, "POST", "/deployments", spec.model_dump())).content
+        )
+        member.served[spec.name] = spec
+        if member.health is not None:
+            rest = [status for status in member.health.deployments if status.name != spec.name]
+            member.health = member.health.model_copy(update={"deployments": [*rest, answer]})
+        return answer
+
+    async def _displace(self, member: Member, name: str) -> None:
+        member.served.pop(name, None)
+        try:
+            await _ask(member, "DELETE", f"/deployments/{name}", None)
+        except ServerError as error:
+            log.warning("%s: %s", member.spec.url, error)
+
+    async def _forever(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except Exception:
+                log.exception("looking at the engines failed; it is tried again")
+            await asyncio.sleep(self._poll_seconds)
+
+    async def _next_look(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), min(seconds, 1.0))
+        except TimeoutError:
+            return
+
+    async def _look(self) -> None:
+        """Reads the file, asks every engine how it is, and brings our deployments to where they belong."""
+        self._reread()
+        await asyncio.gather(*(self._look_at(member) for member in self.members))
+        for member in [m for m in self.members if m.draining and not m.running]:
+            await asyncio.gather(*(self._displace(member, name) for name in list(member.served)))
+            self._affinity.forget(member)
+            self.members.remove(member)
+            await member.aclose()
+        done, self._changed = self._changed, asyncio.Event()
+        done.set()
+
+    async def _look_at(self, member: Member) -> None:
+        try:
+            response = await member.admin.get("/health", timeout=5.0)
+            member.saw(ServerHealth.model_validate_json(response.content), self._policy)
+            if member.reclaim():
+                log.info("%s was reclaimed by its owners", member.spec.url)
+            if member.wanted and not member.draining:
+                for spec in [s for s in self.specs.values() if member.served.get(s.name) != s]:
+                    await self._place(member, spec)
+            elif not member.running and not member.draining:
+                for name in list(member.served):
+                    await self._displace(member, name)
+        except (httpx.TransportError, ValidationError) as error:
+            member.lost(f"{type(error).__name__}: {error}")
+        except ServerError as error:
+            member.error = str(error)
+
+    def _reread(self) -> None:
+        try:
+            changed = self._file.stat().st_mtime_ns
+            if changed == self._read:
+                return
+            specs, self._read, self._problem = read_members(self._file), changed, ""
+        except (OSError, ServerError) as error:
+            self._problem = str(error)  # those that it had stay
+            return
+        for member in self.members:
+            member.draining = member.spec not in specs
+        present = {member.spec for member in self.members}
+        self.members += [Member.of(spec) for spec in specs if spec not in present]
+
+
+async def _ask(member: Member, method: str, path: str, body: Any) -> httpx.Response:
+    try:
+        response = await member.admin.request(method, path, json=body)
+    except httpx.TransportError as error:
+        raise Unavailable(f"{member.spec.url} does not answer ({type(error).__name__})") from error
+    if not response.is_success:
+        raise Relayed(response)
+    return response
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Router in front of several inference servers")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--members", type=Path, required=True, help="JSON list of engines; read again when it changes")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
+    parser.add_argument("--poll-seconds", type=float, default=0.5, help="how often engines are looked at")
+    parser.add_argument("--idle-seconds", type=float, default=BorrowPolicy.idle_seconds)
+    parser.add_argument("--reclaim-seconds", type=float, default=BorrowPolicy.reclaim_seconds)
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    memory = given.data / "run" / "inference-deployments.json"
+    policy = BorrowPolicy(given.idle_seconds, given.reclaim_seconds)
+    router = Router(given.members, memory=memory, policy=policy, poll_seconds=given.poll_seconds)
+    serve(router, host=given.host, port=given.port)
+
+
+if __name__ == "__main__":
+    main()
