@@ -21,7 +21,7 @@ MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class OptimizerConfig(Part):

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from composer_web.env import env
 from composer_web.ops.errors import UserError
-from trainer.config import FeedbackConfig, RewardConfig
+from composer_web.runs.comparing import flat
+from trainer.config import FeedbackConfig, RewardConfig, RunConfig
+
+
+def check_text(field: str, text: str) -> str:
+    """The text, which Postgres must be able to store. Raises UserError naming `field`."""
+    if "\x00" in text:
+        raise UserError(field, f"{field} holds a NUL character; remove it")
+    return text
+
+
+def check_words(config: RunConfig) -> None:
+    """The same for every setting that is text."""
+    for path, value in flat(config.model_dump(mode="json")).items():
+        if isinstance(value, str):
+            check_text(path, value)
 
 
 def check_reward(reward: RewardConfig, field: str) -> None:

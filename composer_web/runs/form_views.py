@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from composer_web.ops.errors import UserError
+from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services, sweeps
@@ -47,14 +47,17 @@ class Origin:
 
 
 def origin(data: QueryDict) -> Origin:
-    """By `parent` or `from` (a run), `template` or `preset`; the first preset when none is named. Raises NotFound."""
+    """By `parent` or `from` (a run), `template` or `preset`; the first preset when none is named.
+
+    Raises NotFound, and UserError for a template of an older version whose settings are no longer understood.
+    """
     source = data.get("parent") or data.get("from") or ""
     if source.isdigit():
         run = selectors.get_run(int(source))
         return Origin(run.configuration, f"run {run.name}", run=run)
     if (chosen_id := data.get("template", "")).isdigit():
         template = kept.get_template(int(chosen_id))
-        return Origin(template.configuration, f"template {template.name}", template=template)
+        return Origin(services.parse_config(template.config), f"template {template.name}", template=template)
     chosen = preset(data.get("preset", "")) or PRESETS[0]
     return Origin(chosen.config, f"preset {chosen.title}", preset=chosen)
 
@@ -128,7 +131,15 @@ def run_new(request: PageRequest) -> HttpResponse:
     """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint."""
     if request.method == "POST":
         return _posted_form(request)
-    source = origin(request.GET)
+    try:
+        source = origin(request.GET)
+    except NotFound:
+        raise
+    except UserError as error:
+        messages.error(
+            request, f"The template cannot be used any more: {error}. Save these settings anew and delete it."
+        )
+        return redirect("runs:templates")
     start = source.config
     if policy := request.GET.get("policy"):
         start = start.model_copy(update={"policy": policy})
@@ -146,7 +157,7 @@ def _posted_form(request: PageRequest) -> HttpResponse:
         return text_file(form.config, action)
     warnings = _checked(form)
     if form.config is None or form.errors:
-        return _page(request, form, warnings, source, refused="Nothing was made: mend the marked fields.")
+        return _page(request, form, warnings, source, refused="Not started, nothing kept: mend the marked fields.")
     try:
         return _do(request, action, form.config, source)
     except UserError as error:

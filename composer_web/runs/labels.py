@@ -12,6 +12,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
+from composer_web.runs.checks import check_text
 from composer_web.runs.models import RUN_LIVE, Run
 
 TAG = re.compile(r"[a-z0-9][a-z0-9._:-]{0,39}")
@@ -60,7 +61,7 @@ def retag(*, runs: Sequence[Run], text: str, add: bool, actor: User | None = Non
 @transaction.atomic
 def set_notes(*, run: Run, notes: str, actor: User | None = None) -> Run:
     """Plain text. Raises UserError when it is too long."""
-    notes = notes.replace("\r\n", "\n").strip()
+    notes = check_text("notes", notes.replace("\r\n", "\n").strip())
     if len(notes) > MOST_NOTES:
         raise UserError("notes", f"at most {MOST_NOTES} characters; found {len(notes)}")
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)

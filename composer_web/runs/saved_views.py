@@ -9,6 +9,7 @@ from django.http import QueryDict
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.runs.checks import check_text
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import SavedView
 
@@ -35,7 +36,7 @@ def views_for(user: User) -> QuerySet[SavedView]:
 @transaction.atomic
 def save_view(*, name: str, query: str, shared: bool, owner: User) -> SavedView:
     """Keep an address; one's own view of the same name is replaced. Raises UserError."""
-    name = name.strip()
+    name = check_text("name", name.strip())
     if not 1 <= len(name) <= MOST_NAME:
         raise UserError("name", f"a view's name has 1 to {MOST_NAME} characters; found {len(name)}")
     view = SavedView.objects.filter(owner=owner, name=name).first()

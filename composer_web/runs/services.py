@@ -21,7 +21,7 @@ from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import create_child, describe_architecture
-from composer_web.runs.checks import check_feedback, check_reward
+from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
@@ -46,6 +46,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 def check_config(config: RunConfig) -> list[str]:
     """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
+    check_words(config)
     weights = resolve(config.policy)
     describe_architecture(weights.path)  # refuses weights that cannot be read
     warnings = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,8 @@ def check_fields(config: RunConfig, fields: Mapping[str, Sequence[Value]], mode:
             raise UserError("fields", f"{name}: give at least one value")
         if any(not isinstance(value, str | int | float | bool | None) for value in values):
             raise UserError("fields", f"{name}: values are numbers, words, true, false or null")
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            raise UserError("fields", f"{name}: a number is missing its digits: NaN and infinity are none")
         if mode == SweepMode.GRID and len({repr(value) for value in values}) < len(values):
             raise UserError("fields", f"{name}: a value is listed twice")
     lengths = {name: len(values) for name, values in fields.items()}

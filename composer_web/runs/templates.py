@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.ops.errors import Conflict, NotFound, UserError
+from composer_web.runs.checks import check_text, check_words
 from composer_web.runs.comparing import flat
 from composer_web.runs.models import RunTemplate
 from trainer.config import RunConfig
@@ -41,6 +42,7 @@ def by_name(name: str) -> RunTemplate:
 def save_template(*, name: str, config: RunConfig, description: str = "", actor: User | None = None) -> RunTemplate:
     """Keep a configuration under a new name. Raises UserError, Conflict when the name is taken."""
     name, description = _words(name, description)
+    check_words(config)
     try:
         with transaction.atomic():
             made = RunTemplate.objects.create(
@@ -70,6 +72,7 @@ def change_template(
         row.name if name is None else name, row.description if description is None else description
     )
     if config is not None:
+        check_words(config)
         row.config = config.model_dump(mode="json")
     try:
         with transaction.atomic():
@@ -96,7 +99,7 @@ def delete_template(*, template: RunTemplate, actor: User | None = None) -> None
 
 
 def _words(name: str, description: str) -> tuple[str, str]:
-    name, description = name.strip(), description.strip()
+    name, description = check_text("name", name.strip()), check_text("description", description.strip())
     if not name or len(name) > MOST_NAME:
         raise UserError("name", f"a template's name has 1 to {MOST_NAME} characters; found {len(name)}")
     if len(description) > MOST_DESCRIPTION:

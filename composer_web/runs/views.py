@@ -166,7 +166,7 @@ def run_compare(request: PageRequest) -> HttpResponse:
     recorded = {name for run in runs for name in metrics.names(run)}
     context = {
         "runs": runs,
-        "others": selectors.runs().exclude(pk__in=found)[:50],
+        "others": selectors.runs().filter(archived_at=None).exclude(pk__in=found)[:50],
         "most": comparing.MAX_RUNS,
         "outcomes": comparing.outcomes(runs),
         "differences": comparing.differences((run.config for run in runs), everything=everything),

@@ -51,8 +51,7 @@ class Panel {
     this.dirty = false;
     try {
       const marks = this.runs.length === 1 ? marksOf(this.runs[0].marks, view.x) : [];
-      this.data = await Promise.all(this.runs.map((run) => this.fetch(run)));
-      this.marks = await marks;
+      [this.marks, ...this.data] = await Promise.all([marks, ...this.runs.map((run) => this.fetch(run))]);
       await this.draw();
     } catch (error) {
       this.note(`Not updated: ${error.message}`);

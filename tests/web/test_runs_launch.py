@@ -96,6 +96,25 @@ def test_download_and_read_again(draft: Run, pages: Client, viewer: Client, bear
     assert load(api("/runs/write", body, bearer("viewer")).json()["text"]) == draft.configuration
 
 
+def test_what_the_database_cannot_hold_is_refused_everywhere(draft: Run, bearer: Bearer) -> None:
+    headers = bearer("operator", "operate")
+    rules = {**CONFIG.stage.model_dump(mode="json"), "feedback": {"rules": "a\x00b"}}
+    weight = {**CONFIG.stage.model_dump(mode="json"), "reward": {"tests_weight": float("nan")}}
+    for stage, field in ((rules, "stage.feedback.rules"), (weight, "stage.reward.tests_weight")):
+        body = {**CONFIG.model_dump(mode="json"), "stage": stage}
+        for path, sent in (
+            ("/runs", body),
+            ("/runs/validate", body),
+            ("/templates", {"name": "x", "config": body}),
+            ("/sweeps", {"config": body, "fields": {"seed": [1]}}),
+        ):
+            answer = api(path, sent, headers)
+            assert answer.status_code == 422 and field in answer.content.decode(), (path, answer.content)
+    assert api(f"/runs/{draft.pk}", {"notes": "\x00"}, headers, "patch").status_code == 422
+    assert api("/runs/views", {"name": "\x00"}, headers).status_code == 422
+    assert api("/templates", {"name": "\x00", "config": CONFIG.model_dump(mode="json")}, headers).status_code == 422
+
+
 # -- what will run ------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +168,12 @@ def test_a_template_by_form(draft: Run, pages: Client, viewer: Client) -> None:
     assert template.configuration.seed == 5
     (entry,) = AuditEntry.objects.filter(action="template.change")
     assert entry.detail["changed"] == {"config.seed": [0, 5]}
+    template.config = {**template.config, "gone": 1}
+    template.save()  # as an older version may have kept it
+    assert (
+        "cannot be used any more: gone: "
+        in pages.get(f"/runs/new/?template={template.pk}", follow=True).content.decode()
+    )
     page = viewer.get("/runs/templates/").content.decode()
     assert "ours" in page and "Delete" not in page
     assert viewer.post(f"/runs/templates/{template.pk}/delete/").status_code == 403
@@ -258,6 +283,7 @@ def test_a_sweep_by_api_and_command(draft: Run, bearer: Bearer) -> None:
         ("stage.kind: rl, sft", "grid", "no field 'stage.kind'"),
         ("stage.sampling: 1", "grid", "no field 'stage.sampling'"),
         ("seed: {a: 1}", "grid", "numbers, words"),
+        ("stage.reward.tests_weight: .nan", "grid", "NaN and infinity"),
         ("seed: 1, 2\nstage.steps: 1", "list", "as many values of each field: seed has 2, stage.steps has 1"),
         ("seed: " + ", ".join(map(str, range(65))), "grid", "65 runs; a sweep has at most 64"),
         ("seed: 1, 2", "random", "a grid or a list"),
