@@ -86,7 +86,7 @@ def _webhook(row: Delivery) -> int:
     assert secret is not None, "a webhook always has a secret"
     body = json.dumps(row.body, separators=(",", ":"), ensure_ascii=False).encode()
     signed = signing.headers(secret.get_secret_value(), key=f"msg_{row.pk}", body=body)
-    headers: dict[bytes | str, bytes | str] = {
+    headers = {
         "content-type": "application/json",
         "user-agent": "OpenComposer",
         **signed,

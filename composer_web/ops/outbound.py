@@ -89,16 +89,16 @@ def parse(url: str) -> tuple[str, int]:
     return parts.hostname, port
 
 
-def post(
-    url: str, body: bytes, headers: Mapping[bytes | str, bytes | str], *, named: Collection[str], seconds: float = 10.0
-) -> int:
+def post(url: str, body: bytes, headers: Mapping[str, str], *, named: Collection[str], seconds: float = 10.0) -> int:
     """Status of the answer. Raises Refused, Unreachable. TLS is checked against the name, never the address."""
     parse(url)
     timeout = {"connect": seconds, "read": seconds, "write": seconds, "pool": seconds}
     try:
         with (
             httpcore.ConnectionPool(network_backend=_Guarded(named), ssl_context=_context()) as pool,
-            pool.stream("POST", url, content=body, headers=headers, extensions={"timeout": timeout}) as answer,
+            pool.stream(
+                "POST", url, content=body, headers=list(headers.items()), extensions={"timeout": timeout}
+            ) as answer,
         ):
             read = 0
             for chunk in answer.iter_stream():
