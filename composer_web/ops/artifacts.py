@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,8 @@ from composer_web.env import env
 
 KEY = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")
 MAX_BYTES = 256 << 20
+FRAME_HEADER = 18
+"""Bytes of the longest header of a zstd frame (RFC 8878)."""
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -71,6 +74,32 @@ class ArtifactStore:
             ) from error
         except (OSError, zstandard.ZstdError) as error:
             raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+
+    def exists(self, key: str) -> bool:
+        return self.path(key).is_file()
+
+    def unpacked_bytes(self, key: str) -> int:
+        """Size of the blob's content. Raises ArtifactError."""
+        try:
+            with self.path(key).open("rb") as file:
+                return zstandard.get_frame_parameters(file.read(FRAME_HEADER)).content_size
+        except FileNotFoundError as error:
+            raise ArtifactError(f"artifact {key} is not in {self.root}; it was removed") from error
+        except (OSError, zstandard.ZstdError) as error:
+            raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        """The blob's content in pieces, whatever its size. Raises ArtifactError before the first piece, or when damaged."""
+        self.unpacked_bytes(key)
+
+        def pieces() -> Iterator[bytes]:
+            try:
+                with self.path(key).open("rb") as file:
+                    yield from zstandard.ZstdDecompressor().read_to_iter(file)
+            except (OSError, zstandard.ZstdError) as error:
+                raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+
+        return pieces()
 
     def put_model(self, key: str, model: BaseModel) -> int:
         return self.put(key, model.model_dump_json().encode())

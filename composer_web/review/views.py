@@ -19,8 +19,8 @@ from composer_web.review import selectors, services
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import EXAMPLE, Questionnaire, parse
 from composer_web.review.tables import QueueTable
+from composer_web.rollouts import reading, transcript
 from composer_web.rollouts import selectors as rollouts
-from composer_web.rollouts import transcript
 from composer_web.rollouts.filters import RolloutFilter
 
 PER_PAGE = 50
@@ -178,8 +178,8 @@ def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
         trajectory = rollouts.trajectory(context["rollout"])
         context |= {
             "trajectory": trajectory,
-            "opening": transcript.opening(trajectory),
-            "notices": transcript.notices(trajectory),
+            "opening": transcript.opening(trajectory.messages),
+            "notices": transcript.notices(map(reading.facts_of, trajectory.turns)),
             "window": transcript.window(trajectory, int(turn) if turn.isdecimal() and len(turn) < 9 else 0),
             "patch": transcript.diff_view(trajectory.patch),
         }

@@ -33,6 +33,7 @@ def list_rollouts(
     reward_max: float | None = None,
     version: int | None = None,
     label: str = "",
+    text: str = "",
 ) -> Any:
     """Newest first; the filters are those of the rollouts page."""
     return page(filtered(RolloutFilter, request, selectors.rollouts()), limit=limit, before=before)

@@ -21,9 +21,10 @@ from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
-from composer_web.rollouts import forks, selectors, services
+from composer_web.rollouts import forks, reading, selectors, services
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
 from composer_web.rollouts.models import Fork, Group
+from composer_web.rollouts.onlooking import Onlookers
 from composer_web.rollouts.partials import StoredPartials
 from composer_web.runs import rewards
 from composer_web.runs.layout import served_weights, weights_folder
@@ -150,7 +151,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     graded = []
     for trajectory in result.trajectories:
         key = f"{prefix}/{trajectory.sample}.json.zst"
-        artifacts().put_model(key, trajectory)
+        reading.record(key, trajectory)
         graded.append(services.Graded(trajectory, key))
     if result.train_group is None:
         cause = result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict"
@@ -324,6 +325,7 @@ async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin
         origin=origin,
         interruption=plan.interruption,
         partials=StoredPartials(group.pk) if group.run_id else None,
+        watch=Onlookers(group.pk),
     )
 
 

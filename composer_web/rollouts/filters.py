@@ -6,6 +6,7 @@ import django_filters as filters
 from django.db.models import Subquery
 
 from composer_web.ops.filters import slug_contains
+from composer_web.rollouts import fulltext
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Rollout
 from sandbox.harness.types import StopReason
@@ -24,10 +25,26 @@ class RolloutFilter(filters.FilterSet):
     reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
     version = filters.NumberFilter(field_name="oldest_version", label="Policy version")
     label = filters.CharFilter(method="by_label", label="Label")
+    text = filters.CharFilter(method="by_text", label="Text", max_length=fulltext.LONGEST)
 
     class Meta:
         model = Rollout
-        fields = ["run", "evaluation", "task", "verdict", "stop_reason", "reward_min", "reward_max", "version", "label"]
+        fields = [
+            "text",
+            "run",
+            "evaluation",
+            "task",
+            "verdict",
+            "stop_reason",
+            "reward_min",
+            "reward_max",
+            "version",
+            "label",
+        ]
+
+    def by_text(self, query, name, value):  # type: ignore[no-untyped-def]
+        """Words of the trajectory: `words`, `"a phrase"`, `one OR other`, `-without`."""
+        return fulltext.holding(query, value)
 
     def by_label(self, query, name, value):  # type: ignore[no-untyped-def]
         """What somebody labelled in a review queue: `queue:question=value`, or `queue`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 
@@ -13,6 +14,7 @@ from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.rollouts import comparing, selectors, transcript
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.runs.selectors import get_run
 from trainer.rollouts.types import Trajectory
 
 
@@ -84,3 +86,22 @@ def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
         "address": "?" + "".join(f"pair={column.rollout.pk}&" for column in chosen) + "turn=",
         "parting": comparing.ways([left, right]).parting,
     }
+
+
+WAFFLE_ROWS = 100
+
+
+@require_GET
+@page()
+def waffle(request: PageRequest, run_id: int) -> HttpResponse:
+    """Task × rollout of a run: a row a prompt, a cell a rollout; `?sort=reward` has the hardest first."""
+    run = get_run(run_id)
+    order = ("mean_reward", "prompt_index") if request.GET.get("sort") == "reward" else ("prompt_index",)
+    rows = selectors.groups().filter(run=run).exclude(state="pending").order_by(*order)
+    found = Paginator(rows, WAFFLE_ROWS).get_page(request.GET.get("page"))
+    cells: dict[int, list[dict[str, Any]]] = {}
+    shown = Rollout.objects.filter(group__in=[group.pk for group in found])
+    for cell in shown.order_by("sample").values("pk", "group_id", "sample", "verdict", "state", "reward"):
+        cells.setdefault(cell["group_id"], []).append(cell)
+    context = {"run": run, "page": found, "rows": [(group, cells.get(group.pk, [])) for group in found]}
+    return show(request, "rollouts/waffle.html", {**context, "sort": request.GET.get("sort", "")})

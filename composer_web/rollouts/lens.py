@@ -17,11 +17,12 @@ from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.reading import Reading
 from composer_web.rollouts.tokens import tokenizer
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
 from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of
-from trainer.rollouts.types import Segment, Trajectory
+from trainer.rollouts.types import Segment
 
 PER_PAGE = 1000
 """Tokens of one answer: about 100 kB."""
@@ -68,22 +69,26 @@ class Span:
     end: int
 
 
-def span_of_turn(trajectory: Trajectory, place: int) -> Span | None:
+def span_of_turn(read: Reading, place: int) -> Span | None:
     """From the turn's first token to that of the next one in its segment; None when there is no such turn or segment."""
-    if place >= len(trajectory.turns):
+    if place >= read.total:
         return None
-    turn = trajectory.turns[place]
-    if turn.segment >= len(trajectory.segments):
+    turn, *later = read.turns([i for i in (place, place + 1) if i < read.total])
+    if turn.segment >= len(read.head.segment_tokens):
         return None
-    length = len(trajectory.segments[turn.segment].tokens)
-    following = trajectory.turns[place + 1] if place + 1 < len(trajectory.turns) else None
-    end = following.token_start if following and following.segment == turn.segment else length
+    length = read.head.segment_tokens[turn.segment]
+    end = later[0].token_start if later and later[0].segment == turn.segment else length
     return Span(turn.segment, min(turn.token_start, length), min(max(end, turn.token_end), length))
 
 
-def of(rollout: Rollout, trajectory: Trajectory, span: Span, at: int) -> LensPage:
-    """The page of a span that holds position `at`."""
-    segment = trajectory.segments[span.segment]
+def span_of_segment(read: Reading, index: int) -> Span | None:
+    lengths = read.head.segment_tokens
+    return Span(index, 0, lengths[index]) if index < len(lengths) else None
+
+
+def of(rollout: Rollout, read: Reading, span: Span, at: int) -> LensPage:
+    """The page of a span that holds position `at`. Raises ArtifactError."""
+    segment = read.segment(span.segment)
     decoder = tokenizer(real_path(selectors.policy_of(rollout.group).base_dir))
     return page_of(segment, span, at, decoder, trained_with(rollout, segment))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from composer_web.rollouts.reading import Reading
 from composer_web.rollouts.transcript import as_text
-from trainer.rollouts.types import Trajectory
 
 MAX_HITS = 200
 AROUND = 60
@@ -40,14 +40,14 @@ class Found:
     """Turns that have a hit."""
 
 
-def search(trajectory: Trajectory, text: str) -> Found:
+def search(read: Reading, text: str) -> Found:
     """Occurrences of `text`, upper and lower case alike, in the order of the page; at most MAX_HITS are kept."""
     hits: list[Hit] = []
     total, turns = 0, set()
     wanted = text.casefold()
     if not wanted:
         return Found([], 0, 0)
-    for turn, where, body in _texts(trajectory):
+    for turn, where, body in _texts(read):
         # Case folding may change lengths (ß → ss); then positions are of the folded text, which is what is shown.
         folded = body.casefold()
         shown = body if len(folded) == len(body) else folded
@@ -68,16 +68,18 @@ def _line(text: str) -> str:
     return text.replace("\n", "⏎")
 
 
-def _texts(trajectory: Trajectory) -> Iterator[tuple[int | None, str, str]]:
+def _texts(read: Reading) -> Iterator[tuple[int | None, str, str]]:
     """(turn, where, text) in the order of the page."""
-    for message in trajectory.messages:
+    for message in read.head.messages:
         yield None, "opening", as_text(message.get("content", ""))
-    for turn in trajectory.turns:
+    for turn in read.each():
         yield turn.index, "text", turn.text
         for call in turn.calls:
             yield turn.index, f"{call.name} arguments", "\n".join(as_text(value) for value in call.arguments.values())
         for result in turn.results:
             yield turn.index, "output", result.output
-    yield None, "patch", trajectory.patch
-    for case in trajectory.report.cases:
-        yield None, "report", f"{case.id} {case.message}"
+    rest = read.head.trajectory
+    if rest is not None:
+        yield None, "patch", rest.patch
+        for case in rest.report.cases:
+            yield None, "report", f"{case.id} {case.message}"

@@ -12,7 +12,7 @@ from composer_web.live.hints import hint
 from composer_web.ops import leases
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue
-from composer_web.rollouts import auditing
+from composer_web.rollouts import auditing, fulltext
 from composer_web.rollouts.dispatch import (
     after_end,
     dispatch_evaluation,
@@ -295,6 +295,7 @@ def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> No
             "finished_at",
         ],
     )
+    fulltext.index([(rows[t.sample].pk, t) for item in graded if (t := item.trajectory).sample in rows])
 
 
 def _note_infra(group: Group, message: str, causes: Sequence[str]) -> None:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.http import urlencode
 
 from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ops.templatetags import ui
 from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.fulltext import first_words
 from composer_web.rollouts.models import Finding, Rollout
 
 
+def _address(record: Rollout, table: RolloutTable) -> str:
+    """Of the trajectory; searched for what the list was searched for."""
+    address = reverse("rollouts:detail", args=[record.pk])
+    words = first_words(table.request.GET.get("text", "")) if hasattr(table, "request") else ""
+    return f"{address}?{urlencode({'q': words})}" if words else address
+
+
 class RolloutTable(Table):
-    id = tables.Column(verbose_name="Rollout", linkify=("rollouts:detail", {"pk": tables.A("pk")}), attrs=STRONG)
+    id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
     owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run, evaluation or fork")
     verdict = StateColumn(empty_values=())

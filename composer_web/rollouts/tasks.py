@@ -9,7 +9,7 @@ from celery import shared_task
 
 from composer_web.ops import inference
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts import auditing, forks, judging, scheduling, selectors, services
+from composer_web.rollouts import auditing, exports, forks, judging, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.layout import deployment_name
@@ -59,8 +59,15 @@ def end_fork(*, fork_id: int, **_: Any) -> None:
 
 @shared_task(name="rollouts.collect_snapshots")
 def collect_snapshots(**_: Any) -> None:
-    """Remove the snapshots that no rollout of a kept run names."""
+    """Remove the snapshots that no rollout of a kept run names, and exports that have expired."""
     log.info("snapshots: %s", forks.collect())
+    log.info("exports that expired: %d", exports.expire())
+
+
+@shared_task(name="rollouts.export")
+def export(*, export_id: int, **_: Any) -> None:
+    """Write the file of an export. Idempotent."""
+    log.info("export %d: %s", export_id, exports.write(export_id))
 
 
 @shared_task(name="rollouts.audit_run")

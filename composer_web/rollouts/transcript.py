@@ -6,7 +6,7 @@ Everything in a trajectory was written by a model or a repository: it is plain t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,16 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer
 
 from composer_web.rollouts.models import Finding
+from composer_web.rollouts.reading import WINDOW, Reading, TurnFacts
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.rollouts.types import Trajectory, Turn
 
-WINDOW = 60
-"""Turns that are loaded at a time."""
-MAX_OUTPUT = 20_000
-MAX_TEXT = 20_000
-MAX_ARGUMENT = 8_000
+MAX_OUTPUT = 6_000
+"""Characters of a text in the transcript; a turn that was cut can be asked for whole (`WHOLE` times as much)."""
+MAX_TEXT = 6_000
+MAX_ARGUMENT = 4_000
+WHOLE = 40
+MAX_CALLS = 100
 MAX_PATCH = 200_000
 MAX_CASES = 300
 
@@ -50,8 +52,16 @@ class TurnView:
     problem: str
     """What the harness answered when a call was meant and did not parse."""
     tokens: int
+    token_start: int
+    thinking: int
     generate_seconds: float
     tool_seconds: float
+    asked: str
+    """What the user said after it."""
+    snapshot: str
+    short: bool
+    """Something is cut here that the whole turn has."""
+    calls_cut: int
 
     @property
     def number(self) -> int:
@@ -89,15 +99,26 @@ def clip(text: str, limit: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Window:
-    """Some turns in a row of all that there are."""
+    """Some turns in a row of all that were asked for."""
 
     turns: list[TurnView]
     first: int
+    """Place of the first one among those asked for; its index when all were."""
     total: int
+    """Turns asked for."""
+
+    @property
+    def number(self) -> int:
+        return self.first // WINDOW
+
+    @property
+    def per(self) -> int:
+        """Turns of a full window."""
+        return WINDOW
 
     @property
     def end(self) -> int:
-        """One past the last turn shown."""
+        """One past the place of the last turn shown."""
         return self.first + len(self.turns)
 
     @property
@@ -112,25 +133,39 @@ class Window:
 
 def window(trajectory: Trajectory, around: int) -> Window:
     """The window that holds turn `around`; the last one when there are not so many turns."""
-    total = len(trajectory.turns)
-    first = min(max(0, around), max(0, total - 1)) // WINDOW * WINDOW
-    return Window([_turn(turn) for turn in trajectory.turns[first : first + WINDOW]], first, total)
+    first = _first(len(trajectory.turns), around)
+    return Window([view(turn) for turn in trajectory.turns[first : first + WINDOW]], first, len(trajectory.turns))
 
 
-def notices(trajectory: Trajectory) -> list[str]:
+def window_of(read: Reading, places: Sequence[int], at: int) -> Window:
+    """The window of the turns `places` that holds their `at`-th one. Raises ArtifactError."""
+    first = _first(len(places), at)
+    return Window([view(turn) for turn in read.turns(places[first : first + WINDOW])], first, len(places))
+
+
+def _first(total: int, at: int) -> int:
+    return min(max(0, at), max(0, total - 1)) // WINDOW * WINDOW
+
+
+def notices(facts: Iterable[TurnFacts], *, missing: int = 0) -> list[str]:
     """What the page does not show, said before the transcript."""
     found = []
-    cut = sum(result.cut_bytes > 0 for turn in trajectory.turns for result in turn.results)
+    cut = sum(turn.cut for turn in facts)
     if cut:
-        outputs = "1 tool output" if cut == 1 else f"{cut} tool outputs"
-        found.append(f"The harness cut the middle out of {outputs} before the policy read on.")
+        turns = "1 turn" if cut == 1 else f"{cut} turns"
+        found.append(f"The harness cut the middle out of outputs in {turns} before the policy read on.")
+    if missing:
+        found.append(
+            f"{missing:,} characters of very long texts are not on this page and not found by its search; the JSON download "
+            "has them."
+        )
     return found
 
 
-def opening(trajectory: Trajectory) -> list[dict[str, str]]:
+def opening(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """System and user messages that opened the episode."""
     shown = []
-    for message in trajectory.messages:
+    for message in messages:
         content = message.get("content", "")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
         shown.append({"role": str(message.get("role", "message")), "text": clip(text, MAX_TEXT)[0]})
@@ -158,30 +193,49 @@ def marks(findings: Iterable[Finding]) -> dict[int, list[Mark]]:
     return found
 
 
-def _turn(turn: Turn) -> TurnView:
+def view(turn: Turn, *, whole: bool = False) -> TurnView:
+    """A turn as it is shown; `whole` for a person who asked for what is cut."""
     results = {result.call_id: result for result in turn.results}
     called = {call.id for call in turn.calls}
+    cutter = _Clipper(WHOLE if whole else 1)
     return TurnView(
         index=turn.index,
         segment=turn.segment,
         summary=turn.summary,
-        text=clip(turn.text, MAX_TEXT)[0],
-        calls=tuple(_call(call, results.get(call.id)) for call in turn.calls),
-        problem=clip("\n".join(r.output for r in turn.results if r.call_id not in called), MAX_OUTPUT)[0],
+        text=cutter.clip(turn.text, MAX_TEXT),
+        calls=tuple(_call(call, results.get(call.id), cutter) for call in turn.calls[:MAX_CALLS]),
+        problem=cutter.clip("\n".join(r.output for r in turn.results if r.call_id not in called), MAX_OUTPUT),
         tokens=turn.token_end - turn.token_start,
+        token_start=turn.token_start,
+        thinking=turn.thinking_tokens,
         generate_seconds=turn.generate_seconds,
         tool_seconds=turn.tool_seconds,
+        asked=cutter.clip(turn.asked, MAX_TEXT),
+        snapshot=turn.snapshot,
+        short=cutter.cut and not whole,
+        calls_cut=max(0, len(turn.calls) - MAX_CALLS),
     )
 
 
-def _call(call: ToolCall, result: ToolResult | None) -> CallView:
-    arguments = tuple((name, clip(as_text(value), MAX_ARGUMENT)[0]) for name, value in call.arguments.items())
+@dataclass
+class _Clipper:
+    factor: int
+    cut: bool = False
+
+    def clip(self, text: str, limit: int) -> str:
+        shown, missing = clip(text, limit * self.factor)
+        self.cut |= missing > 0
+        return shown
+
+
+def _call(call: ToolCall, result: ToolResult | None, cutter: _Clipper) -> CallView:
+    arguments = tuple((name, cutter.clip(as_text(value), MAX_ARGUMENT)) for name, value in call.arguments.items())
     cut = f"{result.cut_bytes} bytes cut by the harness" if result and result.cut_bytes else ""
     return CallView(
         name=call.name,
-        brief=" ".join(as_text(value).replace("\n", "⏎") for value in call.arguments.values())[:200],
+        brief=" ".join(as_text(value)[:200].replace("\n", "⏎") for value in call.arguments.values())[:200],
         arguments=arguments,
-        output=clip(result.output, MAX_OUTPUT)[0] if result else "",
+        output=cutter.clip(result.output, MAX_OUTPUT) if result else "",
         error=result.error.kind.value.replace("_", " ") if result and result.error else "",
         seconds=result.seconds if result else None,
         cut=cut,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies.selectors import references
-from composer_web.rollouts import lens, searching, selectors, transcript
+from composer_web.rollouts import lens, narrowing, reading, saved_queries, searching, selectors, transcript
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
@@ -32,7 +34,8 @@ def rollout_list(request: PageRequest) -> HttpResponse:
     table = RolloutTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
-    return show(request, template, {"table": table, "filter": found, "live": "rollouts"})
+    context = {"table": table, "filter": found, "live": "rollouts", "queries": saved_queries.queries_for(request.user)}
+    return show(request, template, context)
 
 
 @require_GET
@@ -47,15 +50,17 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         "position": place + 1,
         "previous": siblings[place - 1] if place else None,
         "following": siblings[place + 1] if place + 1 < len(siblings) else None,
+        "head": None,
         "trajectory": None,
         "problem": "",
     }
     if request.user.may("operator"):
         context |= {"fork_turn": _number(request, "fork"), "fork_policies": references()}
     try:
-        trajectory = selectors.trajectory(rollout)
-        context |= _trajectory(rollout, trajectory, may_review=request.user.may("reviewer"))
-        context |= {"window": transcript.window(trajectory, _number(request, "turn"))}
+        read = reading.of(rollout)
+        context |= _transcript(request, rollout, read)
+        if read.head.trajectory is not None:
+            context |= _outcome(rollout, read.head, read.head.trajectory)
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -63,27 +68,44 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "rollouts/detail.html", context)
 
 
-def _trajectory(rollout: Rollout, trajectory: Trajectory, *, may_review: bool) -> dict[str, Any]:
+def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -> dict[str, Any]:
+    """The turns that are asked for, and what is known of all of them. Raises ArtifactError, Http404."""
+    found = selectors.findings_of(rollout)
+    marks = transcript.marks(found)
+    only = narrowing.wanted(request.GET.get("only", ""))
+    places = narrowing.places(read.head, only, marks)
+    at = _number(request, "at") if "at" in request.GET else bisect_left(places, _number(request, "turn"))
+    return {
+        "head": read.head,
+        "turns_total": read.total,
+        "findings": found,
+        "marks": marks,
+        "only": ",".join(sorted(only)),
+        "chips": narrowing.chips(read.head, only, marks),
+        "context_windows": narrowing.windows(read.head),
+        "window": transcript.window_of(read, places, at),
+        "opening": transcript.opening(read.head.messages),
+        "notices": transcript.notices(read.head.facts, missing=read.head.missing),
+        "may_review": request.user.may("reviewer"),
+    }
+
+
+def _outcome(rollout: Rollout, head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
+    """Everything beside the transcript, once the rollout has ended."""
     cases = trajectory.report.cases
     worst_first = sorted(cases, key=lambda case: case.status == "passed")
     mean = rollout.group.mean_reward
-    found = selectors.findings_of(rollout)
     held = selectors.in_quarantine(rollout)
     return {
-        "findings": found,
         "rule_titles": RULE_TITLES,
         "quarantined": held,
-        "marks": transcript.marks(found),
         "forks": selectors.forks_of(rollout),
-        "may_review": may_review,
         "trajectory": trajectory,
         "figures": _figures(rollout, trajectory),
-        "opening": transcript.opening(trajectory),
-        "notices": transcript.notices(trajectory),
         "patch": transcript.diff_view(trajectory.patch),
         "cases": worst_first[: transcript.MAX_CASES],
         "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
-        "segments": [{"index": i, "length": len(s.tokens)} for i, s in enumerate(trajectory.segments)],
+        "segments": [{"index": i, "length": length} for i, length in enumerate(head.segment_tokens)],
         "reward_parts": [
             {**p.model_dump(), "adds": p.value * p.weight, "place": PLACES.get(p.name, "")}
             for p in trajectory.reward_parts
@@ -115,11 +137,11 @@ def _number(request: PageRequest, name: str) -> int:
     return int(text)
 
 
-def _recorded(pk: int) -> tuple[Rollout, Trajectory]:
-    """A rollout that has a trajectory. Raises NotFound, Http404."""
+def _open(pk: int) -> tuple[Rollout, reading.Reading]:
+    """A rollout that has something to read. Raises NotFound, Http404."""
     rollout = selectors.get_rollout(pk)
     try:
-        return rollout, selectors.trajectory(rollout)
+        return rollout, reading.of(rollout)
     except ArtifactError as error:
         raise Http404(str(error)) from error
 
@@ -127,25 +149,31 @@ def _recorded(pk: int) -> tuple[Rollout, Trajectory]:
 @require_GET
 @page()
 def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
-    """One window of turns, fetched when a person comes near it or jumps there."""
-    rollout, trajectory = _recorded(pk)
-    context = {
-        "rollout": rollout,
-        "window": transcript.window(trajectory, _number(request, "turn")),
-        "marks": transcript.marks(selectors.findings_of(rollout)),
-        "fresh": True,
-        "edge": request.GET.get("edge", ""),
-    }
-    return show(request, "rollouts/_turns.html", context)
+    """One window of turns, fetched when a person comes near it or jumps there; `?one=` is a single turn with all its text."""
+    rollout, read = _open(pk)
+    try:
+        if "one" in request.GET:
+            index = _number(request, "one")
+            if index >= read.total:
+                raise Http404(f"rollout {pk} has {read.total} turns")
+            marks = transcript.marks(selectors.findings_of(rollout))
+            turn = transcript.view(*read.turns([index]), whole=True)
+            context = {"rollout": rollout, "turn": turn, "turns_total": read.total, "marks": marks}
+            return show(request, "rollouts/_turn.html", context)
+        return show(
+            request, "rollouts/_window.html", {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}
+        )
+    except ArtifactError as error:
+        raise Http404(str(error)) from error
 
 
 @require_GET
 @page()
 def rollout_search(request: PageRequest, pk: int) -> HttpResponse:
     """Where a text occurs in the trajectory, whatever of it is loaded."""
-    rollout, trajectory = _recorded(pk)
+    rollout, read = _open(pk)
     text = request.GET.get("q", "")[:200]
-    context = {"rollout": rollout, "q": text, "found": searching.search(trajectory, text), "most": searching.MAX_HITS}
+    context = {"rollout": rollout, "q": text, "found": searching.search(read, text), "most": searching.MAX_HITS}
     return show(request, "rollouts/_hits.html", context)
 
 
@@ -153,24 +181,28 @@ def rollout_search(request: PageRequest, pk: int) -> HttpResponse:
 @page()
 def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
     """A page of the token lens as JSON: `?turn=` or `?segment=`, and `&at=` for the page that holds a position."""
-    rollout, trajectory = _recorded(pk)
-    span: lens.Span | None
-    if "turn" in request.GET:
-        span = lens.span_of_turn(trajectory, _number(request, "turn"))
-    else:
-        index = _number(request, "segment")
-        known = index < len(trajectory.segments)
-        span = lens.Span(index, 0, len(trajectory.segments[index].tokens)) if known else None
+    rollout, read = _open(pk)
+    span = (
+        lens.span_of_turn(read, _number(request, "turn"))
+        if "turn" in request.GET
+        else lens.span_of_segment(read, _number(request, "segment"))
+    )
     if span is None:
-        raise Http404(f"rollout {pk} has {len(trajectory.turns)} turns and {len(trajectory.segments)} segments")
-    return JsonResponse(lens.of(rollout, trajectory, span, _number(request, "at")))
+        raise Http404(f"rollout {pk} has {read.total} turns and {len(read.head.segment_tokens)} segments")
+    return JsonResponse(lens.of(rollout, read, span, _number(request, "at")))
 
 
 @require_GET
 @page()
-def rollout_download(request: PageRequest, pk: int) -> HttpResponse:
-    """The whole trajectory as JSON, nothing cut."""
-    _, trajectory = _recorded(pk)
-    answer = HttpResponse(trajectory.model_dump_json(indent=1), content_type="application/json")
+def rollout_download(request: PageRequest, pk: int) -> HttpResponseBase:
+    """The whole trajectory as JSON, nothing cut, in pieces: it may be larger than this server's memory."""
+    rollout = selectors.get_rollout(pk)
+    if not rollout.artifact_key:
+        raise NotFound("recorded trajectory of rollout", f"{pk} (it is {rollout.state})")
+    try:
+        pieces = artifacts().stream(rollout.artifact_key)
+    except ArtifactError as error:
+        raise Http404(str(error)) from error
+    answer = StreamingHttpResponse(pieces, content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="rollout-{pk}.json"'
     return answer

@@ -1,57 +1,89 @@
-// The trajectory page: keys, turns that are fetched when somebody comes near or jumps there, search, and deep links.
-// `#t=3` is turn 3 and follows the current turn, `&tok=340` a token of it (`#s=0&tok=340`: of a segment); `?q=` is the search.
+// The trajectory page: keys, search and links over the transcript (`transcript.js`) and the token lens (`lens.js`).
+// `#t=3` is turn 3 and follows the current turn, `&tok=340` a token of it (`#s=0&tok=340`: of a segment); `?q=` is the
+// search, `?only=` the filter chips.
+import { number } from "./format.js";
 import { startLens } from "./lens.js";
+import { startTranscript } from "./transcript.js";
 
 const MOST_RANGES = 2000; // highlighted hits
 
 export function start() {
   const page = document.querySelector("[data-trajectory]");
-  const total = Number(page.dataset.total);
   const help = document.getElementById("key-help");
   const counter = document.getElementById("turn-counter");
   const search = document.getElementById("search");
   const jump = document.getElementById("jump");
   let current = -1;
   let hit = -1;
-  let place = ""; // of the selected token, as the address has it
+  let place = ""; // of the current turn or token, as the address has it
+
   const lens = startLens(page, {
     selected(what, at) {
       place = `${what.replace("?turn=", "t=").replace("?segment=", "s=")}&tok=${at}`;
       history.replaceState(null, "", `#${place}`);
     },
   });
+  const transcript = startTranscript(page, {
+    left: (section) => lens.forget(section),
+    arrived() {
+      mark();
+      highlight();
+    },
+  });
 
-  const turn = (index) => page.querySelector(`[data-turn="${index}"]`);
-
-  // A turn's window: the neighbouring one is added, any other replaces what is loaded.
-  async function load(index) {
-    const later = turn(index - 1) && page.querySelector("[data-later]");
-    const earlier = turn(index + 1) && page.querySelector("[data-earlier]");
-    const button = later || earlier;
-    if (button) await htmx.ajax("GET", button.getAttribute("hx-get"), { source: button, target: button, swap: "outerHTML" });
-    else await htmx.ajax("GET", `${page.dataset.turns}?turn=${index}`, { target: "#turns", swap: "innerHTML" });
-  }
+  // --- the current turn ---------------------------------------------------------------------------------------------
 
   function mark() {
-    for (const element of page.querySelectorAll("[data-turn]")) element.classList.toggle("is-current", Number(element.dataset.turn) === current);
-    for (const link of page.querySelectorAll(".outline a")) {
-      if (link.hash === `#t=${current}`) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
-    if (counter && current >= 0) counter.textContent = `turn ${current + 1} of ${total}`;
+    for (const element of page.querySelectorAll(".turn.is-current")) element.classList.remove("is-current");
+    for (const link of page.querySelectorAll(".outline a[aria-current]")) link.removeAttribute("aria-current");
+    if (current < 0) return;
+    transcript.turn(current)?.classList.add("is-current");
+    page.querySelector(`.outline a[href="#t=${current}"]`)?.setAttribute("aria-current", "true");
+    if (counter) counter.textContent = `turn ${current + 1} of ${transcript.all()}`;
+    inspect();
+  }
+
+  // Numbers of the current turn, beside the transcript.
+  function inspect() {
+    const turn = transcript.turn(current);
+    const card = document.getElementById("this-turn");
+    if (!turn || !card) return;
+    const [tokens, thinking, start, segment, generate, tools] = turn.dataset.facts.split(" ").map(Number);
+    const rows = [
+      ["Turn", `${current + 1}`],
+      ["Sampled", `${tokens} tokens${thinking ? `, ${thinking} of them thinking` : ""}`],
+      ["At", `token ${start} of segment ${segment}`],
+      ["Generation", `${number(generate, "s")}${generate ? `, ${number(tokens / generate)} tokens/s` : ""}`],
+      ["Tools", number(tools, "s")],
+    ];
+    if (turn.dataset.snapshot) rows.push(["Snapshot", turn.dataset.snapshot]);
+    card.querySelector("dl").replaceChildren(
+      ...rows.flatMap(([name, value]) => {
+        const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+        term.textContent = name;
+        text.textContent = value;
+        return [term, text];
+      }),
+    );
+    card.hidden = false;
   }
 
   async function go(index) {
-    if (!total) return;
-    current = Math.max(0, Math.min(index, total - 1));
+    if (!transcript.all()) return;
+    current = Math.max(0, Math.min(index, transcript.all() - 1));
     place = `t=${current}`;
     history.replaceState(null, "", `#${place}`);
-    if (!turn(current)) await load(current);
+    await transcript.reach(current);
     mark();
-    const element = turn(current);
+    const element = transcript.turn(current);
     element?.scrollIntoView({ block: "start" });
     element?.focus({ preventScroll: true });
-    page.querySelector('.outline a[aria-current]')?.scrollIntoView({ block: "nearest" });
+    page.querySelector(".outline a[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  async function step(way) {
+    const next = current < 0 ? Number(page.querySelector("[data-turn]")?.dataset.turn ?? 0) : await transcript.beside(current, way);
+    if (next !== null) await go(next);
   }
 
   async function fromHash() {
@@ -67,7 +99,7 @@ export function start() {
 
   // The token lens of the current turn; opened by key, it takes the focus.
   async function tokens() {
-    const button = turn(Math.max(current, 0))?.querySelector("[data-lens-open]");
+    const button = transcript.turn(Math.max(current, 0))?.querySelector("[data-lens-open]");
     if (!button) return;
     await lens.toggle(button);
     document.getElementById(button.dataset.lensIn).querySelector(".tokens")?.focus();
@@ -83,7 +115,7 @@ export function start() {
     setTimeout(() => (target.textContent = before), 1500);
   }
 
-  // --- search: the server looks through everything, the browser marks what is loaded --------------------------
+  // --- search: the server looks through everything, the browser marks what is loaded --------------------------------
 
   function highlight() {
     if (!CSS.highlights) return;
@@ -91,8 +123,8 @@ export function start() {
     const wanted = search.value.toLowerCase();
     if (!wanted) return;
     const ranges = [];
-    for (const place of page.querySelectorAll("#opening, #turns, #patch, #report")) {
-      const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+    for (const part of page.querySelectorAll("#opening, #turns, #patch, #report")) {
+      const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       while (texts.nextNode() && ranges.length < MOST_RANGES) {
         const text = texts.currentNode.textContent.toLowerCase();
         for (let from = text.indexOf(wanted); from >= 0; from = text.indexOf(wanted, from + wanted.length)) {
@@ -112,10 +144,10 @@ export function start() {
     highlight();
   }
 
-  async function goHit(step) {
+  async function goHit(way) {
     const hits = [...page.querySelectorAll("[data-hit]")];
     if (!hits.length) return;
-    hit = (hit + step + hits.length) % hits.length;
+    hit = (hit + way + hits.length) % hits.length;
     for (const [index, link] of hits.entries()) link.toggleAttribute("aria-current", index === hit);
     hits[hit].scrollIntoView({ block: "nearest" });
     await follow(hits[hit].hash);
@@ -128,12 +160,12 @@ export function start() {
     document.getElementById(hash.slice(1))?.scrollIntoView({ block: "start" });
   }
 
-  // --- events -------------------------------------------------------------------------------------------------
+  // --- events -------------------------------------------------------------------------------------------------------
 
   const sibling = (rel) => document.querySelector(`a[rel="${rel}"]`)?.click();
   const keys = {
-    j: () => go(current + 1),
-    k: () => go(current - 1),
+    j: () => step(1),
+    k: () => step(-1),
     e: () => fold(true),
     x: () => fold(false),
     n: () => goHit(1),
@@ -177,12 +209,17 @@ export function start() {
     event.preventDefault();
     if (jump.value) go(Number(jump.value) - 1);
   });
-
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "hits") searched();
-    else highlight();
-    mark();
   });
+
+  // A rollout that runs: what came since is put at the end; when it has ended, the page is loaded anew at its place.
+  page.querySelector("[data-growing]")?.addEventListener("oc:refresh", async () => {
+    const ended = await transcript.refresh();
+    if (ended) location.reload();
+    else if (page.querySelector("[data-follow]").checked) page.querySelector("#turns [data-turn]:last-child")?.scrollIntoView({ block: "end" });
+  });
+
   window.addEventListener("hashchange", fromHash);
   fromHash();
   page.dataset.ready = "";

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from composer_web.rollouts import selectors
+from composer_web.live.hints import publish
+from composer_web.rollouts import reading, selectors, services
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.services import pump
+from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser.conftest import Product
+from tests.browser.seed import finish_claimed
 from tests.browser.test_every_page import AUDIT
+from trainer.rollouts.types import Turn
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -70,3 +76,104 @@ def test_a_lens_says_what_is_not_known(operator: Page, product: Product) -> None
     )
     page.select_option("[data-lens-colour]", "probability")
     expect(page.locator(".lens__why")).to_have_count(0)
+
+
+LONGEST_TASK_MS = 1000
+"""Bound on a busy machine; a quiet one stays below 100 (`docs/benchmarks.md`)."""
+
+WATCH = """() => {
+  window.longTasks = [];
+  new PerformanceObserver((list) => longTasks.push(...list.getEntries().map((one) => one.duration))).observe({type: "longtask"});
+}"""
+
+
+def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: Product) -> None:
+    page = operator
+    rollout = Rollout.objects.filter(group__run=product.world.run, group__prompt_index=2).latest("pk")
+    turns = tuple(
+        Turn(
+            index=i,
+            text=f"I look at part {i}.",
+            token_start=0,
+            token_end=0,
+            calls=(ToolCall(id="c", name="terminal", arguments={"command": f"sed -n {i}p log"}),),
+            results=(
+                ToolResult(call_id="c", output=f"part {i}\n" + "lorem ipsum dolor sit amet\n" * 950, seconds=0.1),
+            ),
+        )
+        for i in range(2000)
+    )
+    large = selectors.trajectory(rollout).model_copy(update={"turns": turns})
+    assert len(large.model_dump_json()) > 50_000_000
+    reading.record(rollout.artifact_key, large)
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.evaluate(WATCH)
+    for target in range(20, 121, 20):
+        while not page.locator(f"[data-turn='{target}']").count():
+            page.mouse.wheel(0, 2500)
+            page.evaluate("() => new Promise(requestAnimationFrame)")
+        page.locator(f"[data-turn='{target}']").scroll_into_view_if_needed()
+    assert page.locator("[data-window]").count() <= 5
+    assert page.locator("#turns [data-turn]").count() <= 100
+    page.keyboard.press("g")
+    page.keyboard.type("1500")
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.is-current h3")).to_have_text("Turn 1500")
+    expect(page.locator(".turn.is-current")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    while not page.locator("[data-turn='1479']").count():  # and back up
+        page.mouse.wheel(0, -2500)
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+    page.evaluate(
+        "scrollTo(0, document.querySelector('#turns').offsetTop + document.querySelector('#turns').offsetHeight / 4)"
+    )
+    expect(page.locator("#turns [data-turn]").first).to_be_attached()
+    page.wait_for_function(
+        "() => { const n = Number(document.querySelector('[data-window]').dataset.window); return n > 10 && n < 50; }"
+    )
+    longest = max(page.evaluate("longTasks"), default=0.0)
+    assert longest < LONGEST_TASK_MS, f"a task of {longest:.0f} ms while scrolling"
+
+
+def test_chips_parts_and_the_whole_turn(operator: Page, product: Product) -> None:
+    page, rollout = operator, long(product)
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.locator("[data-only='tool:read_file']").click()
+    expect(page.locator("#turns .call__name").first).to_have_text("read_file")  # it was grep
+    expect(page.locator("#turns [data-turn='39']")).to_be_attached()
+    expect(page).to_have_url(re.compile("only=tool%3Aread_file"))
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator(".turn.is-current h3")).to_have_text("Turn 4")
+    expect(page.locator("#this-turn")).to_contain_text("tokens/s")
+    page.locator("[data-part='output']").click()
+    expect(page.locator("#turns .io").first).to_be_hidden()
+    page.locator("[data-part='output']").click()
+    page.goto(
+        f"{product.url}/rollouts/{rollout.pk}/?only=tool:finish#t=3"
+    )  # the link's turn is shown whatever the chips
+    expect(page.locator(".turn.is-current h3")).to_have_text("Turn 4")
+    expect(page.locator("[data-only='tool:finish']")).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) -> None:
+    page = operator
+    pump(run_id=product.world.run.pk)
+    rollout = Rollout.objects.filter(group__run=product.world.run, verdict="").earliest("pk")
+    claim = services.claim(group_id=rollout.group_id, owner="tests@live/1", seconds=600)
+    assert claim is not None
+    whole = selectors.trajectory(long(product))
+    copy = reading.Growing(reading.live_prefix(rollout.group_id, rollout.sample))
+    copy.grow(whole.messages, whole.turns[:2])
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("#turns [data-turn]")).to_have_count(2)
+    expect(page.locator("[data-growing]")).to_contain_text("This rollout runs")
+    for turns in (15, 31):
+        copy.grow(whole.messages, whole.turns[:turns])
+        publish(f"group:{rollout.group_id}")
+        expect(page.locator(f"[data-turn='{min(turns, 20) - 1}']")).to_be_attached()
+    finish_claimed(claim, draw=random.Random(2))
+    expect(page.locator("#report")).to_be_visible()
+    expect(page.locator("[data-growing]")).to_have_count(0)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
+import zstandard
 
-from composer_web.rollouts import comparing, searching, transcript
+from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
+from composer_web.rollouts import comparing, narrowing, reading, searching, transcript
+from composer_web.rollouts.models import Rollout
 from sandbox.grading.report import Verdict
+from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import seed
-from trainer.rollouts.types import Trajectory
+from trainer.rollouts.types import Trajectory, Turn
 
 
 def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool = False) -> Trajectory:
@@ -20,7 +25,7 @@ def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool
 
 @pytest.mark.parametrize(
     ("around", "first", "before", "after"),
-    [(0, 0, None, 60), (59, 0, None, 60), (60, 60, 0, 120), (151, 120, 60, None), (9_999, 120, 60, None)],
+    [(0, 0, None, 20), (19, 0, None, 20), (20, 20, 0, 40), (151, 140, 120, None), (9_999, 140, 120, None)],
 )
 def test_a_window_holds_the_turn_asked_for(around: int, first: int, before: int | None, after: int | None) -> None:
     window = transcript.window(episode(rounds=75), around)
@@ -47,19 +52,19 @@ def test_an_episode_without_turns_has_an_empty_window() -> None:
 
 def test_search_finds_every_place_of_the_page() -> None:
     trajectory = episode(hostile=True)
-    found = searching.search(trajectory, "<SCRIPT>Alert")
+    found = searching.search(reading.in_memory(trajectory), "<SCRIPT>Alert")
     assert {hit.where for hit in found.hits} == {"opening", "text", "output", "finish arguments", "patch"}
     assert found.total == len(found.hits)
     assert all(hit.match.lower() == "<script>alert" for hit in found.hits)
     assert [hit.turn for hit in found.hits if hit.turn is not None] == sorted(
         hit.turn for hit in found.hits if hit.turn is not None
     )
-    assert searching.search(trajectory, "nowhere at all") == searching.Found([], 0, 0)
-    assert searching.search(trajectory, "") == searching.Found([], 0, 0)
+    assert searching.search(reading.in_memory(trajectory), "nowhere at all") == searching.Found([], 0, 0)
+    assert searching.search(reading.in_memory(trajectory), "") == searching.Found([], 0, 0)
 
 
 def test_search_counts_beyond_what_it_lists() -> None:
-    found = searching.search(episode(rounds=150), "def scale")
+    found = searching.search(reading.in_memory(episode(rounds=150)), "def scale")
     assert len(found.hits) == searching.MAX_HITS < found.total
     assert found.turns == 300
 
@@ -82,3 +87,133 @@ def test_stopping_earlier_is_a_way_of_its_own() -> None:
     assert comparing.ways([whole, whole, short]).parting == 2
     assert comparing.ways([whole, whole]).parting is None
     assert comparing.ways([]).rows == []
+
+
+def heavy(turns: int, characters: int) -> Trajectory:
+    """Many turns with long outputs."""
+    call = ToolCall(id="c", name="terminal", arguments={"command": "cat big"})
+    made = tuple(
+        Turn(
+            index=i,
+            text=f"turn {i}",
+            token_start=0,
+            token_end=0,
+            calls=(call,),
+            results=(ToolResult(call_id="c", output=f"{i} " + "x" * characters, seconds=0.1),),
+        )
+        for i in range(turns)
+    )
+    return episode().model_copy(update={"turns": made})
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """The installation's store, in a folder of the test."""
+    monkeypatch.setattr(artifacts(), "root", tmp_path)
+    return artifacts()
+
+
+def rollout(key: str = "g/0.json.zst", **values: object) -> Rollout:
+    return Rollout(pk=7, group_id=3, sample=2, artifact_key=key, **{"verdict": "failed", "state": "graded", **values})
+
+
+def test_a_small_trajectory_is_read_whole_and_a_large_one_by_windows(store: ArtifactStore) -> None:
+    small, large = episode(rounds=30), heavy(300, 5_000)
+    reading.record("g/0.json.zst", small)
+    assert not store.exists("g/0.read/head.json.zst")
+    assert reading.of(rollout()).turns([3, 60]) == [small.turns[3], small.turns[60]]
+    reading.record("g/1.json.zst", large)
+    read = reading.of(rollout("g/1.json.zst"))
+    assert (read.whole, read.total, read.head.missing) == (None, 300, 0)
+    assert read.turns([0, 299, 21, 20]) == [large.turns[i] for i in (0, 299, 21, 20)]
+    assert [turn.index for turn in read.each()] == list(range(300))
+    assert read.segment(0) == large.segments[0]
+    (store.root / "g/1.json.zst").unlink()  # the pages need the copy alone
+    assert searching.search(reading.of(rollout("g/1.json.zst")), "299 xxx").total == 1
+
+
+def test_a_copy_is_made_at_the_first_look_where_there_is_none(store: ArtifactStore) -> None:
+    large = heavy(200, 5_000)
+    store.put_model("g/0.json.zst", large)
+    assert reading.of(rollout()).turns([150]) == [large.turns[150]]
+    assert reading.of(rollout()).whole is None
+    assert store.exists("g/0.read/turns-9.json.zst")
+
+
+def test_what_a_copy_leaves_out_is_counted(store: ArtifactStore) -> None:
+    hostile = heavy(30, 3_000_000)
+    hostile = hostile.model_copy(
+        update={"patch": "+" * 30_000_000, "messages": ({"role": "user", "content": "y" * 10**7},)}
+    )
+    reading.record("g/0.json.zst", hostile)
+    read = reading.of(rollout())
+    for number in (0, 1):
+        assert store.unpacked_bytes(f"g/0.read/turns-{number}.json.zst") <= reading.MAX_WINDOW
+    assert store.unpacked_bytes("g/0.read/head.json.zst") < 2 * reading.MAX_HEAD
+    shown = sum(len(turn.results[0].output) for turn in read.each())
+    whole = sum(len(turn.results[0].output) for turn in hostile.turns)
+    assert read.head.missing > whole - shown > 80_000_000
+    assert "not on this page" in transcript.notices(read.head.facts, missing=read.head.missing)[0]
+    assert "characters are not in the copy for reading" in read.turns([4])[0].results[0].output
+    assert len(b"".join(store.stream("g/0.json.zst"))) > 120_000_000
+
+
+def test_a_gigabyte_is_refused_with_words_and_streamed(store: ArtifactStore) -> None:
+    size = 1 << 30
+    (store.root / "g").mkdir()
+    with (store.root / "g/0.json.zst").open("wb") as file:
+        writer = zstandard.ZstdCompressor(level=1).stream_writer(file, size=size)
+        for _ in range(size >> 20):
+            writer.write(b"a" * (1 << 20))
+        writer.close()
+    with pytest.raises(ArtifactError, match="unpacks to more than"):
+        reading.of(rollout())
+    pieces = store.stream("g/0.json.zst")
+    assert 0 < len(next(pieces)) <= 1 << 20
+
+
+def test_a_rollout_that_runs_is_read_as_it_grows(store: ArtifactStore) -> None:
+    running, whole = rollout("", verdict="", state="running"), heavy(50, 100)
+    with pytest.raises(reading.NotFound):
+        reading.of(running)
+    copy = reading.Growing(reading.live_prefix(3, 2))
+    for turns in (1, 19, 45, 50):
+        copy.grow(whole.messages, whole.turns[:turns])
+        read = reading.of(running)
+        assert (read.total, read.head.trajectory) == (turns, None)
+        assert list(read.each()) == list(whole.turns[:turns])
+    copy.grow(whole.messages, whole.turns[:2])  # the attempt was lost and begins again
+    assert reading.of(running).total == 2
+    with pytest.raises(reading.NotFound):
+        reading.of(rollout("", verdict="infra_error", state="lost"))
+
+
+def test_chips_leave_the_turns_that_one_of_them_names() -> None:
+    head = reading.in_memory(episode(rounds=2, verdict=Verdict.FAILED)).head
+    names = {chip.name: chip.turns for chip in narrowing.chips(head, (), {1})}
+    assert names == {
+        "errors": 1, "findings": 1, "tool:grep": 2, "tool:read_file": 2, "tool:edit_file": 1, "tool:finish": 1,
+    }  # fmt: skip
+    assert list(narrowing.places(head, {"errors"}, {1})) == [4]
+    assert list(narrowing.places(head, {"findings", "tool:finish"}, {1})) == [1, 5]
+    assert list(narrowing.places(head, (), ())) == list(range(6))
+    assert narrowing.places(head, narrowing.wanted("nonsense,"), ()) == []
+    off = [chip.name for chip in narrowing.chips(head, {"summaries"}, ()) if chip.on]
+    assert off == ["summaries"]  # what is on can be switched off, though it leaves nothing
+
+
+def test_context_windows_are_a_chain_of_summaries() -> None:
+    turns = [Turn(index=i, text="", token_start=0, token_end=3, segment=i // 2, summary=i in (1, 3)) for i in range(5)]
+    head = reading.in_memory(episode().model_copy(update={"turns": tuple(turns)})).head
+    chain = [(one.index, one.first, one.last, one.summary) for one in narrowing.windows(head)]
+    assert chain == [(0, 0, 1, 1), (1, 2, 3, 3), (2, 4, 4, None)]
+    assert narrowing.windows(reading.in_memory(episode()).head) == []
+
+
+def test_a_turn_that_is_cut_can_be_seen_whole() -> None:
+    turn = heavy(1, 50_000).turns[0]
+    short, whole = transcript.view(turn), transcript.view(turn, whole=True)
+    assert (short.short, whole.short) == (True, False)
+    assert len(short.calls[0].output) < 7_000 < len(whole.calls[0].output) == len(turn.results[0].output)
+    many = turn.model_copy(update={"calls": turn.calls * 250})
+    assert transcript.view(many).calls_cut == 150

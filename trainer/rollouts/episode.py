@@ -47,6 +47,10 @@ VISIBLE_SECONDS = 60.0
 """Bound on the visible command of a reward that asks for one."""
 
 
+Watch = Callable[[int, tuple[dict[str, Any], ...], Sequence[Turn]], Awaitable[None]]
+"""Told of each turn as it ends, for people who look on: (sample, opening messages, turns so far)."""
+
+
 class ParsedTurn(Protocol):
     """A policy turn read back from its tokens; `error` when a call was meant and does not parse."""
 
@@ -89,6 +93,7 @@ class RolloutServices:
     """Where snapshots of turns are kept, for settings that ask for them."""
     partials: Partials | None = None
     """Where attempts in the middle are kept, each beside its newest snapshot."""
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +286,8 @@ async def _turns(
                 snapshot=snapshot,
             )
         )
+        if services.watch is not None:
+            await services.watch(keeper.sample, record.messages, record.turns)
         refuse_infrastructure(results)
         if cut:
             return StopReason.TOKEN_LIMIT

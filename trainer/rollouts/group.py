@@ -24,7 +24,7 @@ from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.algorithms import group_streams
 from trainer.learning.feedback import hints_of
-from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, run_episode
+from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.partial import Partials
 from trainer.rollouts.snapshots import Origin
@@ -71,6 +71,7 @@ async def run_group(
     origin: Origin | None = None,
     interruption: Interruption | None = None,
     partials: Partials | None = None,
+    watch: Watch | None = None,
 ) -> GroupResult:
     """Run `config.group_size` attempts at `task`.
 
@@ -78,7 +79,8 @@ async def run_group(
     attempts included. `slots` is shared by all groups of a process; without it the group has its own bound.
     `dispatched_version` is the version at admission; without it, the oldest version that generated. `snapshots` keeps
     what `config.harness.snapshot_every` asks for. With an `origin` every attempt goes on from there (`fork.py`);
-    with `partials` an attempt that was lost with its worker goes on from its last snapshot (`partial.py`).
+    with `partials` an attempt that was lost with its worker goes on from its last snapshot (`partial.py`). `watch` is
+    told of each turn.
     """
     services = RolloutServices(
         client=client,
@@ -89,6 +91,7 @@ async def run_group(
         slots=slots or asyncio.Semaphore(SANDBOXES_AT_ONCE),
         snapshots=snapshots,
         partials=partials if config.asynchrony.resume_rollouts else None,
+        watch=watch,
     )
     settings = EpisodeSettings(config.sampling, config.harness, config.reward, interruption)
 

@@ -1,0 +1,95 @@
+"""What leaves the rollouts pages: saved queries, exports of lists, and single trajectories as files."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_POST
+
+from composer_web.ops.artifacts import ArtifactError
+from composer_web.ops.errors import UserError
+from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.rollouts import exports, reading, saved_queries, selectors, standalone
+from composer_web.rollouts.models import Export
+from composer_web.tasks import interchange
+
+SHOWN = 100
+
+
+@require_POST
+@page()
+def query_save(request: PageRequest) -> HttpResponse:
+    given = request.POST
+    name, query = given.get("name", ""), given.get("query", "")
+    return act(
+        request,
+        lambda: saved_queries.save(name=name, query=query, shared="shared" in given, owner=request.user),
+        done=f"The query {name.strip()} is kept.",
+        to="rollouts:list",
+    )
+
+
+@require_POST
+@page()
+def query_delete(request: PageRequest, pk: int) -> HttpResponse:
+    return act(request, lambda: saved_queries.delete(pk=pk, actor=request.user), done="Deleted.", to="rollouts:list")
+
+
+@require_GET
+@page()
+def export_list(request: PageRequest) -> HttpResponse:
+    """One's own exports; a part of it refreshes while one is not finished."""
+    rows = list(Export.objects.filter(owner=request.user)[:SHOWN])
+    working = any(export.state in ("waiting", "running") for export in rows)
+    template = "rollouts/_exports.html" if request.headers.get("HX-Request") else "rollouts/exports.html"
+    return show(request, template, {"exports": rows, "working": working})
+
+
+@require_POST
+@page()
+def export_new(request: PageRequest) -> HttpResponse:
+    try:
+        exports.ask(owner=request.user, format=request.POST.get("format", ""), query=request.POST.get("query", ""))
+    except UserError as error:
+        messages.error(request, str(error))
+        return redirect("rollouts:list")
+    return redirect("rollouts:exports")
+
+
+@require_GET
+@page()
+def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
+    """The file, for whoever asked for it. Raises Http404 before it is there and after it expired."""
+    export = exports.of(request.user, pk)
+    path = exports.file_of(export)
+    if export.state != "done" or not path.is_file():
+        raise Http404(f"export {pk} is {export.state}, or has expired")
+    return FileResponse(path.open("rb"), as_attachment=True, filename=path.name)
+
+
+FORMATS = {"html": "text/html", "jsonl": "application/jsonl", "atif": "application/json"}
+
+
+@require_GET
+@page()
+def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBase:
+    """One trajectory as a page that needs no server, as JSON lines or as ATIF."""
+    if form not in FORMATS:
+        raise Http404(f"a trajectory is exported as {', '.join(FORMATS)}, not {form!r}")
+    rollout = selectors.get_rollout(pk)
+    answer: HttpResponseBase
+    try:
+        if form == "html":
+            answer = StreamingHttpResponse(standalone.page(rollout, reading.of(rollout)))
+        elif form == "jsonl":
+            answer = StreamingHttpResponse(standalone.lines(selectors.trajectory(rollout)))
+        else:
+            answer = JsonResponse(interchange.export_rollout(rollout, "atif")[0], safe=False)
+    except (ArtifactError, UserError) as error:
+        raise Http404(str(error)) from error
+    name = f"rollout-{pk}.atif.json" if form == "atif" else f"rollout-{pk}.{form}"
+    answer["Content-Type"] = f"{FORMATS[form]}; charset=utf-8"
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer

@@ -1,0 +1,270 @@
+"""The reading copy of a trajectory: its turns by windows, so that a page reads only what it shows.
+
+Small trajectories are read whole. A large one gets a copy beside its blob: a head (everything but turns and tokens,
+and a line of facts for each turn), windows of turns, and its segments. Texts in the copy are bounded, and what was
+left out is counted; the blob has everything. The same form, growing, shows a rollout that still runs (`Growing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from composer_web.ops.artifacts import artifacts
+from composer_web.ops.errors import NotFound
+from composer_web.rollouts.models import Rollout
+from sandbox.harness.types import ToolCall, ToolResult
+from trainer.rollouts.types import Frozen, Segment, Trajectory, Turn
+
+WINDOW = 20
+"""Turns of one window."""
+SMALL = 512 << 10
+"""Bytes of a trajectory (unpacked) that is parsed whole at each look: about 5 ms."""
+MAX_WINDOW = 4 << 20
+"""Bytes of one window in the copy; texts are cut shorter until it fits."""
+LIMITS = (200_000, 10_000, 500)
+"""Characters of one text in the copy, from generous to strict."""
+MAX_CALLS = 500
+"""Calls of one turn in the copy."""
+MAX_HEAD = 4 << 20
+
+
+class TurnFacts(Frozen):
+    """What is known of a turn without reading it."""
+
+    tools: tuple[str, ...] = ()
+    failed: bool = False
+    summary: bool = False
+    segment: int = 0
+    tokens: int = 0
+    cut: bool = False
+    """The harness cut the middle out of an output."""
+
+
+class Head(Frozen):
+    """A trajectory without its turns and tokens."""
+
+    messages: tuple[dict[str, Any], ...]
+    facts: tuple[TurnFacts, ...]
+    trajectory: Trajectory | None = None
+    """The rest of it; None while the rollout runs."""
+    segment_tokens: tuple[int, ...] = ()
+    missing: int = 0
+    """Characters that only the blob has."""
+
+
+class Window(Frozen):
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An open trajectory."""
+
+    head: Head
+    prefix: str
+    """Of the copy in the artifact store; empty when everything is in memory."""
+    whole: Trajectory | None = None
+
+    @property
+    def total(self) -> int:
+        return len(self.head.facts)
+
+    def turns(self, places: Sequence[int]) -> list[Turn]:
+        """Turns by index, which must exist. Raises ArtifactError."""
+        if self.whole is not None:
+            return [self.whole.turns[place] for place in places]
+        windows = {number: self._window(number) for number in sorted({place // WINDOW for place in places})}
+        return [windows[place // WINDOW].turns[place % WINDOW] for place in places]
+
+    def each(self) -> Iterator[Turn]:
+        """All turns, a window in memory at a time. Raises ArtifactError."""
+        if self.whole is not None:
+            yield from self.whole.turns
+            return
+        for number in range((self.total + WINDOW - 1) // WINDOW):
+            yield from self._window(number).turns
+
+    def segment(self, index: int) -> Segment:
+        """A context window's tokens, which must exist. Raises ArtifactError."""
+        if self.whole is not None:
+            return self.whole.segments[index]
+        return artifacts().get_model(f"{self.prefix}/segment-{index}.json.zst", Segment)
+
+    def _window(self, number: int) -> Window:
+        return artifacts().get_model(f"{self.prefix}/turns-{number}.json.zst", Window)
+
+
+def of(rollout: Rollout) -> Reading:
+    """Open what is recorded of a rollout, or what is there so far of one that runs. Raises NotFound, ArtifactError."""
+    key = rollout.artifact_key
+    if not key:
+        growing = live_prefix(rollout.group_id, rollout.sample)
+        if rollout.verdict or not artifacts().exists(f"{growing}/head.json.zst"):
+            raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
+        return Reading(artifacts().get_model(f"{growing}/head.json.zst", Head), growing)
+    prefix = prefix_of(key)
+    if artifacts().exists(f"{prefix}/head.json.zst"):
+        return Reading(artifacts().get_model(f"{prefix}/head.json.zst", Head), prefix)
+    whole = artifacts().get_model(key, Trajectory)
+    if artifacts().unpacked_bytes(key) <= SMALL:
+        return in_memory(whole)
+    return copy(key, whole)
+
+
+def in_memory(trajectory: Trajectory) -> Reading:
+    """A trajectory that is read already."""
+    return Reading(_head(trajectory, trajectory.messages, 0), "", trajectory)
+
+
+def record(key: str, trajectory: Trajectory) -> None:
+    """Store a trajectory; a large one with its reading copy. Raises ArtifactError."""
+    content = trajectory.model_dump_json().encode()
+    artifacts().put(key, content)
+    if len(content) > SMALL:
+        copy(key, trajectory)
+
+
+def copy(key: str, trajectory: Trajectory) -> Reading:
+    """Make the reading copy of a trajectory whose blob is `key`. Making it again gives the same. Raises ArtifactError."""
+    prefix, missing = prefix_of(key), 0
+    for number, start in enumerate(range(0, len(trajectory.turns), WINDOW)):
+        missing += _put_window(prefix, number, trajectory.turns[start : start + WINDOW])
+    for index, segment in enumerate(trajectory.segments):
+        artifacts().put_model(f"{prefix}/segment-{index}.json.zst", segment)
+    rest = trajectory.model_copy(update={"turns": (), "segments": ()})
+    for limit in LIMITS:
+        cutter = Cutter(limit)
+        short = cutter.trajectory(rest)
+        content = short.model_dump_json()
+        if len(content) <= MAX_HEAD:
+            break
+    head = _head(trajectory, short.messages, missing + cutter.missing, short)
+    # The head comes last: where it is, everything is.
+    artifacts().put_model(f"{prefix}/head.json.zst", head)
+    return Reading(head, prefix)
+
+
+def prefix_of(key: str) -> str:
+    """Where the copy of a blob lies."""
+    return f"{key.removesuffix('.json.zst')}.read"
+
+
+def _head(
+    trajectory: Trajectory, messages: tuple[dict[str, Any], ...], missing: int, rest: Trajectory | None = None
+) -> Head:
+    return Head(
+        messages=messages,
+        facts=tuple(facts_of(turn) for turn in trajectory.turns),
+        trajectory=rest or trajectory.model_copy(update={"turns": (), "segments": ()}),
+        segment_tokens=tuple(len(segment.tokens) for segment in trajectory.segments),
+        missing=missing,
+    )
+
+
+def facts_of(turn: Turn) -> TurnFacts:
+    return TurnFacts(
+        tools=tuple(dict.fromkeys(call.name[:60] for call in turn.calls[:MAX_CALLS])),
+        failed=any(result.error is not None for result in turn.results),
+        summary=turn.summary,
+        segment=turn.segment,
+        tokens=turn.token_end - turn.token_start,
+        cut=any(result.cut_bytes > 0 for result in turn.results),
+    )
+
+
+def _put_window(prefix: str, number: int, turns: Sequence[Turn]) -> int:
+    """Store a window with texts as long as it can hold; returns the characters that were left out."""
+    for limit in LIMITS:
+        cutter = Cutter(limit)
+        window = Window(turns=tuple(cutter.turn(turn) for turn in turns))
+        content = window.model_dump_json().encode()
+        if len(content) <= MAX_WINDOW:
+            break
+    artifacts().put(f"{prefix}/turns-{number}.json.zst", content)
+    return cutter.missing
+
+
+@dataclass
+class Cutter:
+    """Cuts texts to a limit and counts what it left out."""
+
+    limit: int
+    missing: int = 0
+
+    def text(self, text: str) -> str:
+        if len(text) <= self.limit:
+            return text
+        head, left_out = self.limit * 2 // 3, len(text) - self.limit
+        self.missing += left_out
+        gap = f"\n… {left_out} characters are not in the copy for reading; the JSON download has them …\n"
+        return text[:head] + gap + text[head - self.limit :]
+
+    def value(self, value: Any) -> Any:
+        """Texts of any JSON value; lists keep their first entries."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(name)): self.value(one) for name, one in list(value.items())[:MAX_CALLS]}
+        if isinstance(value, list | tuple):
+            return [self.value(one) for one in value[:MAX_CALLS]]
+        return value
+
+    def turn(self, turn: Turn) -> Turn:
+        return turn.model_copy(
+            update={
+                "text": self.text(turn.text),
+                "asked": self.text(turn.asked),
+                "calls": tuple(self._call(call) for call in turn.calls[:MAX_CALLS]),
+                "results": tuple(self._result(result) for result in turn.results[:MAX_CALLS]),
+            }
+        )
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        return call.model_copy(update={"name": self.text(call.name), "arguments": self.value(call.arguments)})
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        return result.model_copy(update={"output": self.text(result.output)})
+
+    def trajectory(self, rest: Trajectory) -> Trajectory:
+        """Everything but turns and segments."""
+        report = rest.report
+        cases = tuple(case.model_copy(update={"message": self.text(case.message)}) for case in report.cases[:10_000])
+        return rest.model_copy(
+            update={
+                "messages": tuple(self.value(message) for message in rest.messages),
+                "patch": self.text(rest.patch) if len(rest.patch) > 10 * self.limit else rest.patch,
+                "patch_skipped": tuple(rest.patch_skipped[:1000]),
+                "report": report.model_copy(update={"cases": cases, "cause": self.text(report.cause)}),
+            }
+        )
+
+
+# --- while it runs --------------------------------------------------------------------------------------------------
+
+
+def live_prefix(group_id: int, sample: int) -> str:
+    return f"groups/{group_id}/live/{sample}"
+
+
+@dataclass
+class Growing:
+    """The copy of a rollout that runs: each `grow` writes what came since the last one."""
+
+    prefix: str
+    facts: list[TurnFacts] = field(default_factory=list)
+
+    def grow(self, messages: tuple[dict[str, Any], ...], turns: Sequence[Turn]) -> None:
+        """Raises ArtifactError."""
+        if len(turns) < len(self.facts):
+            self.facts.clear()  # the attempt began again
+        since = len(self.facts) // WINDOW
+        for number in range(since, (len(turns) + WINDOW - 1) // WINDOW):
+            _put_window(self.prefix, number, turns[number * WINDOW : (number + 1) * WINDOW])
+        self.facts += [facts_of(turn) for turn in turns[len(self.facts) :]]
+        cutter = Cutter(LIMITS[1])
+        short = tuple(cutter.value(message) for message in messages)
+        artifacts().put_model(
+            f"{self.prefix}/head.json.zst", Head(messages=short, facts=tuple(self.facts), missing=cutter.missing)
+        )
