@@ -78,6 +78,7 @@ def places(page: Page, url: str) -> dict[str, str]:
     trajectory = first_link(page, url, "/rollouts/?verdict=passed", "td.strong a") or first_link(
         page, url, "/rollouts/", "td.strong a"
     )
+    group = first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None
     release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
     queue = first_link(page, url, "/review/", "td.strong a")
     suite = first_link(page, url, "/suites/", "td.strong a")
@@ -118,7 +119,9 @@ def places(page: Page, url: str) -> dict[str, str]:
         + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest_runs(page, url))),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
         "trajectory": trajectory,
-        "group": first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None,
+        "group": group,
+        "waffle": first_link(page, url, group, "a:has-text('all prompts')") if group else None,
+        "exports": "/rollouts/exports/",
         "task": first_link(page, url, "/tasks/", "td.strong a"),
         "suite": suite,
         "suite-difficulty": f"{suite}difficulty/" if suite else None,

@@ -216,6 +216,14 @@ def finish_group(group: Group, *, draw: random.Random, skill: float, hostile: bo
     """Claim a dispatched group, record its trajectories and accept it, as a rollout worker does."""
     claim = rollouts.claim(group_id=group.pk, owner="tests@seed/1", seconds=60)
     assert claim is not None
+    finish_claimed(claim, draw=draw, skill=skill, hostile=hostile, long=long)
+
+
+def finish_claimed(
+    claim: rollouts.Claim, *, draw: random.Random, skill: float = 0.5, hostile: bool = False, long: int = 1
+) -> None:
+    """The second half of it."""
+    group = claim.group
     spec = group.task_version.bundle
     graded = []
     for sample in range(group.size):
