@@ -139,7 +139,8 @@ class Env(BaseSettings):
     public_url: str = Field(default="", description="Where people reach the product, for links in messages")
 
     oidc_issuer: str = Field(
-        default="", description="Issuer of an OpenID Connect provider that people may log in with; empty: passwords only"
+        default="",
+        description="Issuer of an OpenID Connect provider that people may log in with; empty: passwords only",
     )
     oidc_name: str = Field(default="Single sign-on", description="What the log-in button says")
     oidc_client_id: str = Field(default="", description="Our id there")

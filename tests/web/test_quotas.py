@@ -55,9 +55,7 @@ def test_rollouts_in_flight_are_limited(owned: Run, people: dict[str, User]) -> 
 def test_full_storage_holds_new_groups(owned: Run, people: dict[str, User]) -> None:
     quotas.set_quota(actor=None, user=people["operator"], storage_gib=1.0)
     assert owned.policy_out is not None
-    Checkpoint.objects.create(
-        policy=owned.policy_out, version=1, kind="step", digest="0" * 64, path="x", bytes=1 << 30
-    )
+    Checkpoint.objects.create(policy=owned.policy_out, version=1, kind="step", digest="0" * 64, path="x", bytes=1 << 30)
     assert pump(run_id=owned.pk) == 0
     told = quotas.why_held(owned, group_size=owned.configuration.stage.group_size)  # type: ignore[union-attr]
     assert "1.0 of 1 GiB" in told
