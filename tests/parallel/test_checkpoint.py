@@ -81,7 +81,7 @@ def go_on(rank: int, root: str) -> None:
     distributed.barrier()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(500)
 def test_a_run_goes_on_after_a_kill_and_on_another_number_of_ranks(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"-9|rank 0"):
         run_world(2, write, tmp_path, str(tmp_path), True)
@@ -111,7 +111,7 @@ def test_a_run_goes_on_after_a_kill_and_on_another_number_of_ranks(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_four_ranks_go_on_where_two_were(tmp_path: Path) -> None:
     run_world(2, write, tmp_path, str(tmp_path), False)
     run_world(4, go_on, tmp_path, str(tmp_path))

@@ -62,14 +62,25 @@ def keep_gradients(learner: Learner, kept: list[dict[str, torch.Tensor]]) -> Non
     learner._update = noted  # type: ignore[method-assign]
 
 
+def assert_near_in_half_precision() -> None:
+    """bfloat16 rounds to 3 digits: the step is the same to that order, and the weights stay float32."""
+    learner = sharded(policy("qwen3"), parallel(2, context=2, precision="bfloat16"))
+    found, wanted = learner.train(groups(), step=1), alone(policy("qwen3")).train(groups(), step=1)
+    assert found["optim/loss"] == pytest.approx(wanted["optim/loss"], rel=0.05, abs=0.02)
+    assert found["optim/grad_norm"] == pytest.approx(wanted["optim/grad_norm"], rel=0.05)
+    assert found["optim/loss"] != wanted["optim/loss"]
+    assert {tensor.dtype for tensor in learner.weights().values()} == {torch.float32}
+
+
 def two_ranks(rank: int) -> None:
     assert_equal("qwen3", {"context": 2})
     assert_equal("llama", {"logits_at_once": 500, "checkpoint_activations": True}, optimizer=MUON)
     assert_equal("qwen3-moe", {"experts": 2}, replayed=True)
     assert_equal("deepseek-v3", {"experts": 2, "context": 2}, replayed=True, objective=GSPO)
+    assert_near_in_half_precision()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_two_ranks_are_one(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path)
 
@@ -84,6 +95,6 @@ def four_ranks(rank: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_four_ranks_are_one(tmp_path: Path) -> None:
-    run_world(4, four_ranks, tmp_path, deadline=500.0)
+    run_world(4, four_ranks, tmp_path, deadline=800.0)

@@ -80,6 +80,6 @@ def two_ranks(rank: int) -> None:
     assert_equal("llama", {})
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_two_ranks_learn_what_one_would(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path)

@@ -22,7 +22,7 @@ from trainer.parallel.mesh import Meshes, arrange
 from trainer.replay.wire import RoutedExperts, SamplingSupport
 from trainer.rollouts.types import TrainGroup, TrainSample
 
-DEADLINE = 240.0
+DEADLINE = 400.0
 """Seconds that a world may take: a rank that waits for a lost one must not hold up the suite."""
 
 DENSE: dict[str, Any] = {key: value for key, value in BASE.items() if key != "num_experts_per_tok"}

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
@@ -110,10 +111,10 @@ def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
     )
 
 
-def _meeting() -> distributed.Store:
+def _meeting() -> Store:
     """torchrun's store, under names of this start: those of ranks that died would lead to their closed addresses."""
-    store = distributed.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
-    return distributed.PrefixStore(f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
+    return PrefixStore(f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
 
 
 def _mesh(device: torch.device, shape: Sequence[int], names: Sequence[str]) -> DeviceMesh:
