@@ -359,6 +359,12 @@ class SFTConfig(Part):
     observation_weight: float = setting(
         0.0, "Loss weight of observations and of calls that failed (other policy tokens have 1)", ge=0, le=1
     )
+    replay_share: float = setting(
+        0.0,
+        "Share of examples drawn from the built-in mid-training mixture, so that what it taught is not unlearned",
+        ge=0,
+        lt=1,
+    )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
 

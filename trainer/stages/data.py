@@ -205,3 +205,12 @@ def sft_examples(
     rng = random.Random(f"sft:{seed}")
     while True:
         yield from rng.sample(examples, len(examples))
+
+
+def with_replay(
+    examples: Iterator[Example], replay: Iterator[Example], *, share: float, seed: int
+) -> Iterator[Example]:
+    """`examples` with a share of `replay` among them: without it a later stage unlearns what an earlier one taught."""
+    rng = random.Random(f"replay:{seed}")
+    while True:
+        yield next(replay if rng.random() < share else examples)

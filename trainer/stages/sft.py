@@ -8,11 +8,14 @@ from pathlib import Path
 from trainer.config import SFTConfig
 from trainer.stages.base import StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.data import ExpertEpisode, sft_examples, tokenize_episode
+from trainer.stages.data import ExpertEpisode, midtrain_examples, sft_examples, tokenize_episode, with_replay
 from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, latest_policy, run_supervised
 from trainer.stages.templates import TemplateNotExact, check_all
 
 STAGE = "sft"
+REPLAY_SEED = 77
+REPLAY_DRILLS, REPLAY_SOURCE = 0.15, 0.05
+"""Shares of the replayed mixture: those that the shipped base policy was mid-trained with."""
 
 
 def run_sft(
@@ -37,13 +40,19 @@ def run_sft(
     except TemplateNotExact as error:
         raise StageError(str(error)) from error
     weight = config.observation_weight
+    examples = sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight)
+    if config.replay_share:
+        replay = midtrain_examples(
+            policy.tokenizer, seed=seed + REPLAY_SEED, drill_share=REPLAY_DRILLS, source_share=REPLAY_SOURCE
+        )
+        examples = with_replay(examples, replay, share=config.replay_share, seed=seed)
     return run_supervised(
         stage=STAGE,
         policy=policy,
         resumed=resumed,
         config=config,
         seed=seed,
-        examples=sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight),
+        examples=examples,
         held_out=[
             tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]
         ],

@@ -25,6 +25,7 @@ from trainer.stages.data import (
     read_episodes,
     sft_examples,
     tokenize_episode,
+    with_replay,
     write_episodes,
 )
 from trainer.stages.expert import Recording
@@ -171,3 +172,18 @@ def test_episodes_of_other_tasks_are_not_reused(monkeypatch: pytest.MonkeyPatch)
     before = Recording(10).file_name
     monkeypatch.setattr("trainer.stages.expert.generate", lambda seed, split: generate(seed + 1, split))
     assert Recording(10).file_name != before
+
+
+def test_replay_takes_its_share_and_loses_nothing() -> None:
+    own = [Example([n], [1.0]) for n in range(400)]
+    other = (Example([-1], [1.0]) for _ in iter(int, 1))
+
+    def draw(share: float, seed: int) -> list[int]:
+        return [example.ids[0] for example in islice(with_replay(iter(own), other, share=share, seed=seed), 400)]
+
+    mixed = draw(0.25, 1)
+    assert 70 < mixed.count(-1) < 130
+    assert [n for n in mixed if n >= 0] == list(range(400 - mixed.count(-1)))
+    assert mixed == draw(0.25, 1)
+    assert mixed != draw(0.25, 2)
+    assert draw(0.0, 1) == list(range(400))
