@@ -208,6 +208,7 @@ def describe(record: InstallRecord, repository: Repository) -> dict[str, object]
         "tests": len(built.tests),
         "test_seconds": round(sum(built.tests.values()), 2),
         "flaky": len(built.flaky),
+        **_sample(record),
         "functions_covered": len(built.covered),
         "source_roots": list(built.source_roots),
         "unseen_goals_met": f"{record.evidence.unseen_met} of {record.evidence.unseen}, three times",
@@ -218,6 +219,12 @@ def describe(record: InstallRecord, repository: Repository) -> dict[str, object]
         "packages": len(record.packages),
         "leak_scan": "nothing found",
     }
+
+
+def _sample(record: InstallRecord) -> dict[str, object]:
+    """Nothing where the whole suite was run."""
+    ran, left_out = record.evidence.collected, record.evidence.left_out
+    return {"sample_of_the_suite": f"{ran} of {ran + left_out} tests stand for the whole"} if left_out else {}
 
 
 def install_record(environment: Environment) -> InstallRecord:

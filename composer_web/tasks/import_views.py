@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
+from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
@@ -14,7 +15,9 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks import difficulty, importing, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.models import Suite
+from composer_web.tasks.tables import TrajectoryTable
 
+PER_PAGE = 50
 MAX_UPLOAD = 256 << 20
 MAX_TEXT = 4000
 MAX_STEPS = 100
@@ -24,12 +27,15 @@ MAX_ENVIRONMENTS = 500
 @require_GET
 @page("reviewer")
 def imports(request: PageRequest) -> HttpResponse:
+    table = TrajectoryTable(selectors.imported_trajectories())
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     ready = Environment.objects.filter(state="ready").order_by("name").values_list("name", flat=True)
     return show(
         request,
         "tasks/imports.html",
         {
             "tab": "imports",
+            "table": table,
             "environments": ready[:MAX_ENVIRONMENTS],
             "purposes": Suite._meta.get_field("purpose").choices,
         },

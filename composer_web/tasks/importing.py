@@ -16,7 +16,7 @@ from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.repositories.models import Environment
 from composer_web.tasks.interchange import import_folder, import_harbor
-from composer_web.tasks.models import Suite
+from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from composer_web.tasks.services import build_suite
 from sandbox.tasks.errors import TaskError
@@ -118,6 +118,20 @@ def keep_trajectory(data: bytes, *, actor: User | None = None) -> tuple[str, lis
     record, losses, form = read_trajectory(data)
     name = hashlib.sha256(record.model_dump_json().encode()).hexdigest()[:32]
     artifacts().put_model(_key(name), record)
+    ImportedTrajectory.objects.get_or_create(
+        name=name,
+        defaults={
+            "title": record.id[:200],
+            "format": form,
+            "task": record.task[:200],
+            "agent": record.agent[:200],
+            "model": record.model[:200],
+            "steps": len(record.steps),
+            "policy_tokens": sum(len(step.completion_token_ids) for step in record.steps),
+            "reward": record.reward,
+            "created_by": actor,
+        },
+    )
     audit(actor=actor, action="trajectory.import", target=f"trajectory:{name}", format=form, steps=len(record.steps))
     return name, losses
 

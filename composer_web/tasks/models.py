@@ -248,6 +248,30 @@ class TaskStatistic(models.Model):
         return self.passed / self.samples
 
 
+class ImportedTrajectory(models.Model):
+    """A trajectory of another project, as it is listed; its steps are an artifact under `name`. Nothing here judged it."""
+
+    name = models.SlugField(max_length=32, unique=True, help_text="Begin of the SHA-256 of its content")
+    title = models.CharField(max_length=200, help_text="Its id in the project that it comes from")
+    format = models.CharField(max_length=16)
+    task = models.CharField(max_length=200, blank=True)
+    agent = models.CharField(max_length=200, blank=True)
+    model = models.CharField(max_length=200, blank=True)
+    steps = models.PositiveIntegerField()
+    policy_tokens = models.PositiveIntegerField(default=0)
+    reward = models.FloatField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.title
+
+
 class GeneratorRun(models.Model):
     """What one run of a task generator over one package tried, kept and spent."""
 

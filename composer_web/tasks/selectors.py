@@ -9,7 +9,15 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from composer_web.ops.errors import NotFound
 from composer_web.tasks.difficulty import newest
-from composer_web.tasks.models import GeneratorRun, Suite, SuiteMembership, Task, TaskChange, TaskVersion
+from composer_web.tasks.models import (
+    GeneratorRun,
+    ImportedTrajectory,
+    Suite,
+    SuiteMembership,
+    Task,
+    TaskChange,
+    TaskVersion,
+)
 from trainer.config import SamplerConfig
 from trainer.sampler import Candidate, arrange
 
@@ -91,6 +99,10 @@ def changes(task: Task | None = None) -> QuerySet[TaskChange]:
     """What people changed, of one task or of all, newest first; what undid it comes along."""
     query = TaskChange.objects.select_related("task", "undone_by").order_by("-pk")
     return query.filter(task=task) if task else query
+
+
+def imported_trajectories() -> QuerySet[ImportedTrajectory]:
+    return ImportedTrajectory.objects.select_related("created_by")
 
 
 def generator_runs() -> QuerySet[GeneratorRun]:

@@ -9,7 +9,7 @@ from django.utils.html import format_html_join
 
 from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
-from composer_web.tasks.models import GeneratorRun, Suite, Task
+from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, Task
 
 
 class ControlsColumn(tables.Column):
@@ -118,6 +118,34 @@ class MemberTable(Table):
     controls = ControlsColumn(accessor="task_version__controls_ok", orderable=False)
 
     empty_template = "tasks/empty.html"
+
+
+class TrajectoryTable(Table):
+    title = tables.Column(
+        verbose_name="Trajectory", linkify=("tasks:trajectory", {"name": tables.A("name")}), attrs=STRONG
+    )
+    steps = NumberColumn()
+    policy_tokens = NumberColumn(verbose_name="Policy tokens")
+    reward = NumberColumn(default="–")
+    created_by = tables.Column(verbose_name="By", orderable=False, default="–")
+    created_at = AgoColumn(verbose_name="Imported")
+
+    empty_template = "tasks/trajectories_empty.html"
+
+    class Meta:
+        model = ImportedTrajectory
+        fields = (
+            "title",
+            "format",
+            "task",
+            "agent",
+            "model",
+            "steps",
+            "policy_tokens",
+            "reward",
+            "created_by",
+            "created_at",
+        )
 
 
 class GeneratorRunTable(Table):

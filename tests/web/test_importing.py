@@ -18,7 +18,7 @@ from composer_web.ops.errors import UserError
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
 from composer_web.tasks import importing, interchange
-from composer_web.tasks.models import Suite
+from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from sandbox.grading.patch import render
 from sandbox.tasks.environments import Manifest
@@ -154,11 +154,14 @@ def test_trajectories_come_in_and_leave_in_every_format(
         "/imports/trajectory/", {"file": SimpleUploadedFile("t.json", data)}, follow=True
     ).content.decode()  # fmt: skip
     assert "The trajectory is kept" in text and "read_file" in text and "Fix é." in text
+    listed = client.get("/imports/?sort=-steps").content.decode()
+    assert f">{form}<" in listed and RECORD.id in listed
     answer = client.post(
         "/api/v1/tasks/trajectories/import", {"file": SimpleUploadedFile("t.json", data)}, headers=bearer("reviewer", "review")
     )  # fmt: skip
     assert answer.status_code == 201
     name = answer.json()["name"]
+    assert list(ImportedTrajectory.objects.values_list("name", "steps")) == [(name, len(RECORD.steps))]
     again = client.get(f"/api/v1/tasks/trajectories/{name}/export/{form}", headers=bearer("viewer"))
     assert again.json()["document"] == json.loads(data), "there and back"
     assert client.get(f"/imports/{name}/?as=atif").status_code == 200
