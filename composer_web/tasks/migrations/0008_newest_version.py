@@ -44,17 +44,29 @@ class Migration(migrations.Migration):
             "task",
             "newest_version",
             models.ForeignKey(
-                blank=True, editable=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tasks.taskversion"
+                blank=True,
+                editable=False,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="tasks.taskversion",
             ),
         ),
-        migrations.AddField("task", "newest_number", models.PositiveIntegerField(blank=True, editable=False, null=True)),
+        migrations.AddField(
+            "task", "newest_number", models.PositiveIntegerField(blank=True, editable=False, null=True)
+        ),
         migrations.AddField("task", "controls_ok", models.BooleanField(blank=True, editable=False, null=True)),
         migrations.AddField("task", "test_strength", models.FloatField(blank=True, editable=False, null=True)),
         migrations.AddField(
             "suitemembership",
             "task",
             models.ForeignKey(
-                blank=True, editable=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tasks.task"
+                blank=True,
+                editable=False,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="tasks.task",
             ),
         ),
         RULES,
