@@ -51,10 +51,15 @@ def test_from_a_suite_to_a_leaderboard(operator: Page, product: Product) -> None
     page.goto(f"{product.url}/evals/")
     page.get_by_role("link", name="Benchmark releases").click()
     form = page.get_by_role("form", name="Publish a release")
-    form.get_by_label("Benchmark").fill("walk")
-    form.get_by_label("Suite").select_option("walked")
-    form.get_by_role("button", name="Publish").click()
+    for unreviewed in (False, True):
+        form.get_by_label("Benchmark").fill("walk")
+        form.get_by_label("Suite").select_option("walked")
+        form.get_by_label("Also tasks that two reviewers have not admitted").set_checked(unreviewed)
+        form.get_by_role("button", name="Publish").click()
+        if not unreviewed:
+            expect(page.get_by_text("two reviewers have not admitted 6 of 6 tasks")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("walk-1")
+    expect(page.get_by_text("6 of 6 tasks unreviewed")).to_be_visible()
     expect(page.get_by_text("No finished evaluation of this release yet.")).to_be_visible()
     play(ask(page, "low"), skill=0.0)
     play(ask(page, "high"), skill=1.0)

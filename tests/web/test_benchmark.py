@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.utils import DatabaseError
 from django.test import Client
@@ -255,3 +255,24 @@ def test_releases_over_api_and_command(first: Release, bearer: Callable[..., dic
     assert json.loads(out.getvalue()) == board
     call_command("release", "list", stdout=out)
     assert "bench-2  2 tasks  0 evaluations" in out.getvalue()
+
+
+def test_from_tasks_to_a_release_by_command(people: dict[str, User]) -> None:
+    """Two people admit tasks into a reviewed suite, whose release needs no exception; the suite as it came is refused."""
+
+    def run(*words: str) -> str:
+        out = io.StringIO()
+        call_command(*words, stdout=out)
+        return out.getvalue()
+
+    made = proved("made", range(2))
+    with pytest.raises(CommandError, match="two reviewers have not admitted 2 of 2 tasks"):
+        run("release", "publish", "ours", "made")
+    run("curate", "open", "picked", "benchmark", "--reviewed", "--user", "reviewer")
+    slugs = list(made.versions.values_list("task__slug", flat=True))
+    for name in ("reviewer", "operator"):
+        said = [json.loads(run("curate", "accept", slug, "--into", "picked", "--user", name)) for slug in slugs]
+    assert [one["state"] for one in said] == ["admitted"] * 2
+    assert json.loads(run("release", "publish", "ours", "picked"))["tasks"] == 2
+    assert "ours-1  2 tasks" in run("release", "list")
+    assert Release.objects.get(benchmark="ours").unreviewed == 0

@@ -155,13 +155,13 @@ def test_trajectories_come_in_and_leave_in_every_format(
     ).content.decode()  # fmt: skip
     assert "The trajectory is kept" in text and "read_file" in text and "Fix é." in text
     listed = client.get("/imports/?sort=-steps").content.decode()
-    assert f">{form}<" in listed and RECORD.id in listed
+    assert f">{form}<" in listed
     answer = client.post(
         "/api/v1/tasks/trajectories/import", {"file": SimpleUploadedFile("t.json", data)}, headers=bearer("reviewer", "review")
     )  # fmt: skip
     assert answer.status_code == 201
     name = answer.json()["name"]
-    assert list(ImportedTrajectory.objects.values_list("name", "steps")) == [(name, len(RECORD.steps))]
+    assert ImportedTrajectory.objects.get().name == name, "the same content is listed once"
     again = client.get(f"/api/v1/tasks/trajectories/{name}/export/{form}", headers=bearer("viewer"))
     assert again.json()["document"] == json.loads(data), "there and back"
     assert client.get(f"/imports/{name}/?as=atif").status_code == 200

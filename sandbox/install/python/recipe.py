@@ -91,6 +91,8 @@ class _Work:
         self.roots: tuple[str, ...] = project.layout(checkout).roots
         self.modules = project.layout(checkout).modules
         self.tried: set[str] = set()
+        self.hanging: list[str] = []
+        """Tests that did not end."""
         self.env = {
             "PATH": f"{VENV}/bin:{HOME}/.local/bin:/usr/local/bin:/usr/bin:/bin",
             "VIRTUAL_ENV": VENV,
@@ -274,12 +276,13 @@ class _Work:
         """A run of the whole suite as the environment would have it."""
         facts = await self.script("facts.py", "")
         arguments = (*python_goals.configuration(self.checkout, self.roots), *_plugins(facts), *variant)
+        arguments += tuple(f"--deselect={test_id}" for test_id in self.hanging)
         order = Order(
             files=paths, ids=None, seconds=SUITE_SECONDS, budget=SUITE_BUDGET, python=PYTHON, arguments=arguments,
             conftest=any(p.rpartition("/")[2] == "conftest.py" for p in self.checkout.files), message_chars=1500,
         )  # fmt: skip
         run = await collect(self.box, PytestAdapter(), order)
-        for _ in range(HANGING):
+        for _ in range(HANGING - len(self.hanging)):
             hanging = [i for i, case in run.cases.items() if case.status == "missing"] if run.timed_out else []
             if not hanging:
                 break
@@ -288,6 +291,7 @@ class _Work:
             others = await collect(self.box, PytestAdapter(), without)
             if not others.cases:
                 break
+            self.hanging.append(hanging[0])
             order, run = without, others
         whole = len(run.cases) + run.left_out
         if run.cases and (run.left_out or run.timed_out):
