@@ -20,7 +20,9 @@ def warm() -> int:
     resolver.reverse_dict  # noqa: B018 (builds the table of names, and imports every page's module)
     compiled = 0
     for engine in engines.all():
-        for folder in engine.template_dirs if isinstance(engine, DjangoTemplates) else ():
+        if not isinstance(engine, DjangoTemplates):
+            continue
+        for folder in engine.template_dirs:
             compiled += sum(_compile(engine, path.relative_to(folder)) for path in Path(folder).rglob("*.html"))
     gc.collect()
     gc.freeze()
