@@ -6,6 +6,7 @@ Every rank knows the whole batch, so the divisor needs no communication; rows ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -70,7 +71,7 @@ class ShardedSupervisedLearner:
         several = any(len(row.starts) > 1 for row in rows)
         if self.meshes.config.context == 1:
             at_BT = positions(rows, batch.tokens_BT.shape[1])
-            decoder = {} if at_BT is None else {"position_ids": at_BT.to(self.meshes.device)}
+            decoder: dict[str, Any] = {} if at_BT is None else {"position_ids": at_BT.to(self.meshes.device)}
         else:
             batch, _, layout = context.cut(batch, self.meshes, [row.starts for row in rows] if several else None)
             decoder = {
@@ -82,7 +83,7 @@ class ShardedSupervisedLearner:
         return -(batch.advantages_N * logprobs_N).sum()
 
 
-def _logprobs(model: PreTrainedModel, batch: MicroBatch, logits_at_once: int, **decoder: object) -> Tensor:
+def _logprobs(model: PreTrainedModel, batch: MicroBatch, logits_at_once: int, **decoder: Any) -> Tensor:
     scores = score_tokens(model, batch, temperature=1.0, logits_at_once=logits_at_once, **decoder)
     return scores.logprobs_N.clone()  # a view would lose FSDP's hook to a later in-place operation
 
