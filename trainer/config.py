@@ -28,7 +28,7 @@ class OptimizerConfig(Part):
     name: Literal["adamw", "muon"] = setting(
         "adamw", "AdamW for all weights, or Muon for matrices and AdamW for the rest"
     )
-    learning_rate: float = setting(7e-4, "Peak learning rate", gt=0, le=1)
+    learning_rate: float = setting(3e-4, "Peak learning rate", gt=0, le=1)
     warmup_steps: int = setting(5, "Steps of linear warm-up", ge=0)
     decay_from: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
     final_share: float = setting(0.15, "Rate at the end, as a share of the peak", ge=0, le=1, advanced=True)

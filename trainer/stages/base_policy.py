@@ -41,19 +41,20 @@ CHECKPOINTS = CheckpointConfig(every_steps=250, keep=1)
 
 MIDTRAIN = MidtrainConfig(
     init="scratch",
-    steps=3000,
+    steps=3200,
     batch_tokens=2048,
-    drill_share=0.1,
+    drill_share=0.15,
     source_share=0.05,
     optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.4, final_share=0.1),
     checkpoint=CHECKPOINTS,
 )
 SFT = SFTConfig(
-    steps=1200,
+    steps=600,
     batch_tokens=2048,
     episodes=3000,
     observation_weight=0.05,
-    optimizer=OptimizerConfig(name="muon", learning_rate=3e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
+    replay_share=0.3,
+    optimizer=OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=20, decay_from=0.3, final_share=0.1),
     checkpoint=CHECKPOINTS,
 )
 

@@ -27,9 +27,9 @@ class Tools(Protocol):
 class Habits:
     """How good the expert is. Shares are probabilities of one attempt or one episode."""
 
-    right: float = 0.12
+    right: float = 0.04
     """The intended fix; otherwise a guess, which may be right by luck."""
-    aim: float = 0.4
+    aim: float = 0.3
     """A guess goes to the faulty piece; otherwise to any piece of the function."""
     check: float = 0.35
     """Runs the visible test after an edit."""
