@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from composer_web.gateway import selectors
@@ -117,7 +117,7 @@ class SessionGroupSource:
                 return chosen
         return []
 
-    def _candidates(self) -> Sequence[Session]:
+    def _candidates(self) -> QuerySet[Session]:
         settled = timezone.now() - timedelta(minutes=self.config.settle_minutes)
         return (
             Session.objects.filter(

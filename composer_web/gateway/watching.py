@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def watch_canary(guards: Guards | None = None, *, channel: str = promotion.CHANNEL) -> Promotion | None:
     """The end of the canary, when there was reason; the reason is its note. Both sides are judged since the canary began."""
     current = promotion.current(channel)
-    if current is None or current.canary_policy_id is None:
+    if current is None or current.canary_policy_id is None or current.canary_version is None:
         return None
     turns = SessionTurn.objects.filter(session__channel=channel, created_at__gte=current.created_at)
     promoted = turns.filter(policy=current.policy_id, version=current.version)

@@ -41,6 +41,7 @@ from sandbox.grading.redteam import Outcome, RedTeam, Row, save
 from sandbox.grading.report import CaseResult, Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
+from tests.browser.sessions import recorded
 from tests.redteam import pairs
 from trainer.config import MidtrainConfig, RLConfig, RunConfig
 from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
@@ -488,6 +489,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     streams(run, 1, draw=random.Random(5))
     findings(run, reviewer=people["reviewer"])
     reviews(run, people)
+    recorded(people, hostile=HOSTILE)
     red_team()
     curves(run, range(1, steps + 1), draw=draw)
     evaluation(run, version=13, skill=0.55, draw=draw)

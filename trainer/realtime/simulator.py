@@ -147,14 +147,14 @@ def _policy(start: Sequence[float], seed: int) -> Qwen3ForCausalLM:
         for said, share in zip((EDIT, BREAK, QUESTION), start, strict=True):
             rows.append([USER, kind, POLICY, *said, *[PAD] * (3 - len(said))])
             weights.append(share)
-    ids, share = torch.tensor(rows), torch.tensor(weights)
+    ids, weights_B = torch.tensor(rows), torch.tensor(weights)
     asked = ids[:, 3:] != PAD
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(150):
         logits = model(ids[:, :-1]).logits[:, 2:]
         losses = F.cross_entropy(logits.transpose(1, 2), ids[:, 3:], reduction="none")
         optimizer.zero_grad()
-        (losses * asked * share[:, None]).sum().backward()
+        (losses * asked * weights_B[:, None]).sum().backward()
         optimizer.step()
     return model
 
