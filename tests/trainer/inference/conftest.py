@@ -42,7 +42,9 @@ class Site:
     root: Path
     engine: str = "embedded"
     vllm: str = ""
-    """Address of the server behind the one that is asked."""
+    """Address of the vLLM server behind the one that is asked."""
+    behind: str = ""
+    """Address of whatever server is behind it."""
 
     def model(self, version: int) -> PreTrainedModel:
         """The policy at a version, as the library's own class."""
@@ -130,16 +132,16 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     policy_dir = models.save(long_model(0), root / "policy")
     common = ("--max-queue", "4", "--poll-seconds", "0.02")
     with contextlib.ExitStack() as stack:
-        vllm = ""
+        vllm = behind = ""
         embedded = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
         if request.param == "embedded":
             server: ServerProcess = EmbeddedServer(root / "data", arguments=embedded)
         elif request.param == "router":
-            behind = stack.enter_context(EmbeddedServer(root / "behind", arguments=embedded))
-            server = router(root / "data", [behind.url])
+            behind = stack.enter_context(EmbeddedServer(root / "behind", arguments=embedded)).url
+            server = router(root / "data", [behind])
         else:
-            vllm = stack.enter_context(vllm_double(policy_dir, root / "double"))
+            vllm = behind = stack.enter_context(vllm_double(policy_dir, root / "double"))
             arguments = (*common, "--servers", vllm, "--turn-seconds", "0.1")
             server = ServerProcess("trainer.inference.vllm.server", root / "data", arguments=arguments)
         admin = InferenceAdmin(stack.enter_context(server).url)
-        yield Site(server, stack.enter_context(admin), policy_dir, root, engine=request.param, vllm=vllm)
+        yield Site(server, stack.enter_context(admin), policy_dir, root, engine=request.param, vllm=vllm, behind=behind)

@@ -235,6 +235,6 @@ def test_health_tells_load_and_deployments(site: Site) -> None:
     post(site, "/generate", ask("health", max_tokens=500).model_dump())
     health = site.admin.health()
     assert health.ok and health.engine == site.engine
-    assert [(s.url, s.ok) for s in health.servers] == ([(site.vllm, True)] if site.vllm else [])
+    assert [(s.url, s.ok) for s in health.servers] == ([(site.behind, True)] if site.behind else [])
     assert 0 < health.busy_share <= 1 and health.tokens_per_second > 10
     assert "health" in {d.name for d in health.deployments}

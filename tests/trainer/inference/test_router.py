@@ -81,6 +81,10 @@ def test_production_is_lent_when_idle_and_given_back_within_the_bound() -> None:
     member.saw(health(theirs=1, ours=40), policy, now=20.0)
     assert not member.wanted and member.reclaim(now=21.9) == 0 and member.reclaim_at == 22.0
     assert member.reclaim(now=22.0) == 0 and member.reclaim_at is None  # nothing ran
+    member.served["new"] = DeploymentSpec(name="new", policy_dir="x")
+    member.saw(health(theirs=1), policy, now=23.0, asked_with=frozenset({"ours"}))  # asked before it was deployed
+    assert set(member.served) == {"new"}
+    assert vars(BorrowPolicy()) == {"idle_seconds": 10.0, "reclaim_seconds": 2.0}
     own = Member.of(MemberSpec(url="http://own"))
     own.saw(health(theirs=9), policy, now=0.0)
     assert own.wanted

@@ -43,7 +43,7 @@ def read_members(path: Path) -> list[MemberSpec]:
     return specs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BorrowPolicy:
     """When a production engine is borrowed, and how fast it is given back."""
 
@@ -84,12 +84,24 @@ class Member:
         """Whether a new request for `deployment` may go there."""
         return self.wanted and self.health is not None and self.health.ok and deployment in self.served
 
-    def saw(self, health: ServerHealth, policy: BorrowPolicy, now: float | None = None) -> None:
-        """Takes note of an answer; decides whether a production engine is lent, and when it must be free again."""
+    def saw(
+        self,
+        health: ServerHealth,
+        policy: BorrowPolicy,
+        now: float | None = None,
+        *,
+        asked_with: frozenset[str] | None = None,
+    ) -> None:
+        """Takes note of an answer; decides whether a production engine is lent, and when it must be free again.
+
+        `asked_with`: what was deployed there when it was asked; what came since it cannot know of.
+        """
         now = time.monotonic() if now is None else now
         self.health, self.error = health, health.error
         there = {status.name for status in health.deployments}
-        self.served = {name: spec for name, spec in self.served.items() if name in there}  # it may have been restarted
+        known = frozenset(self.served) if asked_with is None else asked_with
+        # It may have been restarted, and have lost them.
+        self.served = {name: spec for name, spec in self.served.items() if name in there or name not in known}
         if not self.spec.production:
             return
         theirs = sum(d.running + d.waiting for d in health.deployments if d.name not in self.served)

@@ -243,8 +243,9 @@ class Router:
 
     async def _look_at(self, member: Member) -> None:
         try:
+            served = frozenset(member.served)
             response = await member.admin.get("/health", timeout=5.0)
-            member.saw(ServerHealth.model_validate_json(response.content), self._policy)
+            member.saw(ServerHealth.model_validate_json(response.content), self._policy, asked_with=served)
             if member.reclaim():
                 log.info("%s was reclaimed by its owners", member.spec.url)
             if member.wanted and not member.draining:
