@@ -11,7 +11,7 @@ class SessionFilter(filters.FilterSet):
     q = filters.CharFilter(field_name="opening", lookup_expr="icontains", label="Begins with")
     policy = filters.CharFilter(field_name="policy__name", label="Policy")
     version = filters.NumberFilter(field_name="version", label="Version")
-    canary = filters.BooleanFilter(label="Canary")
+    canary = filters.ChoiceFilter(choices=[("True", "yes"), ("False", "no")], label="Canary", empty_label="any")
     malformed = filters.NumberFilter(field_name="malformed", lookup_expr="gte", label="Broken calls ≥")
     signal = filters.ChoiceFilter(
         field_name="signals__kind",

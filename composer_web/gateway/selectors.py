@@ -19,10 +19,11 @@ from trainer.rollouts.types import RewardPart
 
 def sessions() -> QuerySet[Session]:
     """For lists: policy, owner, and how many signals of each direction there are."""
-    return Session.objects.select_related("policy", "owner").annotate(
-        good=Count("signals", filter=Q(signals__kind__in=["accept", "edit_kept"])),
-        bad=Count("signals", filter=Q(signals__kind__in=["reject", "dissatisfied"])),
+    rows = Session.objects.select_related("policy", "owner").annotate(
+        good=Count("signals", distinct=True, filter=Q(signals__kind__in=["accept", "edit_kept"])),
+        bad=Count("signals", distinct=True, filter=Q(signals__kind__in=["reject", "dissatisfied"])),
     )
+    return rows.order_by("-pk")  # grouped queries have no order of their own
 
 
 def get(pk: int) -> Session:

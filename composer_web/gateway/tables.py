@@ -21,7 +21,7 @@ class SessionTable(Table):
     good = NumberColumn(verbose_name="Liked")
     bad = NumberColumn(verbose_name="Disliked")
     last_at = AgoColumn(verbose_name="Last turn")
-    expires_at = AgoColumn(verbose_name="Deleted")
+    expires_at = tables.DateColumn(format="Y-m-d", verbose_name="Deleted on")
 
     empty_template = "gateway/empty.html"
 
