@@ -199,7 +199,7 @@ def test_chips_narrow_the_turns(world: seed.World) -> None:
     window = operator.get(f"{path}turns/?only=tool:grep&at=40").content.decode()
     assert (window.count("data-turn="), 'data-total="75"' in window) == (20, True)
     assert 'data-turn="80"' in window
-    assert "No turn is left" in operator.get(f"{path}?only=errors,<script>").content.decode()
+    assert "No turn is left" in operator.get(f"{path}?only=summaries,<script>").content.decode()
     one = operator.get(f"{path}turns/?one=151").content.decode()
     assert one.count("data-turn=") == 1
     assert operator.get(f"{path}turns/?one=152").status_code == 404
