@@ -227,7 +227,9 @@ export function startLens(page, { selected }) {
     const here = roomOf(event.target);
     for (const [room, lens] of open) {
       draw(room);
-      if (lens.at !== null) room.querySelector(`[data-token="${lens.at}"]`)?.setAttribute("aria-selected", "true");
+      if (lens.at === null) continue;
+      room.querySelector(`[data-token="${lens.at}"]`)?.setAttribute("aria-selected", "true");
+      tell(room, lens.at);
     }
     here.querySelector("[data-lens-colour]").focus();
   });
