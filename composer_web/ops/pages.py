@@ -10,14 +10,14 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.ops.errors import NotFound, UserError
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 class PageRequest(HttpRequest):
@@ -42,7 +42,7 @@ def page(role: str = "viewer") -> Callable[[View], View]:
     def wrap(view: View) -> View:
         @login_required
         @functools.wraps(view)
-        def inner(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def inner(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not request.user.may(role):
                 raise PermissionDenied(f"this needs the role {role}; yours is {request.user.role}")
             try:

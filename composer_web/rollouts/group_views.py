@@ -102,6 +102,6 @@ def waffle(request: PageRequest, run_id: int) -> HttpResponse:
     cells: dict[int, list[dict[str, Any]]] = {}
     shown = Rollout.objects.filter(group__in=[group.pk for group in found])
     for cell in shown.order_by("sample").values("pk", "group_id", "sample", "verdict", "state", "reward"):
-        cells.setdefault(cell["group_id"], []).append(cell)
+        cells.setdefault(cell["group_id"], []).append({**cell})
     context = {"run": run, "page": found, "rows": [(group, cells.get(group.pk, [])) for group in found]}
     return show(request, "rollouts/waffle.html", {**context, "sort": request.GET.get("sort", "")})

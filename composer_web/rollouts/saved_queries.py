@@ -38,9 +38,11 @@ def save(*, name: str, query: str, shared: bool, owner: User) -> SavedQuery:
     name = name.strip()
     if not 1 <= len(name) <= LONGEST_NAME:
         raise UserError("name", f"a query's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
-    kept = SavedQuery.objects.filter(owner=owner, name=name).first() or SavedQuery(owner=owner, name=name)
-    if kept.pk is None and SavedQuery.objects.filter(owner=owner).count() >= MOST:
-        raise UserError("name", f"you have {MOST} queries; delete one first")
+    kept = SavedQuery.objects.filter(owner=owner, name=name).first()
+    if kept is None:
+        if SavedQuery.objects.filter(owner=owner).count() >= MOST:
+            raise UserError("name", f"you have {MOST} queries; delete one first")
+        kept = SavedQuery(owner=owner, name=name)
     kept.query, kept.shared = clean(query), shared
     kept.save()
     audit(actor=owner, action="query.save", target=f"query:{kept.pk}", name=name, query=kept.query, shared=shared)

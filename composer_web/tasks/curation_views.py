@@ -63,7 +63,7 @@ def review(request: PageRequest) -> HttpResponse:
 def review_task(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, environment, hidden tests, gold patch and rollouts of one task, and what to do with it."""
     task = selectors.get_task(slug)
-    version = selectors.task_versions().get(pk=task.newest_version_id)
+    version = selectors.newest_version(task)
     queue = _tasks(request)
     following = reviewing.following(queue, request.user, task)
     before = reviewing.preceding(queue, task)
@@ -103,7 +103,7 @@ def review_task(request: PageRequest, slug: str) -> HttpResponse:
 def review_submit(request: PageRequest, slug: str, action: str) -> HttpResponse:
     """One thing done to the task of the queue. Answers a script with where to go on, anybody else with that page."""
     task = selectors.get_task(slug)
-    version = selectors.task_versions().get(pk=task.newest_version_id)
+    version = selectors.newest_version(task)
     following = reviewing.following(_tasks(request), request.user, task)
     try:
         if action not in ACTIONS:

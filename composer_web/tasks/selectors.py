@@ -39,7 +39,11 @@ def get_task(slug: str) -> Task:
 
 
 def newest_version(task: Task) -> TaskVersion:
-    return task_versions().filter(task=task).order_by("-number")[0]
+    """Raises NotFound when the task has no version yet."""
+    found = task_versions().filter(task=task).order_by("-number").first()
+    if found is None:
+        raise NotFound("version of task", task.slug)
+    return found
 
 
 def suites() -> QuerySet[Suite]:

@@ -15,7 +15,7 @@ from composer_web.tasks import reviewing, selectors, services
 from composer_web.tasks.comparing import environment_files, gold_diff
 from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
-from composer_web.tasks.models import Split
+from composer_web.tasks.models import Split, Task
 from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
@@ -50,7 +50,7 @@ def task_list(request: PageRequest) -> HttpResponse:
 def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, files, controls and rollouts; the gold patch and the hidden cases for operators only."""
     task = selectors.get_task(slug)
-    version = selectors.task_versions().get(pk=task.newest_version_id)
+    version = selectors.newest_version(task)
     spec = version.bundle
     files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
@@ -82,8 +82,9 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
 def task_controls(request: PageRequest) -> HttpResponse:
     """Run the controls of the newest version of each ticked task again."""
     wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
-    newest = [task.newest_version_id for task in selectors.tasks().filter(pk__in=wanted)]
-    versions = list(selectors.task_versions().filter(pk__in=newest))
+    versions = list(
+        selectors.task_versions().filter(pk__in=Task.objects.filter(pk__in=wanted).values("newest_version"))
+    )
     return act(
         request,
         lambda: services.request_task_controls(versions=versions, actor=request.user),

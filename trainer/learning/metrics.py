@@ -145,7 +145,9 @@ METRICS: dict[str, Metric] = {
     "sessions/baseline": Metric("Session baseline", "", "mean reward over the turns of the step, which is subtracted"),
     "sessions/staleness": Metric("Session staleness", "versions", "version trained minus the oldest that was served"),
     "sessions/edit_rate": Metric("Turns that edit", "share", "turns of the step's sessions that change files"),
-    "sessions/question_rate": Metric("Turns that only ask", "share", "turns of the step's sessions that do nothing else"),
+    "sessions/question_rate": Metric(
+        "Turns that only ask", "share", "turns of the step's sessions that do nothing else"
+    ),
     "sessions/malformed_rate": Metric("Broken calls", "share", "turns of the step's sessions with a broken call"),
     "tokens/context": Metric("Row length", "tokens", "length of the packed rows of this step"),
 }
