@@ -1,0 +1,94 @@
+"""`make bench NAME=web`: pages, charts, trajectories, live updates and ingest on a large installation.
+
+A throw-away Postgres and Valkey are filled (`tables_data`, `web_data`): 1,000,000 rollouts, 2,000 runs, 50 million metric
+points, 2 million of them in the largest run. Then, each a part (`ARGS="--parts pages,ingest"`, all by default):
+
+* `pages`: time from request to answer at the server, for every list as it opens, the largest run, a chart's buckets over each
+  axis and range, and a trajectory of 2,000 turns; p95 of the slowest address (`web_pages`);
+* `ingest`: metric points and finished rollouts with their trajectories, by as many writers as there are cores (`web_ingest`);
+* `live`: 100 pages watch a run of 40 metrics at 50 steps a second: from the commit of a point to its answer in the
+  page; what they hold in the end against a fresh fetch; then the server is killed and all come back (`web_live`);
+* `browser`: Chromium opens the run and scrolls the trajectory (`web_browser`).
+
+Postgres does not wait for the disk here (the throw-away server of the tests), as the printed conditions say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+
+from scripts.stack import throwaway
+from tests.bench import report
+
+GOALS: dict[str, report.Goal] = {
+    "list_p95_ms": ("<=", 200.0),
+    "run_page_p95_ms": ("<=", 250.0),
+    "buckets_p95_ms": ("<=", 150.0),
+    "trajectory_p95_ms": ("<=", 150.0),
+    "interactive_ms": ("<=", 1500.0),
+    "scroll_task_ms_max": ("<=", 100.0),
+    "script_kb": ("<=", 150.0),
+    "live_p95_ms": ("<=", 1000.0),
+    "live_lost": ("==", 0.0),
+    "live_cores": ("<=", 1.0),
+    "ingest_points_per_s": (">=", 200_000.0),
+    "rollouts_per_s": (">=", 300.0),
+}
+PARTS = ("pages", "ingest", "live", "browser")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default=",".join(PARTS), help="of " + ", ".join(PARTS))
+    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--rollouts", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--points", type=int, default=50_000_000, help="metric points of all runs")
+    parser.add_argument("--requests", type=int, default=20, help="measured requests of each address")
+    parser.add_argument("--watchers", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each timed stretch")
+    arguments = parser.parse_args()
+    wanted = arguments.parts.split(",")
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"--parts: {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    with throwaway.services() as variables:
+        os.environ.update(variables)
+        measure(arguments, wanted)
+
+
+def measure(arguments: argparse.Namespace, wanted: list[str]) -> None:
+    import django
+
+    os.environ["DJANGO_SETTINGS_MODULE"] = "composer_web.settings"
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from tests.bench import web_browser, web_data, web_ingest, web_live, web_pages
+
+    call_command("migrate", verbosity=0)
+    began = time.monotonic()
+    world = web_data.fill(arguments)
+    print(f"filled in {time.monotonic() - began:.0f} s: {world.said}", flush=True)
+    parts: dict[str, Callable[[argparse.Namespace, web_data.World], dict[str, float]]] = {
+        "pages": web_pages.measure,
+        "ingest": web_ingest.measure,
+        "live": web_live.measure,
+        "browser": web_browser.measure,
+    }
+    metrics: dict[str, float] = {}
+    for name in wanted:
+        found = parts[name](arguments, world)
+        print(f"{name}: {found}", flush=True)
+        metrics |= found
+    connection.close()
+    connection.close_pool()
+    goals = {name: goal for name, goal in GOALS.items() if name in metrics}
+    report.emit("web", metrics, goals=goals, conditions=world.conditions)
+
+
+if __name__ == "__main__":
+    main()
