@@ -219,11 +219,14 @@ class MetricKey(models.Model):
 
 
 class Metric(models.Model):
-    """One value. Loaded by COPY; read as buckets. A step trained again after a resume replaces its values."""
+    """One value. Loaded by COPY; read as buckets. A step trained again after a resume replaces its values.
+
+    That its run and its name exist is checked once a statement (migration 0005), not by a trigger a row.
+    """
 
     pk = models.CompositePrimaryKey("run", "key", "step")
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="metrics", db_index=False)
-    key = models.ForeignKey(MetricKey, on_delete=models.PROTECT, related_name="+", db_index=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="metrics", db_index=False, db_constraint=False)
+    key = models.ForeignKey(MetricKey, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
     step = models.PositiveIntegerField()
     value = models.FloatField()
     at = models.DateTimeField()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from django.db import IntegrityError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -62,3 +63,18 @@ def test_ten_thousand_rows_in_one_copy(draft: Run) -> None:
     assert metrics.record_many(run=draft, rows=rows) == 10_000
     assert Metric.objects.filter(run=draft).count() == 10_000
     assert len(metrics.buckets(draft, "m3", count=100)) == 100
+
+
+def test_metrics_have_owners(draft: Run) -> None:
+    metrics.record(run=draft, step=1, values={"loss": 1.0})
+    key = Metric.objects.get(run=draft).key_id
+    add = "INSERT INTO runs_metric (run_id, key_id, step, value, at) VALUES (%s, %s, 9, 1.0, now())"
+    for statement, values, said in (
+        (add, (draft.pk + 1000, key), "which does not exist"),
+        (add, (draft.pk, key + 1000), "which does not exist"),
+        ("DELETE FROM runs_metrickey WHERE id = %s", (key,), "has metrics"),
+        ("DELETE FROM runs_run WHERE id = %s", (draft.pk,), "has metrics"),
+    ):
+        with pytest.raises(IntegrityError, match=said), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement, values)
+    assert Metric.objects.count() == 1
