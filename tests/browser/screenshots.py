@@ -82,6 +82,7 @@ def places(page: Page, url: str) -> dict[str, str]:
     release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
     queue = first_link(page, url, "/review/", "td.strong a")
     suite = first_link(page, url, "/suites/", "td.strong a")
+    newest = newest_runs(page, url)
     found: dict[str, str | None] = {
         "home": "/",
         "runs": "/runs/",
@@ -129,12 +130,11 @@ def places(page: Page, url: str) -> dict[str, str]:
         "quotas": "/system/quotas/",
         "api": "/api/v1/docs",
         "run": first_link(page, url, "/runs/?kind=rl", "td.strong a"),
-        "compare": "/runs/compare/"
-        + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest_runs(page, url))),
+        "compare": "/runs/compare/" + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest)),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
         "trajectory": trajectory,
         "group": group,
-        "waffle": first_link(page, url, group, "a:has-text('all prompts')") if group else None,
+        "waffle": f"/rollouts/waffle/{newest[0]}/" if newest else None,
         "exports": "/rollouts/exports/",
         "task": first_link(page, url, "/tasks/", "td.strong a"),
         "suite": suite,
