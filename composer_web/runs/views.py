@@ -43,7 +43,7 @@ from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
 
 PER_PAGE = 25
-MAX_KEYS = 12
+MAX_KEYS = 60
 MAX_BUCKETS = 1000
 FORKS = 12
 """Checkpoints that the page offers to start from; the policy's page has them all."""

@@ -8,9 +8,33 @@ import { plotly } from "./plotly.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
+const MOST_KEYS = 60; // of one request: the server answers no more
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 const panels = new Map(); // element → Panel
+
+const asked = new Map(); // address without keys → {keys, answer} that panels of this moment may still join
+
+// The series of some keys. Panels that ask at the same moment share one request: a refresh is one request a run.
+function series(url, keys) {
+  const { href } = url;
+  let joined = asked.get(href);
+  if (!joined || joined.keys.size + keys.length > MOST_KEYS) {
+    joined = { keys: new Set(), answer: null };
+    asked.set(href, joined);
+  }
+  for (const key of keys) joined.keys.add(key);
+  if (!joined.answer) {
+    joined.answer = Promise.resolve().then(async () => {
+      if (asked.get(href) === joined) asked.delete(href);
+      url.searchParams.set("keys", [...joined.keys].join(","));
+      const response = await fetch(url, { headers: { Accept: "application/json" } });
+      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      return (await response.json()).series;
+    });
+  }
+  return joined.answer;
+}
 
 class Panel {
   constructor(element) {
@@ -31,18 +55,15 @@ class Panel {
     if (this.visible) this.update();
   }
 
-  async fetch(run) {
+  fetch(run) {
     const url = new URL(run.url, location.href);
-    url.searchParams.set("keys", this.series.map((s) => s.key).join(","));
     url.searchParams.set("buckets", BUCKETS);
     url.searchParams.set("axis", view.x);
     if (view.range) {
       url.searchParams.set("from", view.range[0]);
       url.searchParams.set("to", view.range[1]);
     }
-    const response = await fetch(url, { headers: { Accept: "application/json" } });
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    return (await response.json()).series;
+    return series(url, this.series.map((s) => s.key));
   }
 
   async update() {

@@ -266,3 +266,13 @@ def test_viewer_sees_no_buttons(page: Page, product: Product) -> None:
     assert page.locator("#run-head form, #run-head .menu").count() == 0
     page.goto(f"{product.url}/runs/")
     assert page.locator("text=New run").count() == 0
+
+
+def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> None:
+    page, asked = operator, []
+    page.on("request", lambda request: asked.append(request.url) if "/metrics/" in request.url else None)
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 4")
+    drawn = page.locator("[data-chart][data-points]").count()
+    assert len(asked) < drawn, f"{drawn} panels made {len(asked)} requests"
+    assert max(url.count("%2C") + 1 for url in asked) > 3
