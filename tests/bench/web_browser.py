@@ -63,7 +63,9 @@ def _interactive(page: Page, url: str) -> float:
     """Milliseconds from the request to the first panel that shows points."""
     began = time.perf_counter()
     page.goto(url, wait_until="commit")
-    page.wait_for_function("() => [...document.querySelectorAll('[data-chart]')].some((chart) => chart.dataset.points > 0)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('[data-chart]')].some((chart) => chart.dataset.points > 0)"
+    )
     took = (time.perf_counter() - began) * 1000
     page.close()
     return took
