@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import httpx
@@ -33,7 +34,9 @@ from websockets.typing import Origin
 
 from composer_web.runs.panels import RL
 from scripts.stack import ports
-from tests.bench.web_data import World
+
+if TYPE_CHECKING:  # its models cannot be imported in the publishing process before Django is set up
+    from tests.bench.web_data import World
 
 NAMES, RATE = 40, 50
 INTERVAL = 0.5
