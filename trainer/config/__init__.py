@@ -1,0 +1,43 @@
+"""RunConfig: the ONE description of a run. Form, API, CLI, storage and trainer all load this model.
+
+Imports neither torch nor Django (the import linter checks it). Every field has a title-worthy name, a help
+text, bounds, and a default that is our documented choice. `advanced` fields sit behind a fold in the form.
+"""
+
+from trainer.config.episodes import HarnessConfig, SamplingConfig, SummaryConfig
+from trainer.config.learning import CorrectionConfig, FeedbackConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
+from trainer.config.machines import CheckpointConfig, ParallelConfig
+from trainer.config.parts import Part, setting
+from trainer.config.prompts import MIX, AsynchronyConfig, SamplerConfig, SessionsConfig
+from trainer.config.rewards import BehaviourConfig, LengthWeights, MonitorsConfig, RewardConfig
+from trainer.config.rl import RLConfig
+from trainer.config.run import RunConfig, Stage
+from trainer.config.supervised import MidtrainConfig, SFTConfig
+
+__all__ = [
+    "MIX",
+    "AsynchronyConfig",
+    "BehaviourConfig",
+    "CheckpointConfig",
+    "CorrectionConfig",
+    "FeedbackConfig",
+    "HarnessConfig",
+    "LengthWeights",
+    "LoraConfig",
+    "MidtrainConfig",
+    "MonitorsConfig",
+    "ObjectiveConfig",
+    "OptimizerConfig",
+    "ParallelConfig",
+    "Part",
+    "RLConfig",
+    "RewardConfig",
+    "RunConfig",
+    "SFTConfig",
+    "SamplerConfig",
+    "SamplingConfig",
+    "SessionsConfig",
+    "Stage",
+    "SummaryConfig",
+    "setting",
+]

@@ -1,0 +1,53 @@
+"""How an episode is sampled and played."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from trainer.config.parts import Part, setting
+
+
+class SamplingConfig(Part):
+    temperature: float = setting(0.8, "Sampling temperature; log-probabilities use the same", gt=0, le=2)
+    top_k: int = setting(0, "Sample among so many of the likeliest tokens; 0 for all", ge=0, advanced=True)
+    top_p: float = setting(
+        1.0, "Sample among the likeliest tokens that together have this probability", gt=0, le=1, advanced=True
+    )
+    routed_experts: bool = setting(
+        True, "Mixture-of-experts policies: the trainer repeats the experts that the sampler chose", advanced=True
+    )
+    max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
+    max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
+    max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
+    episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
+    engine_seconds: float = setting(
+        600.0,
+        "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",
+        gt=0,
+        advanced=True,
+    )
+
+
+class SummaryConfig(Part):
+    """What happens when an episode outgrows a context window."""
+
+    trigger_tokens: int = setting(0, "Tokens of a window at which the next one is opened; 0 never", ge=0)
+    mode: Literal["summary", "truncate"] = setting(
+        "summary", "The policy summarizes its work for the next window, or old turns are forgotten", advanced=True
+    )
+    max_tokens: int = setting(256, "Most tokens of one summary, thoughts included", gt=0, advanced=True)
+    max_windows: int = setting(8, "Most windows of one episode", ge=1, advanced=True)
+
+
+class HarnessConfig(Part):
+    profile: str = setting("toy", "Harness profile: which tools the policy sees and how strict they are")
+    end_on_malformed_call: bool = setting(True, "A tool call that does not parse ends the episode")
+    summary: SummaryConfig = Field(default_factory=SummaryConfig)
+    snapshot_every: int = setting(
+        0,
+        "Turns between snapshots of the sandbox, to go on from later; 0 takes none, and a fork runs the calls again",
+        ge=0,
+        advanced=True,
+    )

@@ -1,0 +1,67 @@
+"""What a stage keeps on disk and how many processes compute it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from trainer.config.parts import Part, setting
+
+
+class CheckpointConfig(Part):
+    every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
+    keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
+    anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
+    codec: Literal["small", "fast"] = setting(
+        "small",
+        "How versions are coded in the weight store: for networks between regions, or for one fabric (larger and quicker)",
+        advanced=True,
+    )
+    published_dtype: Literal["float32", "bfloat16"] = setting(
+        "float32",
+        "Number format of published weights: bfloat16 is half the bytes and rounds what the sampler computes with",
+        advanced=True,
+    )
+    keep_versions: int = setting(
+        40, "Newest versions kept in the weight store, besides those still needed", ge=2, advanced=True
+    )
+
+
+class ParallelConfig(Part):
+    """Several processes that train one policy together. ranks = replicas × shards × context."""
+
+    ranks: int = setting(1, "Processes of the trainer, one a GPU; 1 is the trainer process itself", ge=1)
+    shards: int = setting(1, "Ranks that share weights and optimizer state, each with rows of its own", ge=1)
+    replicas: int = setting(1, "Copies of the sharded weights", ge=1, advanced=True)
+    context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
+    experts: int = setting(1, "Ranks that share the experts of a mixture-of-experts layer", ge=1)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "float32", "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32"
+    )
+    checkpoint_activations: bool = setting(
+        False, "Compute each layer again in the backward pass: less memory, a third more work", advanced=True
+    )
+    compile: bool = setting(False, "Compile each layer", advanced=True)
+    logits_at_once: int = setting(
+        0,
+        "Most logits (policy tokens × vocabulary) that exist at a time; 0 for all of a micro-batch",
+        ge=0,
+        advanced=True,
+    )
+    async_checkpoint: bool = setting(True, "Write checkpoints while the next steps are trained", advanced=True)
+    restarts: int = setting(3, "Times that the ranks are started again after one of them died", ge=0, advanced=True)
+
+    @model_validator(mode="after")
+    def _sizes(self) -> ParallelConfig:
+        product = self.replicas * self.shards * self.context
+        if product != self.ranks:
+            raise ValueError(
+                f"replicas={self.replicas} × shards={self.shards} × context={self.context} is {product}, and ranks is "
+                f"{self.ranks}; make them agree"
+            )
+        if self.ranks % self.experts:
+            raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")
+        if self.ranks == 1 and (self.checkpoint_activations or self.compile):
+            raise ValueError("checkpoint_activations and compile are for ranks above 1; leave their defaults")
+        return self

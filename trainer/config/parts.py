@@ -1,0 +1,17 @@
+"""What every part of a configuration is made of: a frozen model and a field with its help text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+
+def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -> Any:
+    """A field with its help text; `advanced` tells the form where to put it."""
+    extra: dict[str, JsonValue] | None = {"advanced": True} if advanced else None
+    return Field(default=default, description=help, json_schema_extra=extra, **bounds)
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,0 +1,116 @@
+"""Which prompts a run plays or reads, and what lies between dispatch and training."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from trainer.config.parts import Part, setting
+
+MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
+
+
+class SamplerConfig(Part):
+    """Which tasks of the suite a run uses, and in which order. Pass rates are those of a pre-pass (an evaluation)."""
+
+    policy: str = setting("", "Policy whose pre-pass is used (a name); empty for the newest measurement of any")
+    hardest: float = setting(0.0, "Least pass rate of a task that is used", ge=0, le=1)
+    easiest: float = setting(1.0, "Greatest pass rate of a task that is used", ge=0, le=1)
+    drop_solved_none: bool = setting(False, "Leave out tasks that the pre-pass never solved")
+    drop_solved_all: bool = setting(False, "Leave out tasks that the pre-pass always solved")
+    unmeasured: Literal["use", "skip"] = setting("use", "Tasks without a pre-pass", advanced=True)
+    harder_later: float = setting(
+        0.0, "Draw easier tasks at the beginning and harder ones at the end; 0 keeps the seeded order", ge=0, le=1
+    )
+    categories: str = setting(
+        "", "Mix of categories as `debug=3, feature=1`; empty for the suite's own", pattern=MIX, advanced=True
+    )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        pairs = (part.split("=") for part in self.categories.replace(" ", "").split(",") if part)
+        return {name: float(weight) for name, weight in pairs}
+
+    @model_validator(mode="after")
+    def _window(self) -> SamplerConfig:
+        if self.hardest > self.easiest:
+            raise ValueError(f"hardest={self.hardest} is above easiest={self.easiest}: no task lies between them")
+        return self
+
+
+class AsynchronyConfig(Part):
+    """What lies between dispatch and training. With `max_staleness` 0 and no over-sampling none of it changes a bit."""
+
+    oversample: float = setting(
+        0.0,
+        "Groups dispatched beyond what a step needs, as a share of it; the surplus is trained in the next step and "
+        "lags by up to one version more",
+        ge=0,
+        le=1,
+    )
+    adaptive: bool = setting(True, "Fewer groups in flight while the inference engine has a queue")
+    straggler: Literal["wait", "trim"] = setting(
+        "wait",
+        "A group's slow attempts are waited for, or cut once most of the group has ended (long attempts are then missing)",
+    )
+    straggler_factor: float = setting(
+        4.0,
+        "Times the median attempt of its group that an attempt may take before it is cut (trim)",
+        gt=1,
+        advanced=True,
+    )
+    trim_to: float = setting(
+        0.75,
+        "Share of a group's attempts that must have ended before the rest is cut (trim)",
+        gt=0,
+        le=1,
+        advanced=True,
+    )
+    window: int = setting(
+        0,
+        "How far a finished group may overtake the oldest unfinished one, in groups; 0: a step and 30 % of what may be out",
+        ge=0,
+        advanced=True,
+    )
+    group_seconds: float = setting(
+        0.0, "Longest that one try of a group may take; 0: what its episodes' limits add up to", ge=0, advanced=True
+    )
+    breaker: int = setting(
+        5, "Groups lost one after another for reasons of ours at which the run pauses; 0 never", ge=0, advanced=True
+    )
+    skip_non_finite: int = setting(
+        0,
+        "Steps in a row whose gradients are NaN or infinite that leave the weights as they are; one more stops the run",
+        ge=0,
+        advanced=True,
+    )
+    resume_rollouts: bool = setting(
+        True,
+        "An attempt whose worker was lost goes on from its last snapshot, where the harness keeps any",
+        advanced=True,
+    )
+
+
+class SessionsConfig(Part):
+    """Training on recorded sessions of the gateway in place of tasks; a step is `groups_per_step` sessions, one rollout
+    of each prompt. `max_staleness` bounds how far behind the starting version they were served."""
+
+    channel: str = setting(
+        "", "Channel whose recorded sessions are trained on; empty: the run plays tasks", pattern=r"^[a-z0-9-]{0,40}$"
+    )
+    settle_minutes: float = setting(
+        30.0, "Minutes after a session's last turn before it is trained on: signals come late", ge=0, advanced=True
+    )
+    most_redacted: float = setting(
+        0.05, "Largest share of a session's tokens that may be redacted", ge=0, le=1, advanced=True
+    )
+    guard: Literal["stop", "alert"] = setting(
+        "stop", "What a guard on the rates does: the run stops, or only an alert is raised"
+    )
+    edit_drop: float = setting(0.15, "Largest fall of the share of turns that edit", gt=0, le=1, advanced=True)
+    question_rise: float = setting(0.15, "Largest rise of the share of turns that only ask", gt=0, le=1, advanced=True)
+    malformed_rise: float = setting(
+        0.05, "Largest rise of the share of turns with a broken call", gt=0, le=1, advanced=True
+    )
+    least_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, advanced=True)

@@ -1,0 +1,76 @@
+"""The stages before reinforcement learning: mid-training and SFT."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from trainer.config.learning import OptimizerConfig
+from trainer.config.machines import CheckpointConfig
+from trainer.config.parts import Part, setting
+
+
+class MidtrainConfig(Part):
+    """Next-token training on Python source and copying drills."""
+
+    kind: Literal["midtrain"] = "midtrain"
+    init: Literal["policy", "scratch"] = setting("policy", "Continue the starting policy, or start from random weights")
+    steps: int = setting(60, "Optimiser steps", gt=0)
+    batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    drill_share: float = setting(0.25, "Share of copying drills in the mixture", ge=0, le=1)
+    source_share: float = setting(0.15, "Share of Python standard-library source", ge=0, le=1)
+    corpus: str = setting(
+        "",
+        "Prepared corpus to train on (a folder name below the data folder's `corpora`); empty for the built-in mixture",
+        pattern=r"^(\w[\w.-]{0,79})?$",
+    )
+    codebase: str = setting(
+        "",
+        "Folder or git repository below `corpora` whose loss is measured and that is never trained on",
+        pattern=r"^(\w[\w.-]{0,79})?$",
+        advanced=True,
+    )
+    row_tokens: int = setting(512, "Length of the rows that a corpus' documents are packed into", ge=16, advanced=True)
+    long_share: float = setting(
+        0.0, "Share of the steps, at the end, that train on long rows with a scaled rotary embedding", ge=0, le=1
+    )
+    long_tokens: int = setting(2048, "Length of the long rows, and of the context from then on", ge=16, advanced=True)
+    rope: Literal["theta", "linear", "yarn"] = setting(
+        "theta", "How the rotary embedding reaches the long context", advanced=True
+    )
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+
+    @model_validator(mode="after")
+    def _long_rows(self) -> MidtrainConfig:
+        if self.long_share and not self.corpus:
+            raise ValueError("long_share needs a corpus: the built-in mixture has no long documents")
+        if self.long_share and self.long_tokens < self.row_tokens:
+            raise ValueError(f"long_tokens={self.long_tokens} must not be below row_tokens={self.row_tokens}")
+        return self
+
+    @property
+    def short_steps(self) -> int:
+        """Steps before the long rows begin."""
+        return self.steps - round(self.long_share * self.steps)
+
+
+class SFTConfig(Part):
+    """Supervised training on scripted, deliberately imperfect expert trajectories."""
+
+    kind: Literal["sft"] = "sft"
+    steps: int = setting(60, "Optimiser steps", gt=0)
+    batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    episodes: int = setting(600, "Expert episodes to record in real sandboxes", gt=0)
+    observation_weight: float = setting(
+        0.0, "Loss weight of observations and of calls that failed (other policy tokens have 1)", ge=0, le=1
+    )
+    replay_share: float = setting(
+        0.0,
+        "Share of examples drawn from the built-in mid-training mixture, so that what it taught is not unlearned",
+        ge=0,
+        lt=1,
+    )
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
