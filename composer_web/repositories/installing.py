@@ -187,7 +187,9 @@ async def fetch(repository: Repository, upstreams: Upstreams, log: BuildLog) -> 
         else:
             wanted = await index.newest(repository.location, upstreams, version=repository.revision)
         archive = await index.fetch(wanted, places.downloads(), upstreams)
-        checkout = await asyncio.to_thread(from_archive, archive, name=wanted.name, version=wanted.version)
+        checkout = await asyncio.to_thread(
+            from_archive, archive, name=wanted.name, version=wanted.version, uploaded=index.uploaded(archive)
+        )
         return checkout, f"{wanted.version} sha256:{wanted.sha256[0]}"
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         path = Path(folder) / repository.location

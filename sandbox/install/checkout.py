@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import datetime
 import hashlib
 import tomllib
 from collections.abc import Iterator
@@ -23,10 +24,14 @@ class Checkout:
     name: str
     version: str
     files: dict[str, TreeFile]
-    year: int | None = None
-    """When its newest file was written; None where that is not known."""
+    released: datetime.date | None = None
+    """When its newest file was written, or its archive was uploaded; None where neither is known."""
     notes: tuple[str, ...] = field(default=())
     """What its source left out, in words."""
+
+    @property
+    def year(self) -> int | None:
+        return self.released.year if self.released else None
 
     @cached_property
     def digest(self) -> str:

@@ -18,6 +18,11 @@ TABLES = Path(__file__).with_name("diagnosis.toml")
 _HEADER = re.compile(
     r"fatal error: ([\w./+-]+\.h\w*): No such file|cannot find -l(\w+)|(\S+\.so[.\d]*): cannot open shared object"
 )
+_LIBRARY = re.compile(
+    r"No package '([\w.+-]+)' found|Package ([\w.+-]+) was not found in the pkg-config"
+    r"|Dependency \"?([\w.+-]+)\"? not found|Could NOT find (\w+)",
+    re.IGNORECASE,
+)
 _PROGRAM = re.compile(
     r"(?:unable to execute '|command '|No such file or directory: '|can't find |could not find |Unable to find |error: )"
     r"([\w+-]+?)'?(?: failed: No such| executable not found|: command not found|: not found|$|'| not found)",
@@ -36,18 +41,26 @@ def _signs(table: str) -> tuple[tuple[Reason, re.Pattern[str]], ...]:
     return tuple((Reason(name), re.compile("|".join(parts), flags)) for name, parts in _tables()[table].items())
 
 
-def system_package(text: str) -> str:
-    """The Debian package that a build misses; empty when the text names none."""
+def system_packages(text: str) -> list[str]:
+    """The Debian packages that a build misses, in the order in which it names them; `that has …` for an unknown one."""
+    found: dict[str, None] = {}
     for match in _HEADER.finditer(text):
         thing = next(filter(None, match.groups()))
-        for sign, package in _tables()["system"].items():
-            if sign in thing or thing in sign:
-                return str(package)
-        return f"{UNKNOWN}{thing}"
+        known = (str(package) for sign, package in _tables()["system"].items() if sign in thing or thing in sign)
+        found[next(known, f"{UNKNOWN}{thing}")] = None
     for match in _PROGRAM.finditer(text):
         if package := _tables()["programs"].get(match[1]):
-            return str(package)
-    return ""
+            found[str(package)] = None
+    for match in _LIBRARY.finditer(text):
+        name = next(filter(None, match.groups()))
+        if package := _tables()["pkgconfig"].get(name.lower()):
+            found[str(package)] = None
+    return list(found)
+
+
+def system_package(text: str) -> str:
+    """The first of them; empty when the text names none."""
+    return next(iter(system_packages(text)), "")
 
 
 def remedy(package: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sandbox.backends.base import ExecResult, Sandbox
@@ -36,6 +36,8 @@ class Installed:
     """For people."""
     packages: tuple[str, ...] = ()
     """What was installed beside the checkout, `name==version`."""
+    provenance: dict[str, str] = field(default_factory=dict)
+    """Where parts come from that are neither of the checkout nor packages of its language."""
     left_out: int = 0
     """Tests of a long suite for which the tests of `order` stand."""
     run: TestRun | None = None

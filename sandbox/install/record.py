@@ -35,6 +35,8 @@ class Evidence(_Frozen):
     passed: int = 0
     skipped: int = 0
     repeats: int = 0
+    set_aside: int = 0
+    """Tests that were not the same in every repeat; those that are counted here are without them, in repeats of their own."""
     repeatable: bool = False
     """Every repeat gave each test the same outcome."""
     unseen_met: int = 0

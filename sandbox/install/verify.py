@@ -32,7 +32,7 @@ LIMITS = Limits(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verified:
     evidence: Evidence
     problem: str
@@ -131,6 +131,23 @@ def stable(runs: Sequence[TestRun]) -> tuple[dict[str, float], tuple[str, ...]]:
     passing = {i: case.seconds for i, case in runs[0].cases.items() if all(run.status(i) == "passed" for run in runs)}
     some = {i for run in runs for i, case in run.cases.items() if case.status == "passed"}
     return passing, tuple(sorted(some - set(passing)))
+
+
+def unsteady(runs: Sequence[TestRun]) -> tuple[str, ...]:
+    """Tests whose outcome is not the same in every run; files that load in some runs only cannot be set aside."""
+    found = [_outcomes(run) for run in runs]
+    differ = {i for i in set().union(*found) if len({one.get(i) for one in found}) > 1}
+    return tuple(sorted(differ)) if all("::" in test_id for test_id in differ) else ()
+
+
+def without(installed: Installed, aside: Sequence[str]) -> Installed:
+    """The same suite, some tests left out by name."""
+    order = installed.order
+    if order.ids is not None:
+        order = replace(order, ids=tuple(i for i in order.ids if i not in aside))
+    elif installed.framework == "pytest":
+        order = replace(order, arguments=(*order.arguments, *(f"--deselect={i}" for i in aside)))
+    return replace(installed, order=order)
 
 
 def changed(runs: Sequence[TestRun], most: int = 10) -> dict[str, str]:

@@ -6,8 +6,10 @@
 at most a fifth of their files failing to load; `mostly_passing`: at least 80 % of the tests that are not skipped pass;
 `repeatable`: the environment was accepted and three fresh offline runs gave every test the same outcome; `yields_task`:
 at least one task of it (a mutation, or a deleted feature) has all its controls green. A suite that takes longer than its
-budget is judged by a sample, drawn by names; `sampled` counts such packages. Each stage has a deadline, longer by the load
-of each processor when the package begins, at most MOST_STRETCH times: a busy machine does not fail good packages.
+budget is judged by a sample, drawn by names; `sampled` counts such packages. Tests that differ between the repeats (two
+at most, or 2 %) are set aside by name and three further repeats must agree; `set_aside` counts such packages. Each stage
+has a deadline, longer by the load of each processor when the package begins, at most MOST_STRETCH times: a busy machine
+does not fail good packages.
 
 What a package came to is kept below `FOLDER` (or --folder), by the last commit that touched `sandbox/` or this file, so a
 bench that was cut off goes on, also with another list; --fresh begins anew. Packages are measured in an order drawn by
@@ -98,6 +100,8 @@ class Outcome(BaseModel):
     share: float = 0.0
     left_out: int = 0
     """Tests for which a sample of a long suite stands."""
+    set_aside: int = 0
+    """Tests left out by name, because they were not the same in every repeat; those of `repeatable` came after that."""
     task_minutes: float = 0.0
     attempts: int = 0
     agent: str = ""
@@ -142,12 +146,14 @@ async def one(
             async with asyncio.timeout(STAGE_SECONDS * slow):
                 pin = await pin_of(line, upstreams)
                 archive = await index.fetch(pin, folder / "downloads", upstreams)
-                checkout = await asyncio.to_thread(from_archive, archive, name=pin.name, version=pin.version)
+                checkout = await asyncio.to_thread(
+                    from_archive, archive, name=pin.name, version=pin.version, uploaded=index.uploaded(archive)
+                )
             record = await install(
                 store, checkout, backend=backend, upstreams=upstreams, log=log, seconds=PACKAGE_SECONDS * slow,
                 stage_seconds=STAGE_SECONDS * slow,
             )  # fmt: skip
-        except (TaskError, SandboxError, OSError) as error:  # also TimeoutError: the source did not come
+        except (TaskError, SandboxError, OSError, ValueError) as error:  # also TimeoutError: the source did not come
             log(traceback.format_exc())
             return Outcome(
                 line=line, reason=str(getattr(error, "reason", type(error).__name__)), problem=str(error)[:500],
@@ -174,6 +180,7 @@ async def one(
             tests=found.collected,
             share=round(found.share, 3),
             left_out=found.left_out,
+            set_aside=found.set_aside,
             task_minutes=round(task_minutes, 2),
             attempts=len(record.attempts),
             agent=agent,
@@ -312,6 +319,7 @@ def main() -> None:
         "list": options.list,
         "packages": len(outcomes),
         "of": len(lines),
+        "set_aside": sum(outcome.set_aside > 0 for outcome in outcomes),
         "sampled": sum(outcome.left_out > 0 for outcome in outcomes),
         "task_minutes_p50": round(statistics.median(outcome.task_minutes for outcome in outcomes), 2),
         "measured_at": commit(),

@@ -6,9 +6,10 @@ import hashlib
 import re
 import shlex
 
+from sandbox.backends.base import WORKDIR
 from sandbox.install.checkout import Checkout, strings
 from sandbox.install.goals import COUNT, SHARE, Expect, Goal
-from sandbox.install.python import project
+from sandbox.install.python import project, setup
 
 TEST_SECONDS = 300.0
 FILES_TRIED = 3
@@ -31,17 +32,21 @@ PLAIN = "-q -p no:cacheprovider"
 
 
 def configuration(checkout: Checkout, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """pytest arguments that take the checkout's own set-up back into the hardened runner, without its `addopts`."""
-    file = project.pytest_file(checkout)
-    declared = project.pytest_options(checkout).get("pythonpath", "").split()
+    """pytest arguments that take the checkout's own set-up back into the hardened runner; of `addopts`, which tests."""
+    file = setup.file(checkout)
+    declared = setup.options(checkout).get("pythonpath", "").split()
     path = list(dict.fromkeys([*declared, ".", *roots]))
+    if not file:  # pytest takes them from where its settings are, and there are none
+        path = [WORKDIR if place == "." else f"{WORKDIR}/{place}" for place in path]
     arguments = ["-c", file] if file else []
-    kept = [w for w in project.pytest_options(checkout).get("addopts", "").split() if w.startswith("--import-mode")]
-    examples = ["--doctest-modules"] if project.doctests(checkout) else []
-    mode = kept or ["--import-mode=prepend"]
+    kept = setup.kept_options(checkout)
+    if not any(word.startswith("--import-mode") for word in kept):
+        kept = ["--import-mode=prepend", *kept]
     # One file that cannot be loaded here (another Python, another system) keeps nobody from running the others.
-    mode.append("--continue-on-collection-errors")
-    return (*arguments, *mode, *examples, "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}")
+    kept.append("--continue-on-collection-errors")
+    names = setup.patterns(checkout, project.tests_in(checkout))
+    named = ["-o", f"python_files={' '.join(names)}"] if names else []
+    return (*arguments, *kept, "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}", *named)
 
 
 def declared(checkout: Checkout) -> list[str]:
@@ -120,7 +125,9 @@ def _file(checkout: Checkout, roots: tuple[str, ...], path: str) -> Goal:
 
 
 def _options(checkout: Checkout, roots: tuple[str, ...]) -> str:
-    words = configuration(checkout, roots)
+    words = [w for w in configuration(checkout, roots) if w != "--import-mode=prepend"]  # pytest's own way
+    if not setup.file(checkout):
+        words = ["-c", "/dev/null", "--rootdir=.", *words]
     return " ".join([PLAIN, *map(shlex.quote, words)])
 
 
@@ -130,11 +137,12 @@ def _quoted(paths: tuple[str, ...]) -> str:
 
 def _some_files(checkout: Checkout, paths: tuple[str, ...]) -> list[str]:
     """A few test files with several plain tests, chosen by the checkout's own content."""
+    named = setup.patterns(checkout, project.tests_in(checkout))
     inside = [p for p in checkout.files if any(p == t or t == "." or p.startswith(f"{t}/") for t in paths)]
     counts = {
         path: len(re.findall(r"(?m)^\s*(?:async )?def test", checkout.text(path)))
         for path in inside
-        if path.rpartition("/")[2].startswith("test")
+        if path in paths or path.rpartition("/")[2] in named or setup.is_collected(checkout, path)
     }
     rich = [path for path, count in counts.items() if count >= 3]
     drawn = {path: hashlib.sha256(f"{checkout.digest}{path}".encode()).digest() for path in rich}

@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from sandbox.install.checkout import Checkout, ini, strings
+from sandbox.install.checkout import Checkout, strings
+from sandbox.install.python import examples, setup
 
 NOT_PRODUCT = frozenset(
     [
@@ -51,6 +52,8 @@ NOT_PRODUCT = frozenset(
 TEST_FILE = re.compile(r"(?:^test[-_\w]*|[-\w]*_tests?|tests?)\.py$")
 TEST_FOLDERS = ("tests", "test", "testing", "unittests", "unit_tests", "t")
 MAX_MODULES = 200
+MAX_PATHS = 1000
+"""Characters of all test paths: they are on command lines."""
 OTHER_SYSTEMS = frozenset(["msvcrt", "winreg", "winsound", "_winapi", "nt", "_msi", "msilib"])
 """Modules of the standard library that this system does not have."""
 
@@ -158,9 +161,9 @@ def test_paths(checkout: Checkout) -> tuple[str, ...]:
     """Files and directories that pytest is to collect; empty where the checkout has no tests."""
     tests = _test_files(checkout)
     if not tests:
-        return doctests(checkout)
+        return (examples.FOLDER,) if example_files(checkout) else ()
     folders = set(checkout.folders())
-    declared = [p.strip("/").removeprefix("./") for p in pytest_options(checkout).get("testpaths", "").split()]
+    declared = [p.strip("/").removeprefix("./") for p in setup.options(checkout).get("testpaths", "").split()]
     declared = [p for p in declared if (p in folders and p != ".") or p in checkout.files]
     if declared and any(t == p or t.startswith(f"{p}/") for t in tests for p in declared):
         return tuple(dict.fromkeys(declared))
@@ -171,21 +174,23 @@ def test_paths(checkout: Checkout) -> tuple[str, ...]:
         place = "/".join(parts[: at + 1]) if at is not None else path
         if parts[0] not in ("docs", "doc", "examples", "example", "benchmarks", "bench") and place not in found:
             found.append(place)
+    if sum(map(len, found)) > MAX_PATHS:  # strewn about: then the folders that hold them all
+        found = list(dict.fromkeys(path.split("/")[0] for path in found))
     return tuple(found)
 
 
-def doctests(checkout: Checkout) -> tuple[str, ...]:
-    """The product's modules with examples, where the checkout has no other tests; else nothing."""
+def example_files(checkout: Checkout) -> dict[str, str]:
+    """Test files to add, where the checkout has none of its own; empty where it has."""
     if _test_files(checkout):
-        return ()
+        return {}
     where = layout(checkout)
-    prefix = "" if where.roots[0] == "." else f"{where.roots[0]}/"
-    tops = tuple(f"{prefix}{module}" for module in where.modules)
-    return tuple(
-        path for path in sorted(checkout.files)
-        if path.endswith(".py") and (path.startswith(tuple(f"{top}/" for top in tops)) or path[:-3] in tops)
-        and re.search(r"^\s*>>> ", checkout.text(path), re.MULTILINE)
-    )  # fmt: skip
+    return examples.files(checkout, where.roots[0], where.modules)
+
+
+def tests_in(checkout: Checkout) -> list[str]:
+    """Test files that are not asked for by name: those of folders."""
+    paths = test_paths(checkout)
+    return [path for path in _test_files(checkout) if path not in paths]
 
 
 def _test_files(checkout: Checkout) -> list[str]:
@@ -199,32 +204,3 @@ def is_test_file(checkout: Checkout, path: str) -> bool:
     if not TEST_FILE.search(name) and not any(p.lower() in TEST_FOLDERS for p in path.split("/")[:-1]):
         return False
     return bool(re.search(r"def test|TestCase|def runTest|^\s*>>> ", checkout.text(path), re.MULTILINE))
-
-
-def pytest_file(checkout: Checkout) -> str:
-    """The file that configures pytest, in pytest's own order; empty where there is none."""
-    for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"):
-        if name in checkout.files:
-            return name
-    if checkout.table("tool", "pytest"):
-        return "pyproject.toml"
-    if "tox.ini" in checkout.files and ini(checkout.text("tox.ini")).has_section("pytest"):
-        return "tox.ini"
-    return "setup.cfg" if checkout.setup_cfg.has_section("tool:pytest") else ""
-
-
-def pytest_options(checkout: Checkout) -> dict[str, str]:
-    """pytest's ini options as texts, lists joined by blanks."""
-    file = pytest_file(checkout)
-    if file == "pyproject.toml":
-        table = checkout.table("tool", "pytest", "ini_options") or checkout.table("tool", "pytest")
-    elif file.endswith(".toml"):
-        return {}
-    else:
-        parser = ini(checkout.text(file)) if file else ini("")
-        section = "tool:pytest" if file == "setup.cfg" else "pytest"
-        table = dict(parser.items(section)) if parser.has_section(section) else {}
-    return {
-        k: v if isinstance(v, str) else " ".join(map(str, v)) if isinstance(v, list) else str(v)
-        for k, v in table.items()
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -19,6 +20,12 @@ _ERRORS = (
     ),
 )
 _ATTRIBUTE = re.compile(r"module '(\w+)' has no attribute")
+_GONE = (
+    re.compile(r"cannot import name '[^']+' from (?:partially initialized module )?'(\w+)[\w.]*' \(\S*site-packages"),
+    re.compile(r"AttributeError: module '(\w+)[\w.]*' has no attribute"),
+    re.compile(r"No module named '(\w+)\.[\w.]+'"),
+)
+"""Something that a package no longer has: an older one had it."""
 _FIXTURE = re.compile(r"fixture '([A-Za-z_]\w*)' not found")
 _ASYNC = re.compile(r"async def functions are not natively supported|Unknown pytest\.mark\.asyncio")
 _MARKS = {"django_db": "pytest-django", "timeout": "pytest-timeout", "anyio": "anyio", "trio": "pytest-trio"}
@@ -63,6 +70,25 @@ def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
             if f"Unknown pytest.mark.{mark} " in text:
                 found[plugin] = None
     return list(found)[:MAX_REPAIRS]
+
+
+def outgrown(texts: Iterable[str], own: Iterable[str]) -> list[str]:
+    """Modules of which a failed test misses a part that earlier releases had. `own` are the checkout's."""
+    mine = {name.lower() for name in own} | {"tests", "test"}
+    found = {m[1]: None for text in texts for sign in _GONE for m in sign.finditer(text)}
+    standard = sys.stdlib_module_names
+    return [name for name in found if name.lower() not in mine and name not in standard][:MAX_REPAIRS]
+
+
+def build_bounds(said: str) -> list[str]:
+    """Bounds on build tools that answer a failed build: something that their newest releases no longer have."""
+    table = tomllib.loads((HERE / "eras.toml").read_text(encoding="utf-8"))
+    return list(dict.fromkeys(row["bound"] for row in table["build"] if re.search(row["sign"], said)))
+
+
+def build_requirements(said: str, own: Iterable[str]) -> list[str]:
+    """Packages that a failed build misses."""
+    return missing([said], own)
 
 
 def era_constraints(year: int | None) -> list[str]:

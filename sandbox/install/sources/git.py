@@ -8,6 +8,7 @@ nothing is read. The token goes to git in its environment and to the repository'
 from __future__ import annotations
 
 import base64
+import datetime
 import ipaddress
 import os
 import re
@@ -94,10 +95,10 @@ def fetch(location: str, *, revision: str = "", token: SecretStr | None = None, 
             seconds=SECONDS,
         )
         commit = run("rev-parse", "--verify", "FETCH_HEAD^{commit}", seconds=30.0).decode().strip()
-        year = int(run("show", "-s", "--format=%cs", commit, seconds=30.0).decode()[:4])
+        day = datetime.date.fromisoformat(run("show", "-s", "--format=%cs", commit, seconds=30.0).decode().strip())
         files, notes = _files(run, commit)
     name = name or re.sub(r"\.git$", "", location.rstrip("/").rsplit("/", 1)[-1])
-    return Fetched(Checkout(name=name, version=commit[:12], files=files, year=year, notes=tuple(notes)), commit)
+    return Fetched(Checkout(name=name, version=commit[:12], files=files, released=day, notes=tuple(notes)), commit)
 
 
 class Git:

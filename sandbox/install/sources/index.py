@@ -6,7 +6,10 @@ The index is asked through the same registry proxy that sandboxes have, so its p
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
+import os
+import platform
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import Version
 
@@ -24,6 +28,8 @@ from sandbox.tasks.errors import PackageError, PackageUnavailable
 from sandbox.tasks.sdist import Pin
 
 SECONDS = 300.0
+PYTHON = platform.python_version()
+"""Sandboxes have the interpreter of this machine."""
 JSON = "application/vnd.pypi.simple.v1+json"
 
 
@@ -51,10 +57,12 @@ def _unheard(record: AuditRecord) -> None:
     """The control plane's own questions need no audit."""
 
 
-async def newest(name: str, upstreams: Upstreams, *, version: str = "") -> Pin:
-    """The pin of a package's newest (or the named) source distribution. Raises PackageError, PackageUnavailable."""
+async def newest(name: str, upstreams: Upstreams, *, version: str = "", python: str = PYTHON) -> Pin:
+    """The pin of a package's newest (or the named) source distribution: as any installer would, of the newest release
+    that is for this `python`, where there is one. Raises PackageError, PackageUnavailable."""
     async with _client(upstreams) as client:
         found = [entry for entry in await _page(client, name) if not version or entry[0] == Version(version)]
+    found = [entry for entry in found if _suits(entry[1].get("requires-python"), python)] or found
     if not found:
         what = f"{name} {version}".strip()
         raise PackageError(f"{what}: the index has no source distribution of it", remedy="Take its git repository")
@@ -88,8 +96,23 @@ async def fetch(pin: Pin, cache: Path, upstreams: Upstreams) -> Path:
     target = cache / f"{pin.name}-{pin.version}-{digest[:16]}{ending}"
     draft = target.with_suffix(".part")
     await asyncio.to_thread(draft.write_bytes, response.content)
+    if told := file.get("upload-time"):  # its time on disk tells when it was uploaded
+        seconds = datetime.datetime.fromisoformat(told).timestamp()
+        os.utime(draft, (seconds, seconds))
     draft.replace(target)
     return target
+
+
+def uploaded(archive: Path) -> datetime.date:
+    """When an archive that `fetch` gave was uploaded; the day of its download where the index does not tell."""
+    return datetime.datetime.fromtimestamp(archive.stat().st_mtime, datetime.UTC).date()
+
+
+def _suits(specifier: str | None, python: str) -> bool:
+    try:
+        return not specifier or SpecifierSet(specifier).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
 
 
 async def _page(client: httpx.AsyncClient, name: str) -> list[tuple[Version, dict[str, Any]]]:

@@ -17,8 +17,13 @@ FIRST_YEAR = 2005
 MAX_HEADERS = 50_000
 
 
-def from_archive(archive: Path, *, name: str = "", version: str = "") -> Checkout:
-    """`name` and `version` come from the archive's own metadata unless given. Raises PackageError."""
+def from_archive(
+    archive: Path, *, name: str = "", version: str = "", uploaded: datetime.date | None = None
+) -> Checkout:
+    """`name` and `version` come from the archive's own metadata unless given; `uploaded` counts where it is undated.
+
+    Raises PackageError.
+    """
     files = {
         m.path: TreeFile(m.content, m.executable)
         for m in members(archive)
@@ -31,7 +36,7 @@ def from_archive(archive: Path, *, name: str = "", version: str = "") -> Checkou
     guess = re.fullmatch(r"(.+?)-(\d[\w.+!-]*)", stem)
     name = name or _field(info, "Name") or (guess[1] if guess else stem)
     version = version or _field(info, "Version") or (guess[2] if guess else "")
-    return Checkout(name=name, version=version, files=files, year=_year(archive))
+    return Checkout(name=name, version=version, files=files, released=_written(archive) or uploaded)
 
 
 def _field(info: str, key: str) -> str:
@@ -39,7 +44,7 @@ def _field(info: str, key: str) -> str:
     return found[1] if found else ""
 
 
-def _year(archive: Path) -> int | None:
+def _written(archive: Path) -> datetime.date | None:
     """When the newest member was written; None where the archive was made without times."""
     if archive.suffix == ".zip":
         return None
@@ -51,5 +56,5 @@ def _year(archive: Path) -> int | None:
                 break
     if oldest == newest:
         return None  # one time for all: made up by the build backend
-    year = datetime.datetime.fromtimestamp(newest, datetime.UTC).year
-    return year if FIRST_YEAR <= year <= datetime.datetime.now(datetime.UTC).year else None
+    day = datetime.datetime.fromtimestamp(newest, datetime.UTC).date()
+    return day if day.year >= FIRST_YEAR and day <= datetime.datetime.now(datetime.UTC).date() else None

@@ -13,7 +13,7 @@ import pytest
 from sandbox.install.checkout import Checkout
 from sandbox.install.errors import Reason
 from sandbox.install.installer import install, record_path
-from sandbox.install.python import recipe
+from sandbox.install.python import suite
 from sandbox.install.record import InstallRecord
 from sandbox.network import Upstream, Upstreams
 from sandbox.tasks.generators.mutation import generate_tasks
@@ -171,7 +171,7 @@ async def test_a_checkout_for_another_python_is_discarded(backend, environments,
     ],
 )  # fmt: skip
 async def test_checkouts_that_are_discarded(backend, environments, upstreams, monkeypatch, change, reason, why):
-    monkeypatch.setattr(recipe, "SUITE_SECONDS", 3.0)
+    monkeypatch.setattr(suite, "SUITE_SECONDS", 3.0)
     record, _ = await discarded(backend, environments, upstreams, change)
     assert record.built is None and record.evidence.importable
     assert (record.reason, len(record.attempts)) == (reason, 1), record.problem
@@ -207,8 +207,8 @@ def test_busy(n):
 @pytest.mark.timeout(600)
 async def test_of_a_suite_without_end_a_sample_stands_for_the_whole(backend, environments, upstreams, monkeypatch):
     """A test that hangs is left out by name, and of the others those that fit: the same ones in every repeat."""
-    monkeypatch.setattr(recipe, "SUITE_SECONDS", 4.0)
-    monkeypatch.setattr(recipe, "SUITE_BUDGET", 0.3)
+    monkeypatch.setattr(suite, "SUITE_SECONDS", 4.0)
+    monkeypatch.setattr(suite, "SUITE_BUDGET", 0.3)
     change = {"tests/test_counting.py": None, "tests/test_0.py": HANGS}
     change |= {f"tests/test_busy_{n}.py": BUSY for n in range(3)}
     record, log = await discarded(backend, environments, upstreams, change)

@@ -1,5 +1,8 @@
 """What project files and error messages say, read without running anything."""
 
+import sys
+import types
+
 import pytest
 
 from sandbox.backends.base import EndReason, ExecResult
@@ -8,8 +11,8 @@ from sandbox.install.checkout import Checkout
 from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.goals import Expect, Goal, draw, judge
 from sandbox.install.installer import recipe_of
-from sandbox.install.python import goals, project, requirements
-from sandbox.install.python.repair import era_constraints, missing
+from sandbox.install.python import goals, project, requirements, setup
+from sandbox.install.python.repair import build_bounds, era_constraints, missing, outgrown
 from sandbox.tasks.history import TreeFile
 
 
@@ -62,12 +65,90 @@ def test_modules_tests_and_set_up():
 
 
 def test_examples_are_the_tests_of_a_checkout_without_others():
-    files = {"shop.py": '"""Sells.\n\n>>> 1 + 1\n2\n"""\n', "tools/x.py": '""">>> 1\n1\n"""\n', "setup.py": ""}
-    assert project.test_paths(of(files)) == ("shop.py",)
-    assert "--doctest-modules" in goals.configuration(of(files), (".",))
+    """Each docstring's as a test of its own, in a file that stays what it is when the code beside it changes."""
+    files = {
+        "shop.py": '"""Sells.\n\n>>> 1 + 1\n2\n"""\nclass Till:\n    def add(self):\n        """Adds.\n\n'
+        '        >>> "a\\tb"\n        1\n        """\n',
+        "tools/x.py": '""">>> 1\n1\n"""\n', "setup.py": "", "README.md": "Sells.\n```\n>>> 3\n3\n```\nmore\n",
+    }  # fmt: skip
+    assert project.test_paths(of(files)) == ("tests/examples",)
+    made = project.example_files(of(files))
+    assert sorted(made) == ["tests/examples/test_examples_readme_md.py", "tests/examples/test_examples_shop.py"]
+    outcomes: dict[str, bool] = {}
+    sys.modules["shop"] = types.ModuleType("shop")
+    try:
+        for text in made.values():
+            names: dict[str, object] = {}
+            exec(text, names)  # what pytest would do with it
+            for name in (n for n in names if n.startswith("test_")):
+                try:
+                    names[name]()  # type: ignore[operator]
+                    outcomes[name] = True
+                except AssertionError:
+                    outcomes[name] = False
+    finally:
+        del sys.modules["shop"]
+    assert outcomes == {"test_0_readme": True, "test_0_module": True, "test_1_Till_add": False}
     files["test_shop.py"] = "def test_a(): pass\n"
-    assert project.test_paths(of(files)) == ("test_shop.py",)
-    assert "--doctest-modules" not in goals.configuration(of(files), (".",))
+    assert project.test_paths(of(files)) == ("test_shop.py",) and not project.example_files(of(files))
+
+
+def test_files_that_pytest_would_not_see_are_named_to_it():
+    """Where no test file has a usual name: in the goals as well, which are written before anything is installed."""
+    odd = {"shop.py": "", "tests/checks.py": "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"}
+    assert "python_files=checks.py" in goals.configuration(of(odd), (".",))
+    commands = [goal.command for goal in goals.goals(of(odd)) if goal.kind == "tests"]
+    assert [command.split()[-1] for command in commands] == ["tests", "tests/checks.py"]
+    assert all("-c /dev/null --rootdir=." in command and "python_files=checks.py" in command for command in commands)
+    usual = odd | {"tests/test_shop.py": "def test_a(): pass\n"}
+    assert not any("python_files" in word for word in goals.configuration(of(usual), (".",)))
+    # A sample that only looks like a test file is nobody's goal.
+    assert not any("checks.py" in goal.command for goal in goals.goals(of(usual)))
+
+
+def test_of_addopts_that_is_kept_which_says_what_tests_there_are():
+    text = "[pytest]\naddopts = --cov=shop -n 4 -m 'not online' --ignore=tests/slow --asyncio-mode=auto -p no:doctest\n"
+    found = goals.configuration(of({"shop.py": "", "tox.ini": text}), (".",))
+    kept = found[2 : found.index("--continue-on-collection-errors")]
+    assert kept == ("--import-mode=prepend", "-m", "not online", "--ignore=tests/slow", "-o", "asyncio_mode=auto")
+
+
+def test_variables_of_tests_without_secrets_and_without_the_machines_own():
+    files = {
+        "tox.ini": "[testenv]\nsetenv =\n    SHOP_MODE = test\n    ROOT={toxinidir}/x\n"
+        "    PATH=/evil\n    A_TOKEN=1\n    B={env:B}\n",
+        "manage.py": "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n", "shop/settings.py": "",
+    }  # fmt: skip
+    found = {"SHOP_MODE": "test", "ROOT": "/home/dev/repo/x", "DJANGO_SETTINGS_MODULE": "shop.settings"}
+    assert setup.variables(of(files)) == found
+    del files["shop/settings.py"]
+    assert "DJANGO_SETTINGS_MODULE" not in setup.variables(of(files))
+
+
+def test_strewn_tests_are_found_by_the_folders_that_hold_them():
+    many = {f"shop/part_{n:03}/test_part.py": "def test_a(): pass\n" for n in range(100)}
+    assert project.test_paths(of(many | {"shop/__init__.py": ""})) == ("shop",)
+
+
+def test_what_later_releases_no_longer_have():
+    gone = "ImportError: cannot import name 'soft' from 'marks' (/home/dev/.venv/lib/python3.11/site-packages/marks/__init__.py)"
+    texts = [gone, "AttributeError: module 'shop' has no attribute 'x'", "No module named 'werk.contrib'",
+             "AttributeError: module 'inspect' has no attribute 'getargspec'",
+             "cannot import name 'x' from 'own' (/home/dev/repo/own.py)"]  # fmt: skip
+    assert outgrown(texts, ("shop",)) == ["marks", "werk"]
+
+
+@pytest.mark.parametrize(
+    ("said", "bound"),
+    [
+        ("error in shop setup command: use_2to3 is invalid.", "setuptools<58"),
+        ("ModuleNotFoundError: No module named 'pkg_resources'", "setuptools<81"),
+        ("ModuleNotFoundError: No module named 'setuptools.command.test'", "setuptools<72"),
+    ],
+)
+def test_bounds_on_build_tools_by_the_words_of_the_failure(said, bound):
+    assert bound in build_bounds(said)
+    assert build_bounds("gcc: error: strange") == []
 
 
 def test_ten_goals_of_which_three_are_shown_the_same_each_time():

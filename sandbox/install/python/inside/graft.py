@@ -40,7 +40,7 @@ def main():
             for name in files:
                 inside = os.path.join(checkout, root, name)
                 installed = os.path.join(site, name)
-                if not os.path.exists(inside) and os.path.exists(installed):
+                if os.path.exists(installed) and (not os.path.exists(inside) or rewritten(inside, contents.get(name))):
                     os.makedirs(os.path.dirname(inside), exist_ok=True)
                     shutil.copy2(installed, inside)
                     generated.append(os.path.relpath(inside, checkout))
@@ -58,6 +58,14 @@ def main():
             file.write("".join(line + "\n" for line in lines))
     found = {"roots": roots, "kept": kept, "generated": generated[:1000], "modules": modules}
     sys.stdout.write(json.dumps(found) + "\n")
+
+
+def rewritten(path, built):
+    """Whether building made another text of a module (2to3, a filled-in version), which is what would be installed."""
+    if built is None:
+        return False
+    with open(path, "rb") as file:
+        return file.read().replace(b"\r\n", b"\n") != built.replace(b"\r\n", b"\n")
 
 
 def home_of(checkout, top, files, contents):
