@@ -31,7 +31,8 @@ def test_attention_reads_exactly_the_keys_that_a_token_may_see(
     out = torch.empty_like(q)
     first = np.array([slot * 2 * length for slot in slots])
     rows = cache.view(-1, kv_heads * size).numpy()
-    loops.attend(q.numpy(), rows, first, np.array(lengths), length, np.float32(0.3), size, out.numpy())
+    alone = np.zeros(len(lengths), np.int64)
+    loops.attend(q.numpy(), rows, first, np.array(lengths), alone, length, np.float32(0.3), size, out.numpy())
     for row, (slot, seen) in enumerate(zip(slots, lengths, strict=True)):
         keys, values = (part[:seen].view(seen, kv_heads, size).transpose(0, 1) for part in cache[slot])
         own = q[row].view(heads, 1, size)
@@ -39,6 +40,27 @@ def test_attention_reads_exactly_the_keys_that_a_token_may_see(
             own[None], keys[None], values[None], scale=0.3, enable_gqa=heads > kv_heads
         )
         torch.testing.assert_close(out[row], expected.flatten(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [24, 64])
+def test_a_shared_prefix_is_read_once_and_changes_no_bit(loops: Loops, size: int) -> None:
+    torch.manual_seed(size)
+    length, heads, common = 90, 4, 72
+    cache = torch.randn(6, 2, length, 2 * size)
+    cache[1:5, :, :common] = cache[:1, :, :common]
+    lengths, shared = [73, 80, 90, 74, 77, 3], [0, common, common, common, common, 0]
+    q = torch.randn(len(lengths), heads * size)
+    first = np.arange(6) * 2 * length
+
+    def attend(keys: torch.Tensor, shared: list[int]) -> torch.Tensor:
+        rows, out = keys.view(-1, 2 * size).numpy(), torch.empty_like(q)
+        seen, common_N = np.array(lengths), np.array(shared)
+        loops.attend(q.numpy(), rows, first, seen, common_N, length, np.float32(0.3), size, out.numpy())
+        return out
+
+    expected = attend(cache, [0] * 6)
+    cache[1:5, :, :common] = float("nan")  # not read: the first of the run has them
+    assert attend(cache, shared).equal(expected)
 
 
 def test_drawing_takes_the_same_tokens_as_torch(loops: Loops) -> None:

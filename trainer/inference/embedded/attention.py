@@ -1,7 +1,7 @@
 """Attention of one packed batch over the cache: planned once a step, computed in each layer.
 
 Tokens that stand alone (decode rows, short chunks) go through compiled loops where there are any: each reads exactly the
-keys that it may see. Without them decode rows are one call over a range of slots, padded to the longest.
+keys that it may see, and what a run of tokens has in common is read once for all of them. Without them decode rows are one call over a range of slots, padded to the longest.
 Long chunks are matrix products. Shape letters as in `model.py`.
 """
 
@@ -28,8 +28,12 @@ class Attention:
         if loops is None:
             self.slots, self.mask = _decode_mask(batch)
         else:
+            shared = list(batch.decode_shared)
             while chunks and chunks[0].count <= SHORT:
-                self.rows += chunks.pop(0).count
+                chunk = chunks.pop(0)
+                self.rows += chunk.count
+                shared += [0] + [chunk.start] * (chunk.count - 1)
+            self.shared_N = np.array(shared, np.int64) // 4 * 4
             self.first_N = batch.slots_N.numpy()[: self.rows] * cache.slot_rows
             self.lengths_N = batch.positions_N.numpy()[: self.rows] + 1
         self.chunks = [(chunk, _chunk_mask(chunk)) for chunk in chunks]
@@ -42,6 +46,7 @@ class Attention:
                 self.cache.rows,
                 self.first_N + layer * self.cache.layer_rows,
                 self.lengths_N,
+                self.shared_N,
                 self.cache.length,
                 np.float32(scale),
                 self.cache.head_dim,

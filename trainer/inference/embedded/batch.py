@@ -27,6 +27,8 @@ class Batch:
     decode_slots: list[int]
     decode_length: int
     """Longest decode row, its new token included."""
+    decode_shared: list[int]
+    """Leading cached tokens that each decode row has in common with the row before; 0 begins another group of rows."""
     chunks: list[Chunk]
     logits_at: torch.Tensor
     """Packed positions whose next-token logits are wanted."""

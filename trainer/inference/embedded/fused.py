@@ -22,17 +22,13 @@ from trainer.inference.embedded.shape import DecoderShape
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """A layer as the loops and products take it: vectors as arrays, projections [in, out]."""
+    """A layer's vectors as the loops take them."""
 
     norm_in_C: Floats
     norm_mlp_C: Floats
     query_norm_D: Floats
     key_norm_D: Floats
     normed: bool
-    qkv: torch.Tensor
-    out: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
 
     @classmethod
     def of(cls, layer: Layer, head_dim: int) -> _Views:
@@ -44,10 +40,6 @@ class _Views:
             (ones if layer.query_norm_D is None else layer.query_norm_D).numpy(),
             (ones if layer.key_norm_D is None else layer.key_norm_D).numpy(),
             normed,
-            layer.qkv.t(),
-            layer.out.t(),
-            layer.gate_up.t(),
-            layer.down.t(),
         )
 
 
@@ -61,9 +53,8 @@ class _Space:
         self.qkv, self.q, self.attended = new((heads + 2 * kv_heads) * size), new(heads * size), new(heads * size)
         self.gate_up, self.gated = new(2 * shape.intermediate_size), new(shape.intermediate_size)
         self.logits = new(shape.vocab_size)
-        self.x_, self.normed_, self.delta_ = self.x.numpy(), self.normed.numpy(), self.delta.numpy()
-        self.qkv_, self.q_ = self.qkv.numpy(), self.q.numpy()
-        self.gate_up_, self.gated_ = self.gate_up.numpy(), self.gated.numpy()
+        self.x_, self.normed_ = self.x.numpy(), self.normed.numpy()
+        self.q_, self.gated_ = self.q.numpy(), self.gated.numpy()
 
     def first(self, tokens: int) -> _Space:
         """The same buffers, for fewer tokens."""
@@ -94,9 +85,8 @@ class FusedDecoder(Decoder):
         loops.norm(space.x_, self._layers[0].norm_in_C, eps, space.normed_)
         ends = [*(view.norm_in_C for view in self._layers[1:]), weights.norm_C.numpy()]
         for index, (view, layer, end_C) in enumerate(zip(self._layers, weights.layers, ends, strict=True)):
-            _product(space.normed, view.qkv, layer.qkv_bias, space.qkv)
             loops.rotate(
-                space.qkv_,
+                layer.qkv(space.normed, space.qkv).numpy(),
                 self._cos_TD,
                 self._sin_TD,
                 positions_N,
@@ -111,15 +101,14 @@ class FusedDecoder(Decoder):
                 space.q_,
             )
             attention(index, space.q, self.scale, space.attended)
-            _product(space.attended, view.out, layer.out_bias, space.delta)
-            loops.add_norm(space.x_, space.delta_, view.norm_mlp_C, eps, space.normed_)
-            _product(space.normed, view.gate_up, layer.gate_up_bias, space.gate_up)
-            loops.gate(space.gate_up_, space.gated_)
-            _product(space.gated, view.down, layer.down_bias, space.delta)
-            loops.add_norm(space.x_, space.delta_, end_C, eps, space.normed_)
+            delta_NC = layer.out(space.attended, space.delta).numpy()
+            loops.add_norm(space.x_, delta_NC, view.norm_mlp_C, eps, space.normed_)
+            loops.gate(layer.gate_up(space.normed, space.gate_up).numpy(), space.gated_)
+            delta_NC = layer.down(space.gated, space.delta).numpy()
+            loops.add_norm(space.x_, delta_NC, end_C, eps, space.normed_)
         wanted = len(batch.logits_at)
         last = space.normed if wanted == len(batch.tokens_N) else space.normed[batch.logits_at]
-        return torch.mm(last, weights.head_VC.t(), out=space.logits[:wanted])
+        return weights.head(last, space.logits[:wanted])
 
     def _room(self, tokens: int) -> _Space:
         if len(self._whole.x) < tokens:
@@ -127,10 +116,3 @@ class FusedDecoder(Decoder):
         if len(self._space.x) != tokens:
             self._space = self._whole.first(tokens)
         return self._space
-
-
-def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
-    if bias is None:
-        torch.mm(x, weight, out=out)
-    else:
-        torch.addmm(bias, x, weight, out=out)

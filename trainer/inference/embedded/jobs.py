@@ -71,6 +71,14 @@ class Job:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Slots that hold bit for bit the same keys and values of their first `length` tokens: copies of one prefill."""
+
+    number: int
+    length: int
+
+
 @dataclass(eq=False)
 class Slot:
     """A row of the KV cache. With a job it is active; without one it keeps an idle session's prefix."""
@@ -83,6 +91,7 @@ class Slot:
     """Weights that computed the oldest of them; a prefix is only reused under the same weights."""
     job: Job | None = None
     session: str | None = None
+    family: Family | None = None
     prompt: tuple[int, ...] = ()
     used: int = 0
     """When it last went idle, in requests; 0: never used."""

@@ -49,6 +49,7 @@ class Loops(Protocol):
         rows_RE: Floats,
         first_N: Ints,
         lengths_N: Ints,
+        shared_N: Ints,
         values_after: int,
         scale: np.float32,
         size: int,
@@ -89,5 +90,5 @@ def prepare() -> None:
     loops.add_norm(np.ones((1, 4), np.float32), one, one[0], eps, np.empty_like(one))
     loops.gate(np.ones((1, 8), np.float32), np.empty_like(one))
     loops.rotate(wide, one, one, at, True, one[0], one[0], eps, 1, rows, at, 1, np.empty_like(one))
-    loops.attend(one, rows, at, lengths, 1, eps, 4, np.empty_like(one))
+    loops.attend(one, rows, at, lengths, at, 1, eps, 4, np.empty_like(one))
     loops.draw(one, np.ones(1, np.float32), np.zeros(1), at.copy(), np.empty(1))

@@ -6,7 +6,7 @@ T cached length, C hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.linear import Linear
 from trainer.inference.embedded.loops import Loops
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
@@ -27,27 +28,22 @@ from trainer.inference.errors import UnsupportedModel
 class Layer:
     norm_in_C: torch.Tensor
     norm_mlp_C: torch.Tensor
-    qkv: torch.Tensor
-    """Query, key and value projections stacked: [(H + 2K) * D, C]."""
-    qkv_bias: torch.Tensor | None
-    out: torch.Tensor
-    out_bias: torch.Tensor | None
+    qkv: Linear
+    """Query, key and value projections stacked: (H + 2K) * D outputs."""
+    out: Linear
     query_norm_D: torch.Tensor | None
     key_norm_D: torch.Tensor | None
-    gate_up: torch.Tensor
+    gate_up: Linear
     """Gate and up projections stacked."""
-    gate_up_bias: torch.Tensor | None
-    down: torch.Tensor
-    down_bias: torch.Tensor | None
+    down: Linear
 
 
 @dataclass(frozen=True)
 class Weights:
-    """fp32 weights of one policy version, fused for decoding. Projections are [out, in] by shape and [in, out] in memory:
-    products with few rows are faster that way."""
+    """fp32 weights of one policy version, fused and laid out for decoding."""
 
     embedding_VC: torch.Tensor
-    head_VC: torch.Tensor
+    head: Linear
     norm_C: torch.Tensor
     layers: tuple[Layer, ...]
 
@@ -68,32 +64,26 @@ class Weights:
                 raise UnsupportedModel(f"weights lack {name}; do they belong to this config.json?")
             return tensor
 
-        def stack(prefix: str, names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        def stack(prefix: str, *names: str) -> Linear:
             weights = [need(f"{prefix}.{name}.weight") for name in names]
             biases = [take(f"{prefix}.{name}.bias") for name in names]
             has_bias = any(bias is not None for bias in biases)
             filled = [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
-            return _turned(torch.cat(weights)), torch.cat(filled) if has_bias else None
+            return Linear.of(torch.cat(weights), torch.cat(filled) if has_bias else None)
 
         layers = []
         for index in range(shape.num_hidden_layers):
             prefix = f"model.layers.{index}"
-            qkv, qkv_bias = stack(f"{prefix}.self_attn", ("q_proj", "k_proj", "v_proj"))
-            gate_up, gate_up_bias = stack(f"{prefix}.mlp", ("gate_proj", "up_proj"))
             layers.append(
                 Layer(
                     norm_in_C=need(f"{prefix}.input_layernorm.weight"),
                     norm_mlp_C=need(f"{prefix}.post_attention_layernorm.weight"),
-                    qkv=qkv,
-                    qkv_bias=qkv_bias,
-                    out=_turned(need(f"{prefix}.self_attn.o_proj.weight")),
-                    out_bias=take(f"{prefix}.self_attn.o_proj.bias"),
+                    qkv=stack(f"{prefix}.self_attn", "q_proj", "k_proj", "v_proj"),
+                    out=stack(f"{prefix}.self_attn", "o_proj"),
                     query_norm_D=take(f"{prefix}.self_attn.q_norm.weight"),
                     key_norm_D=take(f"{prefix}.self_attn.k_norm.weight"),
-                    gate_up=gate_up,
-                    gate_up_bias=gate_up_bias,
-                    down=_turned(need(f"{prefix}.mlp.down_proj.weight")),
-                    down_bias=take(f"{prefix}.mlp.down_proj.bias"),
+                    gate_up=stack(f"{prefix}.mlp", "gate_proj", "up_proj"),
+                    down=stack(f"{prefix}.mlp", "down_proj"),
                 )
             )
         embedding = need("model.embed_tokens.weight")
@@ -108,12 +98,7 @@ class Weights:
             raise UnsupportedModel(f"this engine does not know the tensor {left[0]} (and {len(left) - 1} more)")
         if embedding.shape != (shape.vocab_size, shape.hidden_size):
             raise UnsupportedModel(f"embedding is {tuple(embedding.shape)}, config.json says otherwise")
-        return cls(embedding, _turned(head), norm, tuple(layers))
-
-
-def _turned(weight: torch.Tensor) -> torch.Tensor:
-    """The same matrix, laid out by columns."""
-    return weight.t().contiguous().t()
+        return cls(embedding, Linear.of(head), norm, tuple(layers))
 
 
 def read_state(policy_dir: Path) -> dict[str, torch.Tensor]:
@@ -164,7 +149,7 @@ class Decoder:
         attended = x.new_empty(count, q_size)
         for index, layer in enumerate(self.weights.layers):
             normed = F.rms_norm(x, hidden, layer.norm_in_C, eps)
-            q, k, v = F.linear(normed, layer.qkv, layer.qkv_bias).split((q_size, kv_size, kv_size), -1)
+            q, k, v = layer.qkv(normed).split((q_size, kv_size, kv_size), -1)
             q, k = q.view(count, self.heads, self.head_dim), k.view(count, self.kv_heads, self.head_dim)
             if layer.query_norm_D is not None and layer.key_norm_D is not None:
                 q = F.rms_norm(q, (self.head_dim,), layer.query_norm_D, eps)
@@ -172,9 +157,9 @@ class Decoder:
             q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
             cache.write(index, records, k.view(count, kv_size), v)
             attention(index, q.view(count, q_size), self.scale, attended)
-            x = x + F.linear(attended, layer.out, layer.out_bias)
+            x = x + layer.out(attended)
             normed = F.rms_norm(x, hidden, layer.norm_mlp_C, eps)
-            gate, up = F.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
+            gate, up = layer.gate_up(normed).chunk(2, -1)
+            x = x + layer.down(F.silu(gate) * up)
         last = F.rms_norm(x[batch.logits_at], hidden, self.weights.norm_C, eps)
-        return F.linear(last, self.weights.head_VC)
+        return self.weights.head(last)

@@ -28,6 +28,8 @@ inlined: Final[Any] = numba.njit(inline="always", **_options)
 
 _BLOCK = 64
 """Probabilities are summed in blocks, so that drawing walks over blocks and then within one."""
+_TILE = 32
+"""Shared keys (or values) that are read at a time; a multiple of 4."""
 _LEAST = np.float32(-87.0)
 """Below it e^x leaves the ordinary numbers of fp32; it counts as 0."""
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
@@ -161,11 +163,11 @@ def _rotate(
 rotate = compiled(_rotate)
 
 
-def _one(q_E: Any, rows_RE: Any, first: Any, length: Any, values_after: Any, scale: Any, size: Any, p_HT: Any, out_E: Any) -> None:  # fmt: skip  # noqa: E501
-    """Attention of one token over `length` cached ones from row `first` on. `size` is a constant where it is known."""
+def _score(q_E: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_HT: Any) -> None:
+    """Products of a token's queries with keys [begin, end) of the sequence at row `first`."""
     heads = q_E.shape[0] // size
     group = q_E.shape[0] // rows_RE.shape[1]
-    for t in range(length):
+    for t in range(begin, end):
         key = rows_RE[first + t]
         for h in range(heads):
             at, low = np.uint64(h * size), np.uint64(h // group * size)
@@ -173,32 +175,38 @@ def _one(q_E: Any, rows_RE: Any, first: Any, length: Any, values_after: Any, sca
             for d in range(size):
                 total += q_E[at + np.uint64(d)] * key[low + np.uint64(d)]
             p_HT[h, t] = total
-    for h in range(heads):
-        p = p_HT[h]
-        top = p[0]
-        for t in range(length):
-            top = max(top, p[t])
-        whole = _ZERO
-        for t in range(length):
-            e = exp((p[t] - top) * scale)
-            p[t] = e
-            whole += e
-        share = _ONE / whole
-        for t in range(length):
-            p[t] *= share
-    for e in range(out_E.shape[0]):
-        out_E[e] = _ZERO
-    after = first + values_after
-    for t in range(0, length - 3, 4):
-        a, b, c, z = rows_RE[after + t], rows_RE[after + t + 1], rows_RE[after + t + 2], rows_RE[after + t + 3]
+
+
+def _soften(p_T: Any, length: Any, scale: Any) -> None:
+    """Softmax of the first `length` scores."""
+    top = p_T[0]
+    for t in range(length):
+        top = max(top, p_T[t])
+    whole = _ZERO
+    for t in range(length):
+        e = exp((p_T[t] - top) * scale)
+        p_T[t] = e
+        whole += e
+    share = _ONE / whole
+    for t in range(length):
+        p_T[t] *= share
+
+
+def _gather(p_HT: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_E: Any) -> None:
+    """Adds values [begin, end), weighted. `begin` is a multiple of 4: sums keep one order."""
+    heads = out_E.shape[0] // size
+    group = out_E.shape[0] // rows_RE.shape[1]
+    whole = begin + (end - begin) // 4 * 4
+    for t in range(begin, whole, 4):
+        a, b, c, z = rows_RE[first + t], rows_RE[first + t + 1], rows_RE[first + t + 2], rows_RE[first + t + 3]
         for h in range(heads):
             at, low = np.uint64(h * size), np.uint64(h // group * size)
             pa, pb, pc, pz = p_HT[h, t], p_HT[h, t + 1], p_HT[h, t + 2], p_HT[h, t + 3]
             for d in range(size):
                 k = low + np.uint64(d)
                 out_E[at + np.uint64(d)] += pa * a[k] + pb * b[k] + pc * c[k] + pz * z[k]
-    for t in range(length // 4 * 4, length):
-        a = rows_RE[after + t]
+    for t in range(whole, end):
+        a = rows_RE[first + t]
         for h in range(heads):
             at, low = np.uint64(h * size), np.uint64(h // group * size)
             pa = p_HT[h, t]
@@ -206,22 +214,65 @@ def _one(q_E: Any, rows_RE: Any, first: Any, length: Any, values_after: Any, sca
                 out_E[at + np.uint64(d)] += pa * a[low + np.uint64(d)]
 
 
-_one_inlined = inlined(_one)
+_score_inlined, _soften_inlined, _gather_inlined = inlined(_score), inlined(_soften), inlined(_gather)
+
+
+def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
+    """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
+    a time, while the tile is in the fast cache. `size` is a constant where it is known."""
+    count = q_NE.shape[0]
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            _score_inlined(q_NE[n], rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT[n])
+    for n in range(count):
+        _score_inlined(q_NE[n], rows_RE, first_N[n], shared, lengths_N[n], size, p_NHT[n])
+        for h in range(p_NHT.shape[1]):
+            _soften_inlined(p_NHT[n, h], lengths_N[n], scale)
+        for e in range(out_NE.shape[1]):
+            out_NE[n, e] = _ZERO
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            after = first_N[0] + values_after
+            _gather_inlined(p_NHT[n], rows_RE, after, begin, min(begin + _TILE, shared), size, out_NE[n])
+    for n in range(count):
+        _gather_inlined(p_NHT[n], rows_RE, first_N[n] + values_after, shared, lengths_N[n], size, out_NE[n])
+
+
+_run_inlined = inlined(_run)
 
 
 def _attend(
-    q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, values_after: Any, scale: Any, size: Any, out_NE: Any
+    q_NE: Any,
+    rows_RE: Any,
+    first_N: Any,
+    lengths_N: Any,
+    shared_N: Any,
+    values_after: Any,
+    scale: Any,
+    size: Any,
+    out_NE: Any,
 ) -> None:
-    """Attention of each token over `lengths_N` cached ones; its keys begin at row `first_N`, values so much later."""
-    p_HT = np.empty((q_NE.shape[1] // size, lengths_N.max()), np.float32)
-    for n in range(q_NE.shape[0]):
+    """Attention of each token over `lengths_N` cached ones; its keys begin at row `first_N`, values so much later.
+
+    `shared_N` of them equal those of the token before (0: begins a run); a multiple of 4, the same within a run.
+    """
+    whole = q_NE.shape[0]
+    begin = 0
+    while begin < whole:
+        end = begin + 1
+        while end < whole and shared_N[end] > 0:
+            end += 1
+        shared = shared_N[end - 1]  # 0 for a run of one
+        p = np.empty((end - begin, q_NE.shape[1] // size, lengths_N[begin:end].max()), np.float32)
+        q, out, first, lengths = q_NE[begin:end], out_NE[begin:end], first_N[begin:end], lengths_N[begin:end]
         # The usual head sizes as constants: the compiler unrolls them, a third faster.
         if size == 64:
-            _one_inlined(q_NE[n], rows_RE, first_N[n], lengths_N[n], values_after, scale, 64, p_HT, out_NE[n])
+            _run_inlined(q, rows_RE, first, lengths, shared, values_after, scale, 64, p, out)
         elif size == 128:
-            _one_inlined(q_NE[n], rows_RE, first_N[n], lengths_N[n], values_after, scale, 128, p_HT, out_NE[n])
+            _run_inlined(q, rows_RE, first, lengths, shared, values_after, scale, 128, p, out)
         else:
-            _one_inlined(q_NE[n], rows_RE, first_N[n], lengths_N[n], values_after, scale, size, p_HT, out_NE[n])
+            _run_inlined(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
+        begin = end
 
 
 attend = compiled(_attend)

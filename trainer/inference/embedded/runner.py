@@ -15,7 +15,7 @@ from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.jobs import Job, Slot
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.sampling import narrow, sample
-from trainer.inference.embedded.slots import SlotTable
+from trainer.inference.embedded.slots import SlotTable, together
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
 from trainer.replay.wire import RoutedExperts
 
@@ -160,8 +160,10 @@ class Runner:
         prefills: list[Slot] = []
         for slot in active:
             (rows if slot.pending == 1 else prefills).append(slot)
-        if self.decoder.loops is None:  # their attention runs over a range of slots
-            rows = table.compact(rows)
+        if self.decoder.loops is None:  # torch's attention runs over a range of slots
+            rows, shared = table.compact(rows), []
+        else:
+            rows, shared = together(rows)
         tokens = [slot.tokens[-1] for slot in rows]
         positions = [slot.cached for slot in rows]
         slots = [slot.index for slot in rows]
@@ -187,6 +189,7 @@ class Runner:
             slots_N=torch.tensor(slots),
             decode_slots=slots[: len(rows)],
             decode_length=min(-(-length // 32) * 32, table.cache.length),
+            decode_shared=shared,
             chunks=chunks,
             logits_at=torch.tensor(wanted, dtype=torch.long),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.jobs import Job, Slot
+from trainer.inference.embedded.jobs import Family, Job, Slot
 
 
 class SlotTable:
@@ -12,7 +12,7 @@ class SlotTable:
         self.slots = [Slot(index) for index in range(cache.slots)]
         self.sessions: dict[str, Slot] = {}
         self.prompts: dict[tuple[int, ...], Slot] = {}
-        self._clock = 0
+        self._clock = self._families = 0
 
     def active(self) -> list[Slot]:
         return [slot for slot in self.slots if slot.job is not None]
@@ -29,6 +29,8 @@ class SlotTable:
             kept = kept if slot.epoch == epoch else 0
             if kept:
                 self._forget_prompt(slot)
+                if slot.family is not None and kept < slot.family.length:
+                    slot.family = None
                 return self._start(slot, job, kept, epoch)
         donor = self.prompts.get(job.prompt)
         shared = 0
@@ -45,12 +47,21 @@ class SlotTable:
             self._reset(slot)
         if shared and donor is not None and donor is not slot:
             self.cache.copy(donor.index, slot.index, shared)
+            slot.family = self._family(donor, shared)
         else:
             shared = 0
+            slot.family = None
         if session and session not in self.sessions:
             slot.session = session
             self.sessions[session] = slot
         return self._start(slot, job, shared, epoch)
+
+    def _family(self, donor: Slot, shared: int) -> Family:
+        """Of a slot that got the first `shared` tokens of `donor`."""
+        if donor.family is None or donor.family.length > shared:
+            self._families += 1
+            donor.family = Family(self._families, shared)
+        return donor.family
 
     def _start(self, slot: Slot, job: Job, kept: int, epoch: int) -> Slot:
         slot.tokens = list(job.prompt)
@@ -74,9 +85,18 @@ class SlotTable:
         self.release(slot)
 
     def _free(self, avoid: Slot | None) -> Slot | None:
-        """The lowest unused slot, else the one idle for longest."""
+        """A slot that holds nothing to come back to, else one never used, else the one idle for longest.
+
+        In this order, because the kernel clears memory that is written for the first time: that takes longer than
+        the copy of a prompt.
+        """
+
+        def worth(slot: Slot) -> tuple[bool, int]:
+            kept = slot.session is not None or self.prompts.get(slot.prompt) is slot
+            return kept or not slot.used, slot.used
+
         idle = [slot for slot in self.slots if slot.job is None and slot is not avoid]
-        return min(idle, key=lambda slot: slot.used, default=None)
+        return min(idle, key=worth, default=None)
 
     def _reset(self, slot: Slot) -> None:
         self._forget_prompt(slot)
@@ -111,6 +131,16 @@ class SlotTable:
         self.cache.swap(a.index, b.index, a.cached, b.cached)
         a.index, b.index = b.index, a.index
         self.slots[a.index], self.slots[b.index] = a, b
+
+
+def together(rows: list[Slot]) -> tuple[list[Slot], list[int]]:
+    """Rows with families side by side, and how many leading tokens each has in common with the row before."""
+    rows = sorted(rows, key=lambda slot: slot.family.number if slot.family else 0)
+    families: list[Family | None] = [None, *(slot.family for slot in rows)]
+    return rows, [
+        slot.family.length if slot.family and slot.family is before else 0
+        for slot, before in zip(rows, families, strict=False)
+    ]
 
 
 def _common_prefix(a: list[int], b: tuple[int, ...], limit: int) -> int:
