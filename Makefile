@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker redteam fuzz lint format lock bench client base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm redteam fuzz lint format lock bench client base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test-slow: install system ## the tests that `make test` leaves out
 
 test-docker: install ## the sandbox suites on a Docker engine (root with dockerd: a private one is started and stopped)
 	@$(PY) -m tests.docker_engine $(PY) -m pytest -q -m docker --timeout 600 tests/sandbox $(ARGS)
+
+test-vllm: install ## the inference contract on a real vLLM server (its CPU build, in .venv-vllm: 2.5 GB; VLLM_VENV=… has it)
+	@$(PY) -m tests.vllm_server $(PY) -m pytest -q -m slow -n0 tests/trainer/inference/test_vllm_real.py $(ARGS)
 
 redteam: install ## every exploit of the catalogue beside an honest run, on every backend (BACKENDS=namespaces,docker)
 	@exec $(PY) -m tests.redteam --backends "$(BACKENDS)" $(ARGS)

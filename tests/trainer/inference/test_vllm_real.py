@@ -1,4 +1,6 @@
-"""Against a real vLLM server, which nothing here starts: log-probabilities, stop tokens, swaps in flight, turns.
+"""Against a real vLLM server: log-probabilities, stop tokens, swaps in flight, turns.
+
+`make test-vllm` starts one (vLLM's CPU build). To use another:
 
 VLLM_SERVER_DEV_MODE=1 vllm serve policies/base --dtype float32 --enable-scale-out --logprobs-mode processed_logprobs
 VLLM_URL=http://127.0.0.1:8000 python -m pytest -m slow tests/trainer/inference/test_vllm_real.py

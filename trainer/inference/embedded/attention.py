@@ -1,7 +1,8 @@
 """Attention of one packed batch over the cache: planned once a step, computed in each layer.
 
 Tokens that stand alone (decode rows, short chunks) go through compiled loops where there are any: each reads exactly the
-keys that it may see, and what a run of tokens has in common is read once for all of them. Without them decode rows are one call over a range of slots, padded to the longest.
+keys that it may see, and what neighbours have in common is read once for all of them. Without loops decode rows are one
+call over a range of slots, padded to the longest.
 Long chunks are matrix products. Shape letters as in `model.py`.
 """
 
