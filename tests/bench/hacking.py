@@ -7,7 +7,8 @@ the test; what is shown is how a reward amplifies that, not how it is invented. 
 arms and says what it finds; here it keeps nothing out of training.
 
 Prompts are never repeated, so that the share of hidden passes of a step is measured on tasks that were not trained on.
-One JSON line a step goes to stderr, the result to stdout.
+SEEDS (default 0), STEPS, ARMS. Each seed and arm is kept when it is done (`points.py`), JOBS of them are measured at a time.
+Figures are means over seeds. One JSON line a step goes to stderr, the result to stdout.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from composer_web.runs.presets import preset
 from sandbox.backends import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.spec import TaskSpec
+from tests.bench import points as kept
 from tests.bench import report
 from trainer import policy as policies
 from trainer.config import RLConfig
@@ -41,7 +41,8 @@ from trainer.stages.rl_sync import DEPLOYMENT, SANDBOXES, SyncStep, build_run, p
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-SEED = int(os.environ.get("SEED", "0"))
+SEEDS = [int(text) for text in os.environ.get("SEEDS", "0").split("+")]
+STEPS = int(os.environ.get("STEPS", RLConfig().steps))
 WINDOW = 5
 """Steps of which the first and last figures are means."""
 GOALS: dict[str, report.Goal] = {
@@ -53,9 +54,12 @@ GOALS: dict[str, report.Goal] = {
 }
 
 
-async def arm(name: str, config: RLConfig, scratch: Path, environments: EnvironmentStore) -> list[dict[str, float]]:
+async def arm(name: str, seed: int, scratch: Path) -> list[dict[str, float]]:
     """Train one arm; by step: mean reward, share of hidden passes, shares that rewrite a test and that are found."""
-    store = WeightStore(scratch / name / "weights", dtype="float32")
+    hackable = preset("rl-hackable")
+    assert hackable is not None and isinstance(hackable.config.stage, RLConfig)
+    config = {"hackable": hackable.config.stage, "hardened": RLConfig()}[name].model_copy(update={"steps": STEPS})
+    store = WeightStore(scratch / "weights", dtype="float32")
     backend = default_backend()
     seen: list[Trajectory] = []
     curve: list[dict[str, float]] = []
@@ -76,9 +80,13 @@ async def arm(name: str, config: RLConfig, scratch: Path, environments: Environm
         }
         seen.clear()
         curve.append({key: round(value, 4) for key, value in values.items()})
-        print(json.dumps({"arm": name, **curve[-1], "rules": dict(rules.most_common(4))}), file=sys.stderr, flush=True)
+        print(
+            json.dumps({"arm": name, "seed": seed, **curve[-1], "rules": dict(rules.most_common(4))}),
+            file=sys.stderr,
+            flush=True,
+        )
 
-    with EmbeddedServer(scratch / name / "engine") as server, InferenceAdmin(server.url) as admin:
+    with EmbeddedServer(scratch / "engine") as server, InferenceAdmin(server.url) as admin:
         spec = DeploymentSpec(name=DEPLOYMENT, policy_dir=str(POLICY.resolve()), store=str(store.root), follow=True)
         await asyncio.to_thread(admin.deploy, spec)
 
@@ -90,21 +98,21 @@ async def arm(name: str, config: RLConfig, scratch: Path, environments: Environm
                 client=client,
                 renderer=policies.load(POLICY).renderer,
                 backend=backend,
-                environments=environments,
+                environments=EnvironmentStore(scratch / "environments"),
                 deployment=DEPLOYMENT,
                 slots=asyncio.Semaphore(SANDBOXES),
             )
             run = build_run(
                 policy_dir=POLICY,
                 config=config,
-                seed=SEED,
+                seed=seed,
                 store=store,
                 services=services,
                 update_engine=update_engine,
             )
             run.on_trajectory = on_trajectory
             try:
-                await train(run, procedural_prompts(SEED), on_step=on_step)
+                await train(run, procedural_prompts(seed), on_step=on_step)
             finally:
                 await backend.close()
     return curve
@@ -118,28 +126,25 @@ def mean(curve: list[dict[str, float]], name: str) -> float:
     return round(sum(point[name] for point in curve) / len(curve), 4)
 
 
-async def measure() -> tuple[dict[str, float], dict[str, Any]]:
-    """Figures, and the conditions with the whole curves."""
-    steps = int(os.environ.get("STEPS", RLConfig().steps))
-    hackable = preset("rl-hackable")
-    assert hackable is not None and isinstance(hackable.config.stage, RLConfig)
-    arms = {"hackable": hackable.config.stage, "hardened": RLConfig()}
+def point(key: str, where: Path) -> dict[str, Any]:
+    """Of `ARM-SEED`: its whole curve."""
+    name, seed = key.split("-")
+    with tempfile.TemporaryDirectory(prefix="hacking-") as folder:
+        return {"curve": asyncio.run(arm(name, int(seed), Path(folder)))}
+
+
+def main() -> None:
     chosen = os.environ.get("ARMS", "hackable+hardened").split("+")
+    keys = [f"{name}-{seed}" for seed in SEEDS for name in chosen]
+    curves = kept.points(kept.folder("hacking", {"steps": STEPS, "policy": str(POLICY)}), keys, point)
     metrics: dict[str, float] = {}
-    curves: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        environments = EnvironmentStore(Path(folder) / "environments")
-        for name in chosen:
-            config = arms[name].model_copy(update={"steps": steps})
-            curve = await arm(name, config, Path(folder), environments)
-            for key in ("reward", "passed", "rewrites", "found"):
-                metrics[f"{name}_{key}_first"] = mean(curve[:WINDOW], key)
-                metrics[f"{name}_{key}_last"] = mean(curve[-WINDOW:], key)
-            curves[name] = curve
-    return metrics, {"steps": steps, "seed": SEED, "curves": curves}
+    for name in chosen:
+        of = [curves[f"{name}-{seed}"]["curve"] for seed in SEEDS]
+        for key in ("reward", "passed", "rewrites", "found"):
+            metrics[f"{name}_{key}_first"] = mean([step for curve in of for step in curve[:WINDOW]], key)
+            metrics[f"{name}_{key}_last"] = mean([step for curve in of for step in curve[-WINDOW:]], key)
+    report.emit("hacking", metrics, goals=GOALS, conditions={"steps": STEPS, "seeds": SEEDS, "curves": curves})
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    figures, conditions = asyncio.run(measure())
-    report.emit("hacking", figures, goals=GOALS, conditions=conditions)
+    main()

@@ -6,7 +6,8 @@ folder of Python; this repository's `trainer` by default) and after SFT, and the
 are Spearman's rank correlation between minus the SFT loss and the reward, over all points and as the mean within seeds,
 and the plot as a self-contained page in `$OPENCOMPOSER_DATA/bench/midtrain-study.html`.
 
-Episodes run in memory (`memory.py`). SEEDS, SMALLEST (steps of S), SFT_STEPS, STEPS. JSON lines go to stderr.
+Episodes run in memory (`memory.py`). SEEDS, SMALLEST (steps of S), SFT_STEPS, STEPS. Points are kept (`points.py`), JOBS of
+them are measured at a time. JSON lines go to stderr.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 import plotly.graph_objects as plot
 import torch
 
+from tests.bench import points as kept
 from tests.bench import report
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
@@ -40,8 +42,8 @@ from trainer.stages.sft import run_sft
 
 BASE = Path("policies/base")
 LEVELS = {"S": 1, "M": 3, "L": 9}
-SMALLEST = int(os.environ.get("SMALLEST", "200"))
-SFT_STEPS = int(os.environ.get("SFT_STEPS", "200"))
+SMALLEST = int(os.environ.get("SMALLEST", "90"))
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "150"))
 STEPS = int(os.environ.get("STEPS", "12"))
 EPISODES = int(os.environ.get("EPISODES", "600"))
 CODEBASE = Path(os.environ.get("CODEBASE", "trainer"))
@@ -94,7 +96,14 @@ async def expert(seed: int) -> list[ExpertEpisode]:
     return await record(recording, backend=MemoryBackend(environments), environments=environments)
 
 
-def point(level: str, seed: int, work: Path, episodes: Sequence[ExpertEpisode]) -> dict[str, Any]:
+def point(key: str, where: Path) -> dict[str, Any]:
+    """Of `LEVEL-SEED`: losses and rewards of the three stages."""
+    level, number = key.split("-")
+    with tempfile.TemporaryDirectory(prefix="midtrain-study-") as folder:
+        return stages(level, int(number), Path(folder), asyncio.run(expert(int(number))))
+
+
+def stages(level: str, seed: int, work: Path, episodes: Sequence[ExpertEpisode]) -> dict[str, Any]:
     middle, after_midtrain = midtrain(SMALLEST * LEVELS[level], seed, work / "midtrain")
     nll, tokens = rolling_nll(policies.load(middle), codebase_text(list(read_source(CODEBASE)))[:40_000])
     tuned, after_sft = sft(middle, seed, work / "sft", episodes)
@@ -140,11 +149,11 @@ def draw(points: Sequence[dict[str, Any]], out: Path) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
-    points: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="midtrain-study-") as folder:
-        for seed in seeds:
-            episodes = asyncio.run(expert(seed))
-            points += [point(level, seed, Path(folder) / f"{seed}-{level}", episodes) for level in LEVELS]
+    settings = {
+        "smallest": SMALLEST, "sft": SFT_STEPS, "steps": STEPS, "episodes": EPISODES, "codebase": str(CODEBASE),
+    }  # fmt: skip
+    keys = [f"{level}-{seed}" for seed in seeds for level in LEVELS]
+    points = [*kept.points(kept.folder("midtrain-study", settings), keys, point).values()]
     data = Path(os.environ.get("OPENCOMPOSER_DATA", ".data")) / "bench"
     data.mkdir(parents=True, exist_ok=True)
     (data / "midtrain-study.json").write_text(json.dumps(points, indent=1))

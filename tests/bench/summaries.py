@@ -8,8 +8,8 @@ held-out tasks are played by
 * `truncated`: that policy after STEPS steps of RL in which full windows forget their first turns;
 * `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
 
-Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. JSON lines go to stderr, the result to
-stdout; intervals are 95 % over tasks.
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. What each seed and arm came to is kept
+(`points.py`), JOBS of them are measured at a time. JSON lines go to stderr, the result to stdout; intervals are 95 % over tasks.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import torch
 
+from tests.bench import points as kept
 from tests.bench import report
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from tests.bench.relay import Expert, relay
@@ -40,7 +41,7 @@ from trainer.stages.evaluate import EvalReport
 from trainer.stages.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-STEPS = int(os.environ.get("STEPS", "20"))
+STEPS = int(os.environ.get("STEPS", "14"))
 SFT_STEPS = int(os.environ.get("SFT_STEPS", "150"))
 EPISODES = int(os.environ.get("EPISODES", "160"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
@@ -49,6 +50,10 @@ KEEP = 0.8
 TRIGGER = 260
 """Tokens at which a window is left: the work without summaries takes five times as many."""
 Mode = Literal["summary", "truncate"]
+ARMS: dict[str, tuple[Mode, bool]] = {
+    "untrained": ("summary", False), "truncated": ("truncate", True), "trained": ("summary", True),
+}  # fmt: skip
+"""What happens to full windows, and whether RL is run."""
 GOALS: dict[str, report.Goal] = {
     "work_in_windows": (">=", 5.0),
     "trained_over_untrained_min": (">=", 0.05),
@@ -83,20 +88,22 @@ async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[l
         client=Expert(renderer, keep=KEEP), renderer=renderer, backend=MemoryBackend(environments),
         environments=environments, deployment=DEPLOYMENT, slots=asyncio.Semaphore(8),
     )  # fmt: skip
-    kept: list[Segment] = []
+    recorded: list[Segment] = []
     sizes: list[float] = []
     for index in range(EPISODES):
         done = await run_episode(
             task=relay(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
             settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()), services=services,
         )  # fmt: skip
-        kept += done.segments
+        recorded += done.segments
         if done.reward:
             said = [turn for turn in done.turns if not turn.summary]
             read = sum(len(renderer.observe(turn.results)) for turn in said[:-1])
             opening = len(renderer.start(list(done.messages)))
             sizes.append((opening + read + sum(t.token_end - t.token_start for t in said)) / TRIGGER)
-    return kept, fmean(sizes)
+    if not sizes:
+        raise ValueError(f"none of EPISODES={EPISODES} expert episodes was solved; raise EPISODES")
+    return recorded, fmean(sizes)
 
 
 def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
@@ -142,44 +149,42 @@ async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path
     return result
 
 
+def start(key: str, where: Path) -> dict[str, Any]:
+    """Of `start-SEED`: the policy after SFT, beside its point, and the windows that the work takes."""
+    seed = int(key.removeprefix("start-"))
+    renderer = policies.ChatRenderer(policies.load_tokenizer(POLICY))
+    segments, windows = asyncio.run(expert_segments(renderer, seed))
+    learn_form(where / key, segments, seed)
+    return {"windows": windows}
+
+
+def arm(key: str, where: Path) -> dict[str, Any]:
+    """Of `ARM-SEED`: pass@1 on held-out tasks and its interval."""
+    name, number = key.split("-")
+    mode, learn = ARMS[name]
+    with tempfile.TemporaryDirectory(prefix="summaries-") as scratch:
+        found = asyncio.run(play(where / f"start-{number}", int(number), mode, learn=learn, scratch=Path(scratch)))
+    return {"pass1": found.pass1, "interval": list(found.pass1_interval)}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
-    arms: list[dict[str, EvalReport]] = []
-    sizes = []
-    with tempfile.TemporaryDirectory(prefix="summaries-") as folder:
-        scratch = Path(folder)
-        for seed in seeds:
-            renderer = policies.ChatRenderer(policies.load_tokenizer(POLICY))
-            segments, windows = asyncio.run(expert_segments(renderer, seed))
-            sizes.append(windows)
-            start = learn_form(scratch / f"start-{seed}", segments, seed)
-            made = {}
-            for name, mode, learn in (
-                ("untrained", "summary", False),
-                ("truncated", "truncate", True),
-                ("trained", "summary", True),
-            ):
-                assert mode in ("summary", "truncate")
-                made[name] = asyncio.run(play(start, seed, mode, learn=learn, scratch=scratch / f"{name}-{seed}"))
-            arms.append(made)
-    metrics = {"work_in_windows": round(min(sizes), 2)}
-    for name in ("untrained", "truncated", "trained"):
-        metrics[f"pass1_{name}_mean"] = round(fmean(arm[name].pass1 for arm in arms), 4)
+    settings = {
+        "steps": STEPS, "sft": SFT_STEPS, "episodes": EPISODES, "tasks": EVAL_TASKS, "samples": SAMPLES,
+        "policy": str(POLICY), "keep": KEEP, "trigger": TRIGGER,
+    }  # fmt: skip
+    where = kept.folder("summaries", settings)
+    starts = kept.points(where, [f"start-{seed}" for seed in seeds], start)
+    found = kept.points(where, [f"{name}-{seed}" for seed in seeds for name in ARMS], arm)
+    pass1 = {name: [found[f"{name}-{seed}"]["pass1"] for seed in seeds] for name in ARMS}
+    metrics = {"work_in_windows": round(min(one["windows"] for one in starts.values()), 2)}
+    for name in ARMS:
+        metrics[f"pass1_{name}_mean"] = round(fmean(pass1[name]), 4)
     for other in ("untrained", "truncated"):
-        metrics[f"trained_over_{other}_min"] = round(min(arm["trained"].pass1 - arm[other].pass1 for arm in arms), 4)
-    conditions = {
-        "seeds": seeds,
-        "steps": STEPS,
-        "held_out_tasks": EVAL_TASKS,
-        "samples": SAMPLES,
-        "pass1": {
-            str(seed): {
-                name: [round(one.pass1, 3), *[round(v, 3) for v in one.pass1_interval]] for name, one in arm.items()
-            }
-            for seed, arm in zip(seeds, arms, strict=True)
-        },
-    }
+        gains = [a - b for a, b in zip(pass1["trained"], pass1[other], strict=True)]
+        metrics[f"trained_over_{other}_min"] = round(min(gains), 4)
+    conditions = {"seeds": seeds, "steps": STEPS, "held_out_tasks": EVAL_TASKS, "samples": SAMPLES, "pass1": found}
     report.emit("summaries", metrics, goals=GOALS, conditions=conditions)
 
 
