@@ -46,6 +46,8 @@ def configuration(checkout: Checkout, roots: tuple[str, ...]) -> tuple[str, ...]
     kept.append("--continue-on-collection-errors")
     names = setup.patterns(checkout, project.tests_in(checkout))
     named = ["-o", f"python_files={' '.join(names)}"] if names else []
+    if "required_plugins" in setup.options(checkout):  # reporters and the like among them, which are not installed
+        kept += ["-o", "required_plugins="]
     return (*arguments, *kept, "-o", "addopts=", "-o", f"pythonpath={' '.join(path)}", *named)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
@@ -124,7 +125,7 @@ def test_extras(extras: Iterable[str]) -> list[str]:
 def test_requirements(checkout: Checkout) -> list[str]:
     """Requirements beside extras, in the order of their sources, linters and the like left out."""
     found: dict[str, Requirement] = {}
-    for source in (_groups, _setup, _files, _tox, _tools):
+    for source in (_groups, _setup, _files, _tox, _nox, _tools):
         for line in source(checkout):
             requirement = parse(line)
             if requirement is not None and requirement.url is None:
@@ -180,6 +181,23 @@ def _setup(checkout: Checkout) -> Iterator[str]:
     if cfg.has_section("options.extras_require"):
         for name in test_extras(cfg.options("options.extras_require")):
             yield from strings(cfg.get("options.extras_require", name))
+
+
+def _nox(checkout: Checkout) -> Iterator[str]:
+    """What sessions with `test` in their names install, as far as it is written out."""
+    try:
+        tree = ast.parse(checkout.text("noxfile.py"))
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for session in (n for n in tree.body if isinstance(n, ast.FunctionDef) and "test" in n.name):
+        for call in ast.walk(session):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "install":
+                words = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                for before, word in zip(["", *words], words, strict=False):
+                    if before in ("-r", "--requirement"):
+                        yield from requirement_lines(checkout, word)
+                    elif not before.startswith("-") or before in ("-U", "--upgrade"):
+                        yield word
 
 
 def _files(checkout: Checkout) -> Iterator[str]:

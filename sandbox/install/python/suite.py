@@ -7,6 +7,8 @@ import re
 import shlex
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from sandbox.backends.base import WORKDIR
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.adapters.pytest import PytestAdapter
@@ -168,7 +170,10 @@ class Suite:
     async def measured(self, paths: tuple[str, ...], variant: tuple[str, ...] = ()) -> tuple[Installed, TestRun]:
         """A run of the whole suite as the environment would have it."""
         facts = await self.venv.script("facts.py", "")
-        arguments = (*goals.configuration(self.venv.checkout, self.package.roots), *_plugins(facts), *variant)
+        plugins = _plugins(facts, own := canonicalize_name(self.venv.checkout.name))
+        if any(canonicalize_name(dist) == own for dist, _, _ in facts["plugins"]):
+            self.venv.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": _modules(facts)}
+        arguments = (*goals.configuration(self.venv.checkout, self.package.roots), *plugins, *variant)
         arguments += tuple(f"--deselect={test_id}" for test_id in self.hanging)
         order = Order(
             files=paths, ids=None, seconds=SUITE_SECONDS, budget=SUITE_BUDGET, python=PYTHON, arguments=arguments,
@@ -218,13 +223,22 @@ class Suite:
         return installed, run
 
 
-def _plugins(facts: dict[str, Any]) -> tuple[str, ...]:
+def _modules(facts: dict[str, Any]) -> str:
+    """For a checkout that is a plugin itself: its tests run pytest, which is to have the same plugins as their own run."""
+    return ",".join(dict.fromkeys(module for dist, name, module in facts["plugins"] if not _quiet(dist, name)))
+
+
+def _quiet(dist: str, name: str) -> bool:
+    return any(word == name or f"pytest-{word}" == dist for word in QUIET_PLUGINS)
+
+
+def _plugins(facts: dict[str, Any], own: str) -> tuple[str, ...]:
     """Arguments that load the installed plugins by name, those left out that change how a run goes."""
     found: list[str] = []
-    for dist, name in facts["plugins"]:
-        if not any(word == name or f"pytest-{word}" == dist for word in QUIET_PLUGINS):
-            found += ["-p", name]
-    if any(name == "hypothesispytest" for _, name in facts["plugins"]):
+    if not any(canonicalize_name(dist) == own for dist, _, _ in facts["plugins"]):
+        for dist, name, _ in facts["plugins"]:
+            found += [] if _quiet(dist, name) else ["-p", name]
+    if any(name == "hypothesispytest" for _, name, _ in facts["plugins"]):
         found.append("--hypothesis-seed=0")
         if facts["hypothesis_ci"]:
             found.append("--hypothesis-profile=ci")

@@ -11,7 +11,7 @@ from sandbox.install.checkout import Checkout
 from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.goals import Expect, Goal, draw, judge
 from sandbox.install.installer import recipe_of
-from sandbox.install.python import goals, project, requirements, setup
+from sandbox.install.python import goals, project, requirements, setup, suite
 from sandbox.install.python.repair import build_bounds, era_constraints, missing, outgrown
 from sandbox.tasks.history import TreeFile
 
@@ -35,6 +35,9 @@ def of(files: dict[str, str]) -> Checkout:
         ({"pyproject.toml": '[tool.poetry.group.test.dependencies]\nmock = "^2.0"\n'
           'black = "*"\nx = {version = "1.0", extras = ["y"]}\n'},
          ["mock>=2.0", "x[y]==1.0"]),
+        ({"noxfile.py": "def tests(session):\n    session.install('-U', 'mock', '.[x]', '-c', 'bounds.txt', 'ruff')\n"
+          "def docs(session):\n    session.install('sphinx-x')\n"},
+         ["mock"]),
         ({"requirements/dev.txt": "-r test.txt\nruff\n", "requirements/test.txt": "mock\n-e .\nhttps://host/x.whl\n"}, ["mock"]),
     ],
 )  # fmt: skip
@@ -128,6 +131,17 @@ def test_variables_of_tests_without_secrets_and_without_the_machines_own():
 def test_strewn_tests_are_found_by_the_folders_that_hold_them():
     many = {f"shop/part_{n:03}/test_part.py": "def test_a(): pass\n" for n in range(100)}
     assert project.test_paths(of(many | {"shop/__init__.py": ""})) == ("shop",)
+
+
+def test_a_plugin_of_pytest_is_there_in_the_runs_that_its_own_tests_begin():
+    plugins = [
+        ["mock", "mock", "mock.plugin"],
+        ["pytest-cov", "pytest_cov", "pytest_cov.plugin"],
+        ["shop", "s", "shop.p"],
+    ]
+    facts = {"plugins": plugins, "hypothesis_ci": False}
+    assert suite._plugins(facts, "other") == ("-p", "mock", "-p", "s")
+    assert suite._plugins(facts, "shop") == () and suite._modules(facts) == "mock.plugin,shop.p"
 
 
 def test_what_later_releases_no_longer_have():

@@ -9,7 +9,7 @@ plugins, extras = [], {}
 for dist in metadata.distributions():
     for entry in dist.entry_points:
         if entry.group == "pytest11":
-            plugins.append([dist.metadata["Name"].lower(), entry.name])
+            plugins.append([dist.metadata["Name"].lower(), entry.name, entry.value.split(":")[0]])
     extras[dist.metadata["Name"].lower()] = dist.metadata.get_all("Provides-Extra") or []
 profile = False
 if importlib.util.find_spec("hypothesis"):
