@@ -1,92 +1,163 @@
-"""The one websocket of a page: subscribe to topics, receive coalesced hints.
+"""The one websocket of a page: hints of topics, and what changes of the runs that it shows.
 
-In:  {"subscribe": ["run:3", "runs"]} · {"unsubscribe": [...]} · {"ping": 1}
-Out: {"hello": {"interval": 0.5}} · {"topic": "run:3", "seq": 1700000000000000} · {"pong": 1} · {"error": {...}}
+In:  {"subscribe": ["run:3", "runs"]} · {"unsubscribe": [...]} · {"watch": [{"run": 12, "parts": true}]} · {"unwatch": [12]}
+     · {"ping": 1}
+Out: {"hello": {"interval": 0.5}} · {"subscribed": "run:3"} · {"topic": "run:3", "seq": 1700000000000000} · {"pong": 1}
+     · {"error": {...}} · {"run": 12, ...} as `runs/feed.py` writes them
 
-At most one hint a topic goes out every `INTERVAL` seconds, always the newest, so a slow page never queues.
+Texts wait for a slow page in a short queue. What does not fit of a feed is dropped, and the page gets everything once it
+has taken the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections import deque
 from typing import Any
 
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.db import DatabaseSyncToAsync
+from channels.generic.websocket import AsyncWebsocketConsumer
 
-from composer_web.live.hints import TOPIC, group_name
+from composer_web.accounts.models import User
+from composer_web.live.hints import TOPIC
+from composer_web.live.hub import INTERVAL, hub
+from composer_web.ops.errors import NotFound
+from composer_web.runs import feed as feeds
+from composer_web.runs import selectors
+from composer_web.runs.feed import Feed, Terms
 
-INTERVAL = 0.5
 MAX_TOPICS = 32
 MAX_FRAME = 4096
+MAX_WAITING = 16
+"""Texts that wait for a slow page."""
 
 
-class HintConsumer(AsyncJsonWebsocketConsumer):
+class HintConsumer(AsyncWebsocketConsumer):
+    channel_layer_alias = ""  # the hub has the process' one subscription
+
     async def connect(self) -> None:
         self.topics: set[str] = set()
-        self.pending: dict[str, int] = {}
-        self.flusher: asyncio.Task[None] | None = None
+        self.watched: dict[int, Feed] = {}
+        self.behind: set[Feed] = set()
+        self.waiting: deque[tuple[Feed, str]] = deque()
+        self.hints: dict[str, str] = {}
+        self.news = asyncio.Event()
+        self.writer: asyncio.Task[None] | None = None
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
             await self.close(code=4401)
             return
         await self.accept()
-        await self.send_json({"hello": {"interval": INTERVAL}})
-        self.flusher = asyncio.create_task(self._flush_for_ever())
+        await self._say({"hello": {"interval": INTERVAL}})
+        self.writer = asyncio.create_task(self._write())
 
     async def disconnect(self, code: int) -> None:
-        if self.flusher is not None:
-            self.flusher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.flusher
         for topic in self.topics:
-            await self.channel_layer.group_discard(group_name(topic), self.channel_name)
+            await hub().leave(topic, self)
+        for feed in self.watched.values():
+            await feeds.leave(feed, self)
+        if self.writer is not None:
+            self.writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):  # it may have met the closed connection
+                await self.writer
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data is None or len(text_data) > MAX_FRAME:
             await self._refuse("frame", f"send JSON text of at most {MAX_FRAME} characters")
             return
         try:
-            content = await self.decode_json(text_data)
+            content = json.loads(text_data)
         except ValueError:
             await self._refuse("json", "the message is not JSON")
             return
-        await self.receive_json(content)
-
-    async def receive_json(self, content: Any, **kwargs: Any) -> None:
         if not isinstance(content, dict):
             await self._refuse("message", 'send an object such as {"subscribe": ["runs"]}')
             return
-        for topic in self._topics(content.get("unsubscribe")):
+        for topic in _list(content, "unsubscribe"):
             if topic in self.topics:
                 self.topics.discard(topic)
-                await self.channel_layer.group_discard(group_name(topic), self.channel_name)
-        for topic in self._topics(content.get("subscribe")):
-            if not TOPIC.fullmatch(topic):
-                await self._refuse("topic", f"unknown topic {topic[:80]!r}")
-            elif len(self.topics) >= MAX_TOPICS and topic not in self.topics:
-                await self._refuse("topics", f"at most {MAX_TOPICS} topics a connection")
-            elif topic not in self.topics:
-                self.topics.add(topic)
-                await self.channel_layer.group_add(group_name(topic), self.channel_name)
-                await self.send_json({"subscribed": topic})
+                await hub().leave(topic, self)
+        for topic in _list(content, "subscribe"):
+            await self._subscribe(topic)
+        for pk in _list(content, "unwatch"):
+            if isinstance(pk, int) and (feed := self.watched.pop(pk, None)):
+                self.behind.discard(feed)
+                await feeds.leave(feed, self)
+        for asked in _list(content, "watch"):
+            await self._watch(asked)
         if "ping" in content:
-            await self.send_json({"pong": 1})
+            await self._say({"pong": 1})
 
-    async def live_hint(self, message: dict[str, Any]) -> None:
-        """From the channel layer: keep the newest sequence number of each topic until the next flush."""
-        self.pending[message["topic"]] = message["seq"]
+    async def _subscribe(self, topic: Any) -> None:
+        if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
+            await self._refuse("topic", f"unknown topic {str(topic)[:80]!r}")
+        elif len(self.topics) >= MAX_TOPICS and topic not in self.topics:
+            await self._refuse("topics", f"at most {MAX_TOPICS} topics a connection")
+        elif topic not in self.topics:
+            self.topics.add(topic)
+            await hub().join(topic, self)
+            await self._say({"subscribed": topic})
 
-    async def _flush_for_ever(self) -> None:
+    async def _watch(self, asked: Any) -> None:
+        pk = asked.get("run") if isinstance(asked, dict) else None
+        if not isinstance(pk, int) or not 0 < pk < 2**63:
+            await self._refuse("watch", 'say which run: {"watch": [{"run": 12, "parts": true}]}')
+        elif len(self.watched) >= feeds.MOST and pk not in self.watched:
+            await self._refuse("watch", f"at most {feeds.MOST} runs a connection")
+        else:
+            try:
+                may_operate = await DatabaseSyncToAsync(_may_operate, thread_sensitive=False)(self.scope["user"], pk)
+            except NotFound as error:
+                await self._refuse("watch", str(error))
+                return
+            terms = Terms(parts=asked.get("parts") is True, may_operate=may_operate)
+            self.watched[pk] = await feeds.join(pk, self, terms)
+
+    def offer(self, topic: str, text: str) -> None:
+        """From the hub: the newest hint of a topic stands for all that a slow page has not taken."""
+        self.hints[topic] = text
+        self.news.set()
+
+    def take(self, feed: Feed, text: str) -> None:
+        if feed in self.behind:
+            return
+        if len(self.waiting) >= MAX_WAITING:
+            self.waiting = deque(item for item in self.waiting if item[0] is not feed)
+            self.behind.add(feed)
+        else:
+            self.waiting.append((feed, text))
+        self.news.set()
+
+    async def _write(self) -> None:
         while True:
-            pending, self.pending = self.pending, {}
-            for topic, seq in pending.items():
-                await self.send_json({"topic": topic, "seq": seq})
-            await asyncio.sleep(INTERVAL)
+            await self.news.wait()
+            self.news.clear()
+            while self.hints or self.waiting or self.behind:
+                if self.hints:
+                    text = self.hints.pop(next(iter(self.hints)))
+                elif self.waiting:
+                    _, text = self.waiting.popleft()
+                else:
+                    feed = self.behind.pop()
+                    self.waiting.extend((feed, text) for text in feed.everything(self))
+                    continue
+                await self.send(text_data=text)
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message))
 
     async def _refuse(self, code: str, message: str) -> None:
-        await self.send_json({"error": {"code": code, "message": message}})
+        await self._say({"error": {"code": code, "message": message}})
 
-    @staticmethod
-    def _topics(value: Any) -> list[str]:
-        return [topic for topic in value if isinstance(topic, str)][:MAX_TOPICS] if isinstance(value, list) else []
+
+def _may_operate(user: User, pk: int) -> bool:
+    """Whether a person may change the run. Raises NotFound for one that is not there."""
+    selectors.get_run(pk)
+    return user.may("operator")
+
+
+def _list(content: dict[str, Any], name: str) -> list[Any]:
+    value = content.get(name)
+    return value[:MAX_TOPICS] if isinstance(value, list) else []

@@ -32,14 +32,15 @@ def group_name(topic: str) -> str:
     return "live." + topic.replace(":", ".")
 
 
-def hint(*topics: str) -> None:
-    """Publish a hint for each topic once the current transaction commits (at once outside of one)."""
+def hint(*topics: str, since: int | None = None) -> None:
+    """Publish a hint for each topic once the current transaction commits (at once outside of one). `since` says that only
+    metrics changed, none of them before that step."""
     for topic in topics:
         assert TOPIC.fullmatch(topic), f"unknown live topic {topic!r}"
-    transaction.on_commit(lambda: publish(*topics), robust=True)
+    transaction.on_commit(lambda: publish(*topics, since=since), robust=True)
 
 
-def publish(*topics: str) -> None:
+def publish(*topics: str, since: int | None = None) -> None:
     """Send now, over one connection that this process keeps: `async_to_sync(group_send)` would open one a call."""
     global _client, _warned
     if _client is None:
@@ -50,7 +51,7 @@ def publish(*topics: str) -> None:
     try:
         pipe = _client.pipeline(transaction=False)
         for topic in topics:
-            message = serializer.serialize({"type": "live.hint", "topic": topic, "seq": seq})
+            message = serializer.serialize({"type": "live.hint", "topic": topic, "seq": seq, "since": since})
             pipe.publish(f"{LAYER_PREFIX}__group__{group_name(topic)}", message)
         pipe.execute()
     except redis.RedisError as error:

@@ -177,7 +177,7 @@ def get_metrics(
         if axis != Axis.STEP:
             raise UserError("after", f"after counts steps; leave it out, or ask for axis=step instead of {axis}")
         first = max(after + 1, first or 0)
-    found = {n: axes.buckets(run, n, axis=axis, count=buckets, first=first, last=last) for n in name}
+    found = axes.buckets(run, name, axis=axis, count=buckets, first=first, last=last)
     return {
         "state": run.state,
         "step": run.step,

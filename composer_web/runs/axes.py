@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from django.db import connection
 
-from composer_web.runs import metrics
-from composer_web.runs.metrics import Bucket
+from composer_web.runs import series
 from composer_web.runs.models import Run
+from composer_web.runs.series import Bucket
 
 TOKENS = "tokens/trained"
 
@@ -40,20 +41,25 @@ _PLACED = {
 
 
 def buckets(
-    run: Run, name: str, *, axis: Axis, count: int = 500, first: float | None = None, last: float | None = None
-) -> list[Bucket]:
-    """A metric in at most `count` buckets of equal width over [first, last] of the axis, in order.
+    run: Run,
+    names: Iterable[str],
+    *,
+    axis: Axis,
+    count: int = 500,
+    first: float | None = None,
+    last: float | None = None,
+) -> dict[str, list[Bucket]]:
+    """Metrics in at most `count` buckets of equal width over [first, last] of the axis, in order.
 
     Seconds count from the start of the run; a run that logs no `tokens/trained` has nothing on the axis of tokens.
     """
     if axis == Axis.STEP:
-        return metrics.buckets(
-            run,
-            name,
-            count=count,
-            first=None if first is None else int(first),
-            last=None if last is None else int(last),
-        )
+        low, high = (None if edge is None else int(max(-1, min(edge, series.LAST_STEP))) for edge in (first, last))
+        return series.buckets(run, names, count=count, first=low, last=high)
+    return {name: _placed(run, name, axis=axis, count=count, first=first, last=last) for name in names}
+
+
+def _placed(run: Run, name: str, *, axis: Axis, count: int, first: float | None, last: float | None) -> list[Bucket]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"""

@@ -1,10 +1,9 @@
-"""Metrics: loaded by COPY, read as buckets computed in SQL for the zoom shown."""
+"""Metrics: loaded by COPY. (Read as buckets: series.py.)"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -32,21 +31,6 @@ COPY_ROW = np.dtype(
 COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """From where Postgres counts microseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Values of one metric in steps [first, last]: extremes and the last one, so that no spike is lost."""
-
-    first: int
-    last: int
-    low: float
-    high: float
-    value: float
-    """Value at `last`."""
-    count: int
-    x: float
-    """Where `value` lies on the axis asked for (`runs/axes.py`): its step, seconds or tokens."""
 
 
 def key_ids(names: Iterable[str]) -> dict[str, int]:
@@ -99,7 +83,7 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
     locked.latest.update({name: value for name, (_, value) in newest.items()})
     locked.save(update_fields=["latest"])
     run.latest = locked.latest
-    hint(f"run:{run.pk}")
+    hint(f"run:{run.pk}", since=min(step for _, step in finite))
     return len(finite)
 
 
@@ -136,43 +120,6 @@ def names(run: Run) -> list[str]:
             {"run": run.pk},
         )
         return [name for (name,) in cursor.fetchall()]
-
-
-def buckets(
-    run: Run,
-    name: str,
-    *,
-    count: int = 500,
-    first: int | None = None,
-    last: int | None = None,
-) -> list[Bucket]:
-    """A metric of a run in at most `count` + 1 buckets of equal width over steps [first, last], in order."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT min(step), max(step) FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id"
-            " WHERE run_id = %s AND k.name = %s",
-            [run.pk, name],
-        )
-        low, high = cursor.fetchone()
-        if low is None:
-            return []
-        low = max(low, first if first is not None else low)
-        high = min(high, last if last is not None else high)
-        if low > high:
-            return []
-        width = max(1, math.ceil((high - low + 1) / max(1, count)))
-        cursor.execute(
-            """
-            SELECT min(m.step), max(m.step), min(m.value), max(m.value), (array_agg(m.value ORDER BY m.step DESC))[1], count(*),
-                   max(m.step)
-            FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
-            WHERE m.run_id = %(run)s AND k.name = %(name)s AND m.step BETWEEN %(low)s AND %(high)s
-            GROUP BY (m.step - %(low)s) / %(width)s
-            ORDER BY 1
-            """,
-            {"run": run.pk, "name": name, "low": low, "high": high, "width": width},
-        )
-        return [Bucket(*row) for row in cursor.fetchall()]
 
 
 def last_update(run: Run) -> datetime | None:

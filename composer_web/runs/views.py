@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -15,38 +14,29 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
-from composer_web.evals import selectors as evals
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.policies import selectors as policies
-from composer_web.rollouts import selectors as rollouts
 from composer_web.runs import (
     actions,
     axes,
-    clusters,
     comparing,
     facets,
     labels,
-    lineage,
     marks,
     metrics,
     panels,
+    parts,
     saved_views,
     selectors,
     sparks,
-    status,
-    timing,
 )
 from composer_web.runs.charting import charts
 from composer_web.runs.filters import BIGGEST, RunFilter
-from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
 
 PER_PAGE = 25
 MAX_KEYS = 60
 MAX_BUCKETS = 1000
-FORKS = 12
-"""Checkpoints that the page offers to start from; the policy's page has them all."""
 
 
 @require_GET
@@ -144,8 +134,8 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
         "further": panels.further([run.kind], metrics.names(run)),
         **charts([run]),
     }
-    for name, part in PARTS.items():
-        if name not in LATER:
+    for name, part in parts.PARTS.items():
+        if name not in parts.LATER:
             context |= part(run)
     return show(request, "runs/detail.html", context)
 
@@ -182,10 +172,10 @@ def run_compare(request: PageRequest) -> HttpResponse:
 @page()
 def run_part(request: PageRequest, pk: int, part: str) -> HttpResponse:
     """One live part of the run page."""
-    if part not in PARTS:
+    if part not in parts.PARTS:
         raise Http404(f"a run page has no part {part}")
     run = selectors.get_run(pk)
-    return show(request, f"runs/_{part}.html", {"run": run, **PARTS[part](run)})
+    return show(request, f"runs/_{part}.html", {"run": run, **parts.PARTS[part](run)})
 
 
 @require_POST
@@ -233,12 +223,10 @@ def run_metrics(request: PageRequest, pk: int) -> HttpResponse:
     except ValueError:
         message = f"axis is one of {', '.join(axes.Axis)}; from, to and buckets are numbers"
         return JsonResponse({"error": {"code": "invalid", "message": message}}, status=422)
+    found = axes.buckets(run, keys, axis=axis, count=count, first=limits["from"], last=limits["to"])
     series = {
-        key: [
-            {"x": b.x, "step": b.last, "min": b.low, "max": b.high, "last": b.value}
-            for b in axes.buckets(run, key, axis=axis, count=count, first=limits["from"], last=limits["to"])
-        ]
-        for key in keys
+        key: [{"x": b.x, "step": b.last, "min": b.low, "max": b.high, "last": b.value} for b in rows]
+        for key, rows in found.items()
     }
     return JsonResponse({"series": series})
 
@@ -263,53 +251,3 @@ def _number(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(text)
     return value
-
-
-def _head(run: Run) -> dict[str, Any]:
-    checkpoints = policies.on_disk(run.policy_out)[:FORKS] if run.policy_out else []
-    return {"actions": actions.possible(run), "checkpoints": checkpoints}
-
-
-def _status(run: Run) -> dict[str, Any]:
-    step = selectors.step_seconds(run) if run.state in ("running", "pausing") else None
-    eta = step * max(0, run.steps_total - run.step) if step is not None else selectors.eta_seconds(run)
-    return {"figures": status.figures(run), "eta": eta, "step_seconds": step}
-
-
-def _events(run: Run) -> dict[str, Any]:
-    return {"events": selectors.events(run)[:40]}
-
-
-def _groups(run: Run) -> dict[str, Any]:
-    return {"groups": rollouts.groups().filter(run=run).prefetch_related("rollouts").order_by("-pk")[:12]}
-
-
-def _evals(run: Run) -> dict[str, Any]:
-    return {"evaluations": evals.of_run(run)}
-
-
-def _lineage(run: Run) -> dict[str, Any]:
-    return {"lineage": lineage.lineage(run)}
-
-
-def _clusters(run: Run) -> dict[str, Any]:
-    return {"board": clusters.board(run)}
-
-
-def _timing(run: Run) -> dict[str, Any]:
-    steps, found = timing.breakdowns(run)
-    return {"breakdowns": found, "timed_steps": steps}
-
-
-PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
-    "head": _head,
-    "status": _status,
-    "events": _events,
-    "groups": _groups,
-    "evals": _evals,
-    "timing": _timing,
-    "lineage": _lineage,
-    "clusters": _clusters,
-}
-LATER = ("lineage", "clusters")
-"""Parts that the page fetches once it stands: they ask more than the database's smallest tables."""

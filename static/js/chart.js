@@ -5,6 +5,7 @@ import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
 import { AXIS, marksOf, markTraces } from "./marks.js";
 import { plotly } from "./plotly.js";
+import { state } from "./stream.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
@@ -47,7 +48,29 @@ class Panel {
     this.visible = false;
     this.dirty = true;
     this.busy = false;
-    element.addEventListener("oc:refresh", () => this.invalidate());
+    element.addEventListener("oc:refresh", () => {
+      if (!this.runs.every((run) => this.told(run))) this.invalidate();
+    });
+  }
+
+  // Whether news of a run's values come by themselves (oc:points), now or in a moment; else hints make the panel refetch.
+  told({ id }) {
+    const held = state(id);
+    return held === "waiting" || (held !== null && view.x === "step" && this.series.every(({ key }) => key in held.series));
+  }
+
+  // What was pushed of a run, if it is all that the panel shows; a zoomed one asks for narrower buckets.
+  streamed({ id }) {
+    const held = state(id);
+    if (held === null || held === "waiting" || view.x !== "step" || view.range) return null;
+    return this.series.every(({ key }) => key in held.series) ? held : null;
+  }
+
+  pushed({ run, all, keys, from, marks }) {
+    const mine = this.runs.find(({ id }) => id === run);
+    if (!mine || !(all || this.told(mine))) return;
+    const touched = this.series.some(({ key }) => keys.has(key)) && !(view.range && from > view.range[1]);
+    if (all || touched || (marks && this.runs.length === 1)) this.invalidate();
   }
 
   invalidate() {
@@ -56,6 +79,8 @@ class Panel {
   }
 
   fetch(run) {
+    const held = this.streamed(run);
+    if (held) return held.series;
     const url = new URL(run.url, location.href);
     url.searchParams.set("buckets", BUCKETS);
     url.searchParams.set("axis", view.x);
@@ -71,7 +96,7 @@ class Panel {
     this.busy = true;
     this.dirty = false;
     try {
-      const marks = this.runs.length === 1 ? marksOf(this.runs[0].marks, view.x) : [];
+      const marks = this.runs.length === 1 ? (this.streamed(this.runs[0])?.marks ?? marksOf(this.runs[0].marks, view.x)) : [];
       [this.marks, ...this.data] = await Promise.all([marks, ...this.runs.map((run) => this.fetch(run))]);
       await this.draw();
     } catch (error) {
@@ -219,6 +244,7 @@ function search() {
 
 export function start() {
   startView();
+  document.addEventListener("oc:points", ({ detail }) => panels.forEach((panel) => panel.pushed(detail)));
   onChange((refetch) => (refetch ? panels.forEach((panel) => panel.invalidate()) : redraw()));
   const observer = new IntersectionObserver(
     (entries) => {

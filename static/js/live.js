@@ -1,5 +1,8 @@
 // One websocket a tab. The server sends hints {topic, seq}; elements marked data-live="<topic> …" receive
 // `oc:refresh` at most twice a second a topic and refetch what they show. Nothing is ever shown from a hint itself.
+// The runs of [data-watch] are pushed instead (stream.js).
+import { expect, forget, pushed, startStream, take, watches } from "./stream.js";
+
 const INTERVAL = 500; // ms between refreshes of one topic
 const PING = 20_000; // ms between pings
 const SILENCE = 45_000; // ms without any message after which the connection counts as dead
@@ -10,6 +13,7 @@ const seen = new Map(); // topic → newest sequence number
 const due = new Map(); // topic → timer of the next refresh
 const last = new Map(); // topic → time of the last refresh
 const stale = new Set(); // topics that changed while paused
+const told = new Set(); // topics that this connection has subscribed to
 
 let socket = null;
 let attempts = 0;
@@ -17,6 +21,7 @@ let paused = false;
 let lostAt = null;
 let silence = null;
 let hiding = null;
+let again = null; // timer of asking for everything once more
 
 function topics() {
   const found = new Set();
@@ -30,6 +35,7 @@ function refresh(topic) {
   due.delete(topic);
   last.set(topic, performance.now());
   for (const element of document.querySelectorAll("[data-live]")) {
+    if (pushed(element)) continue;
     if (element.dataset.live.split(" ").includes(topic)) element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
   }
 }
@@ -70,8 +76,23 @@ function heard() {
   silence = setTimeout(() => socket?.close(), SILENCE);
 }
 
+// Everything of the runs that are shown, and from then on what changes.
+function watch() {
+  if (paused || !watches().length) return;
+  expect();
+  send({ watch: watches() });
+}
+
 function receive(message) {
   heard();
+  if (message.run) {
+    if (!paused && !take(message)) again ??= setTimeout(() => { again = null; watch(); }, Math.random() * 500);
+    return;
+  }
+  if (message.error?.code === "watch") {
+    forget();
+    for (const topic of told) schedule(topic);
+  }
   // What changed between rendering the page and joining the topic was not announced to us: fetch once.
   if (message.subscribed) schedule(message.subscribed);
   if (!message.topic || message.seq <= (seen.get(message.topic) ?? -1)) return;
@@ -84,7 +105,10 @@ function send(message) {
 }
 
 function subscribe() {
-  send({ subscribe: [...topics()] });
+  const news = [...topics()].filter((topic) => !told.has(topic));
+  if (!news.length || socket?.readyState !== WebSocket.OPEN) return;
+  for (const topic of news) told.add(topic);
+  send({ subscribe: news });
 }
 
 function connect(url) {
@@ -94,6 +118,7 @@ function connect(url) {
     attempts = 0;
     lostAt = null;
     heard();
+    watch();
     subscribe();
     show();
   });
@@ -101,6 +126,8 @@ function connect(url) {
   socket.addEventListener("close", () => {
     clearTimeout(silence);
     socket = null;
+    told.clear();
+    forget();
     lostAt ??= new Date();
     show();
     // Full jitter: a restarted server is not met by all browsers in the same instant.
@@ -112,6 +139,7 @@ function connect(url) {
 export function startLive() {
   const url = document.documentElement.dataset.liveUrl;
   if (!url || !topics().size) return;
+  startStream();
   connect(url);
   setInterval(send, PING, { ping: 1 });
   setInterval(() => {
@@ -126,7 +154,9 @@ export function startLive() {
   for (const button of document.querySelectorAll("[data-live-pause]")) {
     button.addEventListener("click", () => {
       paused = !paused;
-      if (!paused) {
+      if (paused) send({ unwatch: watches().map(({ run }) => run) });
+      else {
+        watch();
         for (const topic of stale) schedule(topic);
         stale.clear();
       }

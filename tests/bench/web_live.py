@@ -1,9 +1,9 @@
 """Many pages watch one run: how late its points are, whether any is lost, what the server needs, and a restart.
 
-A watcher does what the run page does: one websocket that subscribes to the run's topic, and on each hint the requests of
-the parts and panels in sight (`PARTS`, `PANELS`), at most twice a second, one refresh at a time. The run gets a step of
-NAMES metrics RATE times a second from a process of its own, each committed before the next. A step's delay for a watcher is
-the time from its commit to the first answer that has it.
+A watcher does what the run page does (js/live.js, js/stream.js): one websocket that subscribes to the run's topic and watches
+the run, and takes over what it is told. The run gets a step of NAMES metrics RATE times a second from a process of its own,
+each committed before the next. A step's delay for a watcher is the time from its commit to the message that has it. What the
+pages hold in the end (every headline series, and parts of the page) is compared with fresh requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import httpx
-from websockets.asyncio.client import ClientConnection, connect
+import orjson
+from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Origin
 
@@ -39,26 +40,50 @@ if TYPE_CHECKING:  # its models cannot be imported in the publishing process bef
     from tests.bench.web_data import World
 
 NAMES, RATE = 40, 50
-INTERVAL = 0.5
-"""Seconds between refreshes of a page, as js/live.js has it."""
-BUCKETS = 240
-PARTS = ("head", "status", "events", "timing")
-PANELS = tuple(panel.keys for panel in RL[:6])
-"""In sight of a window of 1280 × 900."""
+HEADLINE = tuple(key for panel in RL for key in panel.keys)
+PARTS = ("events", "groups", "evals")
+"""Of the page; the others say how long ago something was."""
 SHOWN = "reward/mean"
 READY_SECONDS, QUIET_SECONDS = 60.0, 60.0
 
 
 @dataclass(slots=True)
 class Watcher:
-    """One page. `first` is when each step was first in an answer, `order` that its steps never went back."""
+    """One page. `first` is when each step was first in a message, `in_order` that its steps never went back."""
 
     first: dict[int, float] = field(default_factory=dict)
     newest: int = 0
     in_order: bool = True
-    values: list[dict[str, float]] = field(default_factory=list)
+    seq: int | None = None
+    series: dict[str, list[list[float]]] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     connects: int = 0
+    gaps: int = 0
+    bytes: int = 0
+
+    def take(self, text: str | bytes) -> bool:
+        """Take over a message; False when it does not build on what is here."""
+        at = time.time()
+        self.bytes += len(text)
+        message = orjson.loads(text)
+        self.parts |= message.get("parts", {})
+        if "seq" not in message or "run" not in message:
+            return True
+        if message["base"] is None:
+            self.series = {}
+        elif message["base"] != self.seq:
+            self.gaps += 1
+            return False
+        self.seq = message["seq"]
+        for name, (kept, rest) in message.get("series", {}).items():
+            self.series[name] = [*self.series.get(name, [])[:kept], *rest]
+        newest = int(self.series[SHOWN][-1][0]) if self.series.get(SHOWN) else 0
+        self.in_order &= newest >= self.newest
+        for step in range(self.newest + 1, newest + 1):
+            self.first[step] = at
+        self.newest = newest
+        return True
 
 
 def measure(arguments: argparse.Namespace, world: World) -> dict[str, float]:
@@ -80,7 +105,7 @@ async def _measure(run: int, cookie: str, arguments: argparse.Namespace) -> dict
     watchers = [Watcher() for _ in range(arguments.watchers)]
     pages = [asyncio.create_task(_page(watcher, run, port, cookie)) for watcher in watchers]
     try:
-        await _until(lambda: all(watcher.values for watcher in watchers), "every page has its first values")
+        await _until(lambda: all(watcher.series for watcher in watchers), "every page has its first values")
         began, used = time.monotonic(), _cpu(server.pid)
         committed = await _publish(run, steps=int(arguments.seconds * RATE))
         cores = (_cpu(server.pid) - used) / (time.monotonic() - began)
@@ -88,6 +113,7 @@ async def _measure(run: int, cookie: str, arguments: argparse.Namespace) -> dict
         await _until(lambda: all(watcher.newest >= last for watcher in watchers), "every page shows the last step")
         late = sorted(watcher.first[step] - at for watcher in watchers for step, at in committed.items())
         lost = await _differing(watchers, run, port, cookie)
+        told = sum(watcher.bytes for watcher in watchers)
         connects = sum(watcher.connects for watcher in watchers)
         server.kill()
         server.wait()
@@ -110,6 +136,8 @@ async def _measure(run: int, cookie: str, arguments: argparse.Namespace) -> dict
         "live_lost": float(lost + sum(not watcher.in_order for watcher in watchers)),
         "live_cores": round(cores, 2),
         "live_connects": float(connects),
+        "live_gaps": float(sum(watcher.gaps for watcher in watchers)),
+        "live_kb_per_page_second": round(told / 1000 / arguments.watchers / arguments.seconds, 1),
         "restart_seconds": round(back, 1),
     }
 
@@ -138,76 +166,43 @@ async def serve(port: int) -> subprocess.Popen[bytes]:
 
 
 async def _page(watcher: Watcher, run: int, port: int, cookie: str) -> None:
-    """A page for ever: connect, refresh on hints, come back with jitter when the connection is lost."""
+    """A page for ever: connect, take what is said, come back with jitter when the connection is lost."""
     base = f"http://127.0.0.1:{port}"
-    limits = httpx.Limits(max_connections=6)  # as browsers have them to one host
-    async with httpx.AsyncClient(base_url=base, headers={"Cookie": cookie}, limits=limits, timeout=30) as client:
-        while True:
-            try:
-                async with connect(
-                    f"ws://127.0.0.1:{port}/ws/live", additional_headers={"Cookie": cookie}, origin=Origin(base)
-                ) as socket:
-                    watcher.connects += 1
-                    await socket.send(json.dumps({"subscribe": [f"run:{run}"]}))
-                    await _watch(socket, watcher, client, run)
-            except (OSError, WebSocketException, httpx.TransportError):
-                watcher.failures += 1
-            await asyncio.sleep(0.25 + random.random() * 0.5)
-
-
-async def _watch(socket: ClientConnection, watcher: Watcher, client: httpx.AsyncClient, run: int) -> None:
-    """Refresh at most every INTERVAL; what is said meanwhile makes one more refresh. Ends with the connection."""
-    said = asyncio.Event()
-
-    async def listen() -> None:
-        async for text in socket:
-            if {"topic", "subscribed"} & json.loads(text).keys():
-                said.set()
-
-    async def refresh() -> None:
-        while True:
-            await said.wait()
-            said.clear()
-            began = time.monotonic()
-            await _fetch(watcher, client, run)
-            await asyncio.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
-
-    tasks = [asyncio.create_task(listen()), asyncio.create_task(refresh())]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _fetch(watcher: Watcher, client: httpx.AsyncClient, run: int) -> None:
-    """All requests of a refresh, side by side; the first panel shows SHOWN."""
-    parts = [client.get(f"/runs/{run}/part/{part}/") for part in PARTS]
-    panels = [
-        client.get(f"/runs/{run}/metrics/?{urlencode({'keys': ','.join(keys), 'buckets': BUCKETS, 'axis': 'step'})}")
-        for keys in PANELS
-    ]
-    answers = await asyncio.gather(*panels, *parts)
-    at = time.time()
-    for answer in answers:
-        answer.raise_for_status()
-    rows = answers[0].json()["series"][SHOWN]
-    newest = max((row["step"] for row in rows), default=0)
-    watcher.in_order &= newest >= watcher.newest
-    for step in range(watcher.newest + 1, newest + 1):
-        watcher.first[step] = at
-    watcher.newest, watcher.values = newest, rows
+    ask = json.dumps({"watch": [{"run": run, "parts": True}]})
+    attempts = 0
+    while True:
+        try:
+            async with connect(
+                f"ws://127.0.0.1:{port}/ws/live",
+                additional_headers={"Cookie": cookie},
+                origin=Origin(base),
+                max_size=None,
+            ) as socket:
+                watcher.connects += 1
+                attempts = 0
+                await socket.send(ask)
+                await socket.send(json.dumps({"subscribe": [f"run:{run}"]}))
+                async for text in socket:
+                    if not watcher.take(text):
+                        await socket.send(ask)
+        except (OSError, WebSocketException):
+            watcher.failures += 1
+        await asyncio.sleep(0.25 + random.random() * min(15.0, 0.5 * 2**attempts))
+        attempts += 1
 
 
 async def _differing(watchers: list[Watcher], run: int, port: int, cookie: str) -> int:
-    """Pages that hold something else than a fresh fetch gives."""
-    truth = Watcher()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"Cookie": cookie}, timeout=30) as client:
-        await _fetch(truth, client, run)
-    return sum(watcher.values != truth.values for watcher in watchers)
+    """Pages that hold something else than fresh requests give."""
+    base = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=base, headers={"Cookie": cookie}, timeout=30) as client:
+        query = urlencode({"keys": ",".join(HEADLINE), "axis": "step"})
+        found = (await client.get(f"/runs/{run}/metrics/?{query}")).raise_for_status().json()["series"]
+        parts = {part: (await client.get(f"/runs/{run}/part/{part}/")).raise_for_status().text for part in PARTS}
+    truth = {n: [[row[k] for k in ("step", "min", "max", "last")] for row in rows] for n, rows in found.items()}
+    return sum(
+        watcher.series != truth or any(watcher.parts.get(part) != html for part, html in parts.items())
+        for watcher in watchers
+    )
 
 
 async def _publish(run: int, *, steps: int, first: int = 1_001) -> dict[int, float]:

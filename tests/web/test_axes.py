@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -10,8 +11,13 @@ from django.utils import timezone
 from composer_web.runs import axes, metrics
 from composer_web.runs.axes import Axis
 from composer_web.runs.models import Metric, Run
+from composer_web.runs.series import Bucket
 
 pytestmark = pytest.mark.django_db
+
+
+def of(run: Run, name: str, *, axis: Axis, **limits: Any) -> list[Bucket]:
+    return axes.buckets(run, [name], axis=axis, **limits)[name]
 
 
 @pytest.fixture
@@ -29,21 +35,21 @@ def run(draft: Run) -> Run:
 
 
 def test_seconds_count_from_the_start(run: Run) -> None:
-    found = axes.buckets(run, "y", axis=Axis.TIME)
+    found = of(run, "y", axis=Axis.TIME)
     assert [(b.x, b.value) for b in found] == [(20.0 * step, step / 2) for step in range(1, 11)]
 
 
 def test_tokens_are_summed_up_to_each_step(run: Run) -> None:
     total = {step: 100.0 * step * (step + 1) / 2 for step in range(11)}
-    assert [b.x for b in axes.buckets(run, "y", axis=Axis.TOKENS)] == [total[step] for step in range(1, 11)]
-    sparse = axes.buckets(run, "eval/pass1", axis=Axis.TOKENS)
+    assert [b.x for b in of(run, "y", axis=Axis.TOKENS)] == [total[step] for step in range(1, 11)]
+    sparse = of(run, "eval/pass1", axis=Axis.TOKENS)
     assert [(b.x, b.value) for b in sparse] == [(0.0, 0.1), (total[6], 0.4)]
-    assert axes.buckets(run, axes.TOKENS, axis=Axis.TOKENS)[-1].x == total[10]
+    assert of(run, axes.TOKENS, axis=Axis.TOKENS)[-1].x == total[10]
 
 
 @pytest.mark.parametrize("axis", list(Axis))
 def test_no_point_is_lost_and_every_extreme_is_kept(run: Run, axis: Axis) -> None:
-    found = axes.buckets(run, "y", axis=axis, count=3)
+    found = of(run, "y", axis=axis, count=3)
     assert len(found) <= 4
     assert sum(b.count for b in found) == 10
     assert min(b.low for b in found) == 0.5
@@ -53,11 +59,11 @@ def test_no_point_is_lost_and_every_extreme_is_kept(run: Run, axis: Axis) -> Non
 
 @pytest.mark.parametrize(("axis", "first", "last"), [(Axis.STEP, 3, 5), (Axis.TIME, 60, 100), (Axis.TOKENS, 600, 1500)])
 def test_zoom_asks_the_server_for_a_part(run: Run, axis: Axis, first: float, last: float) -> None:
-    assert [b.last for b in axes.buckets(run, "y", axis=axis, first=first, last=last)] == [3, 4, 5]
-    assert axes.buckets(run, "y", axis=axis, first=last * 100, last=last * 200) == []
+    assert [b.last for b in of(run, "y", axis=axis, first=first, last=last)] == [3, 4, 5]
+    assert of(run, "y", axis=axis, first=last * 100, last=last * 200) == []
 
 
 def test_a_run_without_tokens_has_nothing_there(draft: Run) -> None:
     metrics.record(run=draft, step=1, values={"y": 1.0})
-    assert axes.buckets(draft, "y", axis=Axis.TOKENS) == []
-    assert [b.x for b in axes.buckets(draft, "y", axis=Axis.TIME)] == [0.0]
+    assert of(draft, "y", axis=Axis.TOKENS) == []
+    assert [b.x for b in of(draft, "y", axis=Axis.TIME)] == [0.0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 
 import pytest
 import uvicorn
@@ -16,9 +17,14 @@ from websockets.asyncio.client import ClientConnection
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.live.consumer import INTERVAL
+from composer_web.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.live.hints import hint, publish
+from composer_web.live.hub import INTERVAL
+from composer_web.runs import metrics, services
+from composer_web.runs.feed import Feed, Terms
+from composer_web.runs.models import Run
 from tests.web.helpers import eventually
+from tests.web.test_feed import Page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -129,3 +135,89 @@ async def test_without_a_log_in_or_from_another_site_it_closes(server: str, cook
         with pytest.raises((websockets.ConnectionClosed, websockets.InvalidStatus)):
             async with attempt as socket:
                 await receive(socket)
+
+
+async def read_until(socket: ClientConnection, page: Page, true: Callable[[], bool]) -> None:
+    """Take messages until the page is as it should be. Raises TimeoutError."""
+    async with asyncio.timeout(30):
+        while not true():
+            message = await socket.recv()
+            if "run" in json.loads(message):
+                page.take(Feed(0), str(message))
+
+
+async def test_a_watched_run_comes_by_itself(server: str, cookie: str, running: Run) -> None:
+    """Points, marks and parts, to two pages, and to one that comes later."""
+
+    def write() -> None:
+        for step in range(1, 31):
+            metrics.record(run=running, step=step, values={"reward/mean": step / 8, "time/step": 1.0})
+        services.add_event(run=running, kind="checkpoint", message="checkpoint of step 30 saved", step=30)
+        connections.close_all()
+
+    def whole(page: Page) -> bool:
+        steps = [row[0] for row in page.series.get("reward/mean", [])]
+        return steps == list(range(1, 31)) and len(page.marks) == 1 and "step 30" in page.parts.get("events", "")
+
+    ask = json.dumps({"watch": [{"run": running.pk, "parts": True}]})
+    async with connect(server, cookie) as first, connect(server, cookie) as second, connect(server, cookie) as third:
+        pages = [Page(), Page(), Page()]
+        for socket, page in ((first, pages[0]), (second, pages[1])):
+            await socket.send(ask)
+            await read_until(socket, page, lambda page=page: page.seq is not None and "head" in page.parts)  # type: ignore[misc]
+        await asyncio.to_thread(write)
+        await asyncio.gather(
+            *(read_until(s, p, lambda p=p: whole(p)) for s, p in ((first, pages[0]), (second, pages[1])))  # type: ignore[misc]
+        )
+        await third.send(ask)
+        await read_until(third, pages[2], lambda: whole(pages[2]))
+        assert pages[0].series == pages[1].series == pages[2].series
+        assert "do-pause" not in pages[0].parts["head"]  # a viewer's
+        await first.send(json.dumps({"unwatch": [running.pk]}))
+        await first.send(json.dumps({"ping": 1}))
+        await read_for(first, "pong")
+
+
+async def read_for(socket: ClientConnection, key: str) -> dict[str, object]:
+    async with asyncio.timeout(15):
+        while key not in (message := await receive(socket)):
+            pass
+        return message
+
+
+@pytest.mark.parametrize("asked", ["none", {"run": "x"}, {"run": 10**9}, {"run": -1}, {"run": 2**80}])
+async def test_what_cannot_be_watched_is_refused(server: str, cookie: str, asked: object) -> None:
+    async with connect(server, cookie) as socket:
+        await socket.send(json.dumps({"watch": [asked]}))
+        answer = await read_for(socket, "error")
+        assert answer["error"]["code"] == "watch"  # type: ignore[index]
+
+
+async def test_a_page_that_takes_nothing_gets_everything_later() -> None:
+    """Its queue is bounded; what was dropped comes as one whole."""
+    sent: list[str] = []
+    blocked = asyncio.Event()
+
+    async def send(text_data: str) -> None:
+        await blocked.wait()
+        sent.append(text_data)
+
+    consumer = HintConsumer()
+    consumer.behind, consumer.waiting, consumer.hints, consumer.news = set(), deque(), {}, asyncio.Event()
+    consumer.send = send  # type: ignore[method-assign,assignment]
+    feed = Feed(7)
+    feed.seq = 99
+    feed.watchers[consumer] = Terms(parts=False, may_operate=False)
+    writer = asyncio.create_task(consumer._write())
+    for number in range(1000):
+        consumer.take(feed, json.dumps({"run": 7, "seq": number, "base": number - 1}))
+        consumer.offer("run:7", json.dumps({"topic": "run:7", "seq": number}))
+        await asyncio.sleep(0)
+    assert len(consumer.waiting) <= MAX_WAITING
+    blocked.set()
+    async with asyncio.timeout(10):
+        while not sent or json.loads(sent[-1]).get("base", 0) is not None:
+            await asyncio.sleep(0)
+    writer.cancel()
+    assert len(sent) <= 4 and json.loads(sent[-1])["seq"] == 99
+    assert [json.loads(text)["seq"] for text in sent if "topic" in text][-1] == 999
