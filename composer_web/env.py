@@ -53,9 +53,12 @@ class Env(BaseSettings):
     inference_engine: Literal["embedded", "vllm"] = Field(
         default="embedded", description="What computes: our own engine on this CPU, or vLLM servers"
     )
+    engines: int = Field(
+        default=1, ge=1, description="Embedded engines that `make up` starts; with more than one, a router before them"
+    )
     inference_url: str = Field(
         default="http://127.0.0.1:8100",
-        description="The inference server: the embedded one, or the one in front of vLLM",
+        description="The inference server: the embedded one, a router, or the one in front of vLLM",
     )
     vllm_urls: str = Field(
         default="",

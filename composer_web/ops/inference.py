@@ -1,7 +1,7 @@
 """The inference server of this installation, as OPENCOMPOSER_INFERENCE_ENGINE and OPENCOMPOSER_INFERENCE_URL say.
 
 Whichever engine computes, the product speaks one contract (`trainer.inference.contract`): the embedded server answers
-by itself, the server in front of vLLM passes on. Errors of this module name the setting to look at.
+by itself, a router and the server in front of vLLM pass on. Errors of this module name the setting to look at.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from trainer.inference.contract import (
     InferenceRefused,
     ServerHealth,
 )
+
+ROUTER = "router"
+"""Stands before engines of any kind, so it fits either setting."""
 
 
 def client() -> HttpInferenceClient:
@@ -42,7 +45,7 @@ def health(*, timeout: float = 3.0) -> ServerHealth:
         raise InferenceError(
             f"{error} OPENCOMPOSER_INFERENCE_URL says where it is, `make status` whether it runs"
         ) from error
-    if found.engine != settings.inference_engine:
+    if found.engine not in {settings.inference_engine, ROUTER}:
         raise InferenceRefused(
             f"OPENCOMPOSER_INFERENCE_ENGINE is {settings.inference_engine!r} and the server at {settings.inference_url} "
             f"is {found.engine!r}: set OPENCOMPOSER_INFERENCE_ENGINE={found.engine}, or point "

@@ -53,7 +53,7 @@ def board(run: Run) -> Board:
         for status in health.deployments
         if status.name == name
     ]
-    servers = [server for server in health.servers if server.deployment == name or not server.ok]
+    servers = [server for server in health.servers if name in server.deployment.split(", ") or not server.ok]
     return Board(found, servers, health.engine, health.error, last)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.inference.errors import BadRequest
+from trainer.inference.router.members import MEMBERS, MemberSpec, read_members
 from trainer.inference.vllm.addresses import server_urls
 
 from . import ports, postgres, valkey
@@ -16,6 +18,8 @@ from .layout import REPOSITORY, Layout
 
 DEFAULT_PORT = 8800
 ENGINES = ("embedded", "vllm")
+MOST_ENGINES = 64
+STACK = "stack"  # the cluster of the engines that the supervisor starts
 MARK = "OPENCOMPOSER_STACK"  # in the environment of each of our processes, so that none of ours is ever mistaken
 
 
@@ -30,11 +34,14 @@ class Addresses:
     inference_port: int
     valkey: valkey.Endpoint
     mark: str
+    engine_ports: tuple[int, ...] = ()
+    """Of several embedded engines, which a router at `inference_port` stands in front of; empty: one, and no router."""
 
 
 def choose() -> Addresses:
     """Pick free ports. A web port that the user named must be free; the default one may give way to the next."""
     engine, vllm_urls = inference_engine(os.environ)
+    engines = engine_count(os.environ, engine)
     host = os.environ.get("OPENCOMPOSER_HOST") or "127.0.0.1"
     asked = os.environ.get("OPENCOMPOSER_PORT")
     if asked:
@@ -55,6 +62,7 @@ def choose() -> Addresses:
         inference_port=ports.any_free(),
         valkey=valkey.Endpoint.fresh(ports.any_free()),
         mark=secrets.token_hex(8),
+        engine_ports=tuple(ports.any_free() for _ in range(engines)) if engines > 1 else (),
     )
 
 
@@ -70,6 +78,37 @@ def inference_engine(variables: Mapping[str, str]) -> tuple[str, str]:
         except ValueError as error:
             raise StackError(f"OPENCOMPOSER_INFERENCE_ENGINE=vllm needs OPENCOMPOSER_VLLM_URLS: {error}") from error
     return engine, urls
+
+
+def engine_count(variables: Mapping[str, str], engine: str) -> int:
+    """Embedded engines that the user asked for. Raises StackError."""
+    asked = variables.get("OPENCOMPOSER_ENGINES") or "1"
+    if not asked.isdigit() or not 0 < int(asked) <= MOST_ENGINES:
+        raise StackError(f"OPENCOMPOSER_ENGINES must be a number from 1 to {MOST_ENGINES}, found {asked!r}")
+    if int(asked) > 1 and engine != "embedded":
+        raise StackError(
+            f"OPENCOMPOSER_ENGINES={asked} starts embedded engines, and OPENCOMPOSER_INFERENCE_ENGINE is {engine!r}: "
+            "unset one of them (several vLLM servers are named in OPENCOMPOSER_VLLM_URLS)"
+        )
+    return int(asked)
+
+
+def members_file(layout: Layout) -> Path:
+    """The router's list of engines: edited by hand, it adds or removes some while runs go on."""
+    return layout.run / "engines.json"
+
+
+def _write_members(layout: Layout, addresses: Addresses) -> None:
+    """Our engines at the ports of this start; those that were added by hand stay (`cluster` tells them apart)."""
+    path = members_file(layout)
+    if not addresses.engine_ports:
+        return
+    try:
+        others = [spec for spec in read_members(path) if spec.cluster != STACK] if path.exists() else []
+    except BadRequest as error:
+        raise StackError(f"{error}; correct the file, or remove it") from error
+    ours = [MemberSpec(url=f"http://127.0.0.1:{port}", cluster=STACK) for port in addresses.engine_ports]
+    _private(path, MEMBERS.dump_json([*ours, *others], indent=1).decode() + "\n")
 
 
 def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
@@ -89,6 +128,7 @@ def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
 def write(layout: Layout, addresses: Addresses) -> None:
     _private(layout.run / "env", "".join(f"{name}={value}\n" for name, value in variables(layout, addresses).items()))
     _private(layout.run / "mark", f"{addresses.mark}\n")
+    _write_members(layout, addresses)
 
 
 def read(layout: Layout) -> dict[str, str]:

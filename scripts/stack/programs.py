@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import valkey
-from .environment import Addresses
+from .environment import Addresses, members_file
 from .layout import REPOSITORY, Layout
 
 SERVICES = "services"
@@ -67,19 +67,33 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
         _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1", niceness=10),
         Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
         Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
-        _inference(addresses, compute),
+        *_inference(layout, addresses, compute),
     ]
 
 
-def _inference(addresses: Addresses, compute: dict[str, str]) -> Program:
-    """The server of the inference contract: our own engine, or the one in front of vLLM, which only passes on."""
+def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) -> list[Program]:
+    """The server of the inference contract: our own engine, a router and several of those, or the one in front of vLLM."""
     address = ("--host", "127.0.0.1", "--port", str(addresses.inference_port))
     if addresses.engine == "vllm":
         front = [sys.executable, "-m", "trainer.inference.vllm.server", "--servers", addresses.vllm_urls, *address]
-        return Program("inference", front)
-    return Program(
-        "inference", [sys.executable, "-m", "trainer.inference.embedded.server", *address], variables=compute
-    )
+        return [Program("inference", front)]
+    embedded = [sys.executable, "-m", "trainer.inference.embedded.server"]
+    if not addresses.engine_ports:
+        return [Program("inference", [*embedded, *address], variables=compute)]
+    share = {"OMP_NUM_THREADS": str(max(1, int(compute["OMP_NUM_THREADS"]) // len(addresses.engine_ports)))}
+    engines = [
+        Program(
+            f"engine-{number}",
+            [*embedded, "--port", str(port), "--data", str(layout.data / "engines" / str(number))],
+            variables=share,
+        )
+        for number, port in enumerate(addresses.engine_ports, start=1)
+    ]
+    members = ("--members", str(members_file(layout)))
+    return [
+        *engines,
+        Program("inference", [sys.executable, "-m", "trainer.inference.router.server", *members, *address]),
+    ]
 
 
 def _worker(name: str, queues: str, *options: str, niceness: int = 0) -> Program:

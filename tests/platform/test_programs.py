@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ ADDRESSES = environment.Addresses(
 )
 
 
-def generated(data: Path, **changes: str) -> tuple[configparser.RawConfigParser, Layout]:
+def generated(data: Path, **changes: Any) -> tuple[configparser.RawConfigParser, Layout]:
     layout = Layout.open(data)
     addresses = replace(ADDRESSES, **changes)
     text = programs.configuration(layout, [*programs.services(layout), *programs.product(layout, addresses)])
@@ -70,6 +71,15 @@ def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
     [
         ({"OPENCOMPOSER_INFERENCE_ENGINE": "sglang"}, "must be one of embedded, vllm, found 'sglang'"),
         ({"OPENCOMPOSER_INFERENCE_ENGINE": "vllm"}, "needs OPENCOMPOSER_VLLM_URLS: no vLLM server is named"),
+        ({"OPENCOMPOSER_ENGINES": "many"}, "OPENCOMPOSER_ENGINES must be a number from 1 to 64, found 'many'"),
+        (
+            {
+                "OPENCOMPOSER_ENGINES": "2",
+                "OPENCOMPOSER_INFERENCE_ENGINE": "vllm",
+                "OPENCOMPOSER_VLLM_URLS": "http://gpu1:8000",
+            },
+            "OPENCOMPOSER_INFERENCE_ENGINE is 'vllm': unset one",
+        ),
         (
             {"OPENCOMPOSER_INFERENCE_ENGINE": "vllm", "OPENCOMPOSER_VLLM_URLS": "gpu1:8000"},
             "OPENCOMPOSER_VLLM_URLS: 'gpu1:8000' is no address",
@@ -78,7 +88,7 @@ def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
 )
 def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], words: str) -> None:
     with pytest.raises(StackError, match=words):
-        environment.inference_engine(variables)
+        environment.engine_count(variables, environment.inference_engine(variables)[0])
 
 
 def test_the_engine_is_told_to_every_process(folder: Path) -> None:
