@@ -109,7 +109,7 @@ def coverage(pytest, send, root):
     """A plugin that reports which functions of the checkout each test enters: [path, first line] pairs."""
 
     class Coverage:
-        @pytest.hookimpl(wrapper=True)
+        @pytest.hookimpl(hookwrapper=True)  # the kind that every pytest knows
         def pytest_runtest_protocol(self, item):
             seen = set()
 
@@ -118,13 +118,11 @@ def coverage(pytest, send, root):
                     seen.add(frame.f_code)
 
             sys.setprofile(profile)
-            try:
-                return (yield)
-            finally:
-                sys.setprofile(None)
-                files = ((code.co_filename, code.co_firstlineno) for code in seen)
-                calls = sorted([name[len(root) :], line] for name, line in files if name.startswith(root))
-                send("calls", {"id": item.nodeid, "calls": calls})
+            yield
+            sys.setprofile(None)
+            files = ((code.co_filename, code.co_firstlineno) for code in seen)
+            calls = sorted([name[len(root) :], line] for name, line in files if name.startswith(root))
+            send("calls", {"id": item.nodeid, "calls": calls})
 
     return Coverage()
 

@@ -47,10 +47,12 @@ def options(checkout: Checkout) -> dict[str, str]:
         parser = ini(checkout.text(name)) if name else ini("")
         section = "tool:pytest" if name == "setup.cfg" else "pytest"
         table = dict(parser.items(section)) if parser.has_section(section) else {}
-    return {
-        k: v if isinstance(v, str) else " ".join(map(str, v)) if isinstance(v, list) else str(v)
+    joined = {
+        k: shlex.join(map(str, v)) if k == "addopts" else " ".join(map(str, v))
         for k, v in table.items()
+        if isinstance(v, list)
     }
+    return {k: v if isinstance(v, str) else joined.get(k, str(v)) for k, v in table.items()}
 
 
 def kept_options(checkout: Checkout) -> list[str]:

@@ -114,6 +114,9 @@ def test_of_addopts_that_is_kept_which_says_what_tests_there_are():
     found = goals.configuration(of({"shop.py": "", "tox.ini": text}), (".",))
     kept = found[2 : found.index("--continue-on-collection-errors")]
     assert kept == ("--import-mode=prepend", "-m", "not online", "--ignore=tests/slow", "-o", "asyncio_mode=auto")
+    listed = "[tool.pytest.ini_options]\naddopts = ['-ra', '-m', 'not online', '-k=a b']\ntestpaths = ['a', 'b']\n"
+    assert "not online" in goals.configuration(of({"shop.py": "", "pyproject.toml": listed}), (".",))
+    assert setup.options(of({"pyproject.toml": listed}))["testpaths"] == "a b"
 
 
 def test_variables_of_tests_without_secrets_and_without_the_machines_own():
