@@ -91,6 +91,9 @@ class Suite:
             installed, run = await self.measured(paths)
         if await self.services(run):
             installed, run = await self.measured(paths)
+            if names := local.lacking(texts(run)):
+                await local.name(venv.box, names, self.log)
+                installed, run = await self.measured(paths)
         installed, run = await self.best(installed, run, paths)
         if own := [*self.variant, *(f"--deselect={test_id}" for test_id in self.hanging)]:
             self.venv.env["PYTEST_ADDOPTS"] = shlex.join(own)  # for whoever runs pytest there, goals among them

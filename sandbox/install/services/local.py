@@ -59,11 +59,22 @@ SERVICES = (
 )
 
 
+UNREACHED = re.compile(
+    r"refused|could not connect|Connection.{0,40}(?:error|failed)|111|Is the server running|connection to server",
+    re.IGNORECASE,
+)
+_NAMELESS = re.compile(r'(database|role) "(\w{1,60})" does not exist')
+
+
+def lacking(messages: Iterable[str]) -> list[tuple[str, str]]:
+    """(user, database) that a running database does not know, by the words of its refusals; one of them is empty."""
+    found = dict.fromkeys(match.groups() for message in messages for match in _NAMELESS.finditer(message))
+    return [("", name) if kind == "database" else (name, "") for kind, name in found][:MAX_NAMES]
+
+
 def asked_for(messages: Iterable[str]) -> tuple[Service, ...]:
     """Services that the words of refused connections name."""
-    refused = [
-        m for m in messages if re.search(r"refused|could not connect|Connection.{0,40}(?:error|failed)|111", m, re.I)
-    ]
+    refused = [m for m in messages if UNREACHED.search(m)]
     return tuple(service for service in SERVICES if any(service.signs.search(message) for message in refused))
 
 
@@ -98,7 +109,7 @@ async def provide(
     if started.exit_code != 0:
         return {}
     if any(service.name == "postgres" for service in services):
-        await _databases(box, checkout, log)
+        await name(box, database_names(checkout), log)
     await _plugin(box, python, log)
     return variables
 
@@ -125,9 +136,9 @@ async def _prepared(box: Sandbox, service: Service, checkout: Checkout, log: Log
     return made.exit_code == 0
 
 
-async def _databases(box: Sandbox, checkout: Checkout, log: Log) -> None:
-    """Roles and databases by the names that the checkout's own settings use."""
-    names = database_names(checkout)
+async def name(box: Sandbox, names: Iterable[tuple[str, str]], log: Log) -> None:
+    """Make roles and databases of these names in the running database."""
+    names = list(names)
     users = dict.fromkeys(user for user, _ in names if user and user != "postgres")
     databases = dict.fromkeys(database for _, database in names if database and database != "postgres")
     lines = [f"createuser -s {user}" for user in users] + [f"createdb {database}" for database in databases]
