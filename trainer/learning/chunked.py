@@ -17,6 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+IN_CACHE = 1 << 19
+"""Logits that are worked on at a time: 2 MiB of float32."""
+
 
 def chunked_scores(
     hidden_ND: Tensor,
@@ -29,8 +32,12 @@ def chunked_scores(
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets [N], with gradient, and entropies [N], without.
 
-    At most `logits_at_once` logits exist at a time, and at least one row of them. `open_M`: see `MicroBatch`.
+    At most `logits_at_once` logits exist at a time, and at least one row of them; with 0 the probabilities of all are
+    kept for the backward pass, which is quicker and can run only once. `open_M`: see `MicroBatch`.
     """
+    if not logits_at_once:
+        kept: tuple[Tensor, Tensor] = _Kept.apply(hidden_ND, weight_VD, targets_N, temperature, open_M)
+        return kept
     rows = max(1, logits_at_once // len(weight_VD))
     scores: tuple[Tensor, Tensor] = _Chunked.apply(hidden_ND, weight_VD, targets_N, temperature, rows, open_M)
     return scores
@@ -77,15 +84,68 @@ class _Chunked(torch.autograd.Function):
         return hidden_grad_ND, weight_grad_VD.to(weight_VD.dtype), None, None, None, None
 
 
+class _Kept(torch.autograd.Function):
+    """The same with the probabilities kept for the backward pass, in the precision of the projection.
+
+    A chunk is small enough for a processor's cache, and its logits are gone before the next; the backward pass turns
+    the probabilities into the gradient of the logits where they lie, so it runs once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        targets_N: Tensor,
+        temperature: float,
+        open_M: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, Tensor]:
+        rows = max(1, IN_CACHE // len(weight_VD))
+        logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
+        entropy_N = torch.empty_like(logprobs_N)
+        kept_NV = hidden_ND.new_empty(len(hidden_ND), len(weight_VD)) if any(ctx.needs_input_grad) else None
+        for start in range(0, len(hidden_ND), rows):
+            part = slice(start, start + rows)
+            logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, open_M)
+            shares_CV = torch.softmax(logits_CV, dim=-1)
+            most_C, where_C = logits_CV.max(-1)
+            log_sum_C = most_C - shares_CV.gather(1, where_C[:, None])[:, 0].log()
+            logprobs_N[part] = logits_CV.gather(1, targets_N[part, None])[:, 0] - log_sum_C
+            if kept_NV is not None:
+                kept_NV[part] = shares_CV
+            terms_CV = shares_CV.mul_(logits_CV)
+            entropy_N[part] = log_sum_C - (terms_CV if open_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
+        ctx.save_for_backward(hidden_ND, weight_VD, targets_N)
+        ctx.temperature, ctx.kept_NV = temperature, kept_NV
+        ctx.mark_non_differentiable(entropy_N)
+        return logprobs_N, entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, gradient_N: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        hidden_ND, weight_VD, targets_N = ctx.saved_tensors
+        grad_NV, ctx.kept_NV = ctx.kept_NV, None
+        scale_N = (gradient_N / ctx.temperature).to(grad_NV.dtype)
+        places = torch.arange(len(grad_NV), device=grad_NV.device)
+        grad_NV[places, targets_N] -= 1.0
+        grad_NV.mul_(-scale_N[:, None])
+        return grad_NV @ weight_VD, grad_NV.T @ hidden_ND, None, None, None
+
+
 def _logps(
     hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, open_M: tuple[Tensor, Tensor] | None
 ) -> Tensor:
+    return torch.log_softmax(_logits(hidden_CD, weight_VD, temperature, start, open_M), dim=-1)
+
+
+def _logits(
+    hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, open_M: tuple[Tensor, Tensor] | None
+) -> Tensor:
     logits_CV = (hidden_CD @ weight_VD.T).float().div_(temperature)
-    if open_M is not None:
-        rows_M, ids_M = open_M
-        here_M = (rows_M >= start) & (rows_M < start + len(hidden_CD))
-        logits_CV = narrowed(logits_CV, rows_M[here_M] - start, ids_M[here_M])
-    return torch.log_softmax(logits_CV, dim=-1)
+    if open_M is None:
+        return logits_CV
+    rows_M, ids_M = open_M
+    here_M = (rows_M >= start) & (rows_M < start + len(hidden_CD))
+    return narrowed(logits_CV, rows_M[here_M] - start, ids_M[here_M])
 
 
 def narrowed(logits_NV: Tensor, open_rows_M: Tensor, open_ids_M: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from trainer.learning.chunked import chunked_scores, narrowed
 from trainer.learning.packing import MicroBatch
+from trainer.learning.shared import hidden_states, understands
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,13 @@ def score_tokens(
     them. Rows are padded on the right, so causal attention needs no padding mask. `logits_at_once` bounds how many
     logits exist at a time (0: all); `decoder` are more arguments of the decoder.
     """
-    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
-    hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
+    if batch.shared is not None and understands(model):
+        hidden_ND = hidden_states(model, batch.shared)[batch.shared.of_BT.flatten()[batch.predict_from_N]]
+    else:
+        hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
+        hidden_ND = hidden_BTD.flatten(0, 1)[batch.predict_from_N]
     head = model.get_output_embeddings()
-    if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
+    if isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
         weight_VD = head.weight
         kind = hidden_ND.device.type
         if torch.is_autocast_enabled(kind):  # the backward pass knows nothing of it, and computes the logits again

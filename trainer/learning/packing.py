@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainer.learning.shared import Beginnings, beginnings
 from trainer.replay.wire import UNKNOWN, ReplayRefused
 from trainer.rollouts.types import TrainSample
 
@@ -38,6 +39,8 @@ class MicroBatch:
     """Recorded experts by position, MoE layer and place, int64; negative where there is no record."""
     open_M: tuple[Tensor, Tensor] | None = None
     """Where sampling was narrowed: pairs of (policy token n, id that was open to it), int64."""
+    shared: Beginnings | None = None
+    """What the rows have in common; None where each position is computed for itself."""
 
     def to(self, device: torch.device) -> MicroBatch:
         return MicroBatch(
@@ -50,6 +53,7 @@ class MicroBatch:
             self.tokens,
             None if self.experts_BTLK is None else self.experts_BTLK.to(device),
             None if self.open_M is None else (self.open_M[0].to(device), self.open_M[1].to(device)),
+            None if self.shared is None else self.shared.to(device),
         )
 
 
@@ -90,16 +94,20 @@ def pack(samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]
     for index in order(samples):
         sample = samples[index]
         if rows and len(sample.tokens) * (len(rows) + 1) > max_tokens:
-            batches.append(stack(rows))
+            batches.append(stack(rows, share=True))
             rows = []
         rows.append(sample)
     if rows:
-        batches.append(stack(rows))
+        batches.append(stack(rows, share=True))
     return batches
 
 
-def stack(rows: Sequence[TrainSample]) -> MicroBatch:
-    """One micro-batch of these rows, padded to the longest; policy tokens one row after the other."""
+def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
+    """One micro-batch of these rows, padded to the longest; policy tokens one row after the other.
+
+    With `share` tokens that rows begin with in common may be computed once, where no experts are recorded: rows may
+    have gone through other experts there.
+    """
     width = max(len(row.tokens) for row in rows)
     tokens_BT = torch.full((len(rows), width), PAD, dtype=torch.int64)
     predict_from: list[int] = []
@@ -122,6 +130,7 @@ def stack(rows: Sequence[TrainSample]) -> MicroBatch:
                 sampler.append(row.sampler_logprobs[t])
                 advantages.append(row.advantages[t])
                 owners.append(b)
+    experts_BTLK = _experts(rows, width)
     return MicroBatch(
         tokens_BT=tokens_BT,
         predict_from_N=torch.tensor(predict_from, dtype=torch.int64),
@@ -130,8 +139,9 @@ def stack(rows: Sequence[TrainSample]) -> MicroBatch:
         advantages_N=torch.tensor(advantages, dtype=torch.float32),
         rows_N=torch.tensor(owners, dtype=torch.int64),
         tokens=sum(len(row.tokens) for row in rows),
-        experts_BTLK=_experts(rows, width),
+        experts_BTLK=experts_BTLK,
         open_M=(torch.tensor(open_at), torch.tensor(open_ids)) if open_at else None,
+        shared=beginnings([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
     )
 
 

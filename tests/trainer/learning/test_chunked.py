@@ -41,7 +41,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("at_once", [1, 3 * V, 8 * V + 5, 10**9])
+@pytest.mark.parametrize("at_once", [0, 1, 3 * V, 8 * V + 5, 10**9])
 @pytest.mark.parametrize("closed", [False, True])
 def test_values_and_gradients(at_once: int, closed: bool) -> None:
     hidden, weight, targets = inputs()
@@ -71,6 +71,20 @@ def test_never_more_logits_than_asked_for() -> None:
     with Largest() as largest:
         plain(hidden, weight, targets, None)[0].sum().backward()
     assert largest.elements == N * V
+
+
+def test_kept_probabilities_are_worked_on_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and gradients, with chunks smaller than the batch."""
+    scale = torch.linspace(-1, 1, N)
+    found = []
+    for at_once in (1 << 19, 5 * V):
+        monkeypatch.setattr("trainer.learning.chunked.IN_CACHE", at_once)
+        hidden, weight, targets = inputs()
+        logprobs, entropies = chunked_scores(hidden, weight, targets, temperature=TEMPERATURE, logits_at_once=0)
+        (logprobs * scale).sum().backward()
+        found.append((logprobs.detach(), entropies, hidden.grad, weight.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_of_half_precision_weights_are_summed_in_float32() -> None:

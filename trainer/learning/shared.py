@@ -1,0 +1,122 @@
+"""Tokens that rows have in common are computed once.
+
+Attempts at one prompt begin alike, and so do prompts with the same instructions. Under causal attention the hidden state of a
+position depends on the tokens up to it alone: two rows that begin with the same tokens have the same states there. All
+that works token by token (most of a step) runs on the distinct beginnings, laid out one after the other without padding;
+attention looks at rows as they were.
+
+Shape suffixes: B rows, T padded length, U distinct beginnings, H heads, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+ATTENTION = "shared_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """The distinct beginnings of the rows of a micro-batch."""
+
+    tokens_U: Tensor
+    """The last token of each, int64."""
+    positions_U: Tensor
+    """Its place in its row, int64."""
+    of_BT: Tensor
+    """The beginning that ends at each position of each row, int64; padding has 0."""
+    at_U: Tensor
+    """One flat position b·T + t of each, int64."""
+
+    def to(self, device: torch.device) -> Beginnings:
+        return Beginnings(
+            self.tokens_U.to(device), self.positions_U.to(device), self.of_BT.to(device), self.at_U.to(device)
+        )
+
+
+def beginnings(rows: Sequence[Sequence[int]], width: int) -> Beginnings:
+    """Of rows of token ids, padded to `width`, in the order in which they first occur."""
+    known: dict[tuple[int, int], int] = {}
+    tokens: list[int] = []
+    positions: list[int] = []
+    at: list[int] = []
+    of_BT = torch.zeros(len(rows), width, dtype=torch.int64)
+    for b, row in enumerate(rows):
+        path: list[int] = []
+        last = -1
+        for t, token in enumerate(row):
+            last = known.setdefault((last, token), len(known))
+            if last == len(tokens):
+                tokens.append(token)
+                positions.append(t)
+                at.append(b * width + t)
+            path.append(last)
+        of_BT[b, : len(path)] = torch.tensor(path)
+    return Beginnings(torch.tensor(tokens), torch.tensor(positions), of_BT, torch.tensor(at))
+
+
+def understands(model: PreTrainedModel) -> bool:
+    """Whether the model's attention is causal, over all that came before, and can be replaced."""
+    decoder = model.get_decoder()
+    kinds = set(getattr(decoder.config, "layer_types", None) or ["full_attention"])
+    return kinds == {"full_attention"} and getattr(decoder, "_supports_attention_backend", False)
+
+
+def hidden_states(model: PreTrainedModel, shared: Beginnings) -> Tensor:
+    """The decoder's output for each beginning [U, width of the model]."""
+    decoder = model.get_decoder()
+    with _attention(decoder):
+        out = decoder(
+            input_ids=shared.tokens_U[None],
+            position_ids=shared.positions_U[None],
+            use_cache=False,
+            beginnings=shared,
+        )
+    hidden: Tensor = out.last_hidden_state[0]
+    return hidden
+
+
+@contextmanager
+def _attention(decoder: Any) -> Iterator[None]:
+    """The layers read the name in the configuration at each call."""
+    config, before = decoder.config, decoder.config._attn_implementation
+    config._attn_implementation = ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def shared_attention(
+    module: nn.Module,
+    query_1HUD: Tensor,
+    key_1HUD: Tensor,
+    value_1HUD: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    beginnings: Beginnings,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """The library's attention interface: rows are put together, attend, and are taken apart again."""
+    query_BHTD, key_BHTD, value_BHTD = (_rows(part, beginnings.of_BT) for part in (query_1HUD, key_1HUD, value_1HUD))
+    out_BTHD, _weights = sdpa_attention_forward(
+        module, query_BHTD, key_BHTD, value_BHTD, None, scaling=scaling, is_causal=True
+    )
+    return out_BTHD.flatten(0, 1).index_select(0, beginnings.at_U)[None], None
+
+
+AttentionInterface.register(ATTENTION, shared_attention)
+
+
+def _rows(part_1HUD: Tensor, of_BT: Tensor) -> Tensor:
+    part_UHD = part_1HUD[0].transpose(0, 1)
+    return part_UHD.index_select(0, of_BT.flatten()).unflatten(0, of_BT.shape).transpose(1, 2)
