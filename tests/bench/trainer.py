@@ -1,14 +1,16 @@
 """A whole step of reinforcement learning (generate, reward, learn, new weights) beside TRL's GRPOTrainer.
 
-`make bench NAME=trainer`, with `TRL_PYTHON` naming an interpreter that has trl 1.16.0 and this project's dependencies
-(`pip install trl==1.16.0` in an environment of its own; it is no dependency of the product). Same policy (Qwen3, 4 layers of
-256, vocabulary 4096, random weights, fp32), same prompts (8, of 64 tokens), 8 samples each, 128 new tokens, temperature
-1, no KL, rewards minus their mean, token sum by a constant, AdamW, gradients clipped. TRL runs at its best setting on a CPU:
-bf16 autocast, micro-batches of 16 rows, `generate`. Ours computes the training in bf16 autocast as well and generates in
-fp32 with the embedded engine in the same process.
+`make bench NAME=trainer`. TRL 1.16.0 runs under an interpreter of its own, since it is no dependency of the product: the one
+that `TRL_PYTHON` names, or `.data/trl`, which the bench makes at its first run (it installs trl beside this project's packages).
+
+Same policy (Qwen3, 4 layers of 256, vocabulary 4096, random weights, fp32), same prompts (8, of 64 tokens), 8 samples each,
+128 new tokens, temperature 1, no KL, rewards minus their mean, token sum by a constant, AdamW, gradients clipped. TRL runs
+at its best setting on a CPU: bf16 autocast, micro-batches of 16 rows, `generate`. Ours computes the training in bf16
+autocast as well and generates in fp32 with the embedded engine in the same process.
 
 Each side is a process of its own with one thread; their turns alternate. Times are CPU seconds of the process, medians
-over steps without the first; memory is the largest resident size of the process.
+over steps without the first; memory is the largest resident size of the process. A turn that takes longer than --seconds
+is ended, and the steps that it finished count.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,13 +32,14 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.bench import report
-from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, prompts_of, reward
+from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, STEP, TRL_ROWS, prompts_of, reward, say
 
-MICRO_ROWS = 16
 REPOSITORY = Path(__file__).parents[2]
+PEER = REPOSITORY / ".data" / "trl"
+TRL = "trl==1.16.0"
 
 
-def ours(folder: Path, steps: int) -> dict[str, object]:
+def ours(folder: Path, steps: int) -> None:
     """The steps of this project's parts, in this process."""
     from trainer.config import ObjectiveConfig, OptimizerConfig
     from trainer.inference.contract import GenerateRequest, GenerateResponse
@@ -58,7 +62,7 @@ def ours(folder: Path, steps: int) -> dict[str, object]:
         optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_from=1.0),
         temperature=1.0,
         total_steps=steps,
-        micro_batch_tokens=2048,
+        micro_batch_tokens=4096,
         precision="bfloat16",
     )
     shape = DecoderShape.read(folder)
@@ -67,7 +71,6 @@ def ours(folder: Path, steps: int) -> dict[str, object]:
     decoder = build_decoder(shape, learner.weights(), limits.max_context)
     runner.install(decoder, make_cache(decoder, limits), 0)
     texts = prompts_of(tokenizer, steps)
-    seconds: dict[str, list[float]] = {"step": [], "generate": []}
     for step in range(1, steps + 1):
         began = time.process_time()
         asked = [tokenizer(text)["input_ids"] for text in texts[(step - 1) * PROMPTS : step * PROMPTS]]
@@ -79,7 +82,7 @@ def ours(folder: Path, steps: int) -> dict[str, object]:
             runner.submit(jobs[-1])
         while len(answers) < len(jobs):
             runner.step()
-        seconds["generate"].append(time.process_time() - began)
+        generated = time.process_time()
         groups = []
         for index in range(PROMPTS):
             members = jobs[index * GROUP : (index + 1) * GROUP]
@@ -105,9 +108,7 @@ def ours(folder: Path, steps: int) -> dict[str, object]:
             )
         learner.train(groups, step=step)
         runner.swap(build_weights(shape, learner.weights()), step)
-        seconds["step"].append(time.process_time() - began)
-        print(f"ours {step}: {seconds['step'][-1]:.2f} CPU s", file=sys.stderr)
-    return {**seconds, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        say(time.process_time() - began, generated - began)
 
 
 def make_policy(folder: Path) -> None:
@@ -120,51 +121,79 @@ def make_policy(folder: Path) -> None:
     AutoTokenizer.from_pretrained(REPOSITORY / "policies" / "base").save_pretrained(folder)
 
 
-def child(command: Sequence[str], folder: Path, steps: int) -> dict[str, object]:
+def child(command: Sequence[str], folder: Path, steps: int, seconds: float) -> list[dict[str, float]]:
+    """What a side says of each of its steps. Raises CalledProcessError, ValueError (no two steps within `seconds`)."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [*command, str(folder), str(steps)], env=environment, stdout=subprocess.PIPE, check=True, timeout=3600
-    )
-    result: dict[str, object] = json.loads(done.stdout.decode().strip().splitlines()[-1])
-    return result
+    whole = [*command, str(folder), str(steps)]
+    try:
+        output = subprocess.run(whole, env=environment, stdout=subprocess.PIPE, check=True, timeout=seconds).stdout
+    except subprocess.TimeoutExpired as ended:
+        output = ended.stdout or b""
+    said = [json.loads(line) for line in output.decode().splitlines() if line.startswith(STEP)]
+    if len(said) < 2:
+        raise ValueError(
+            f"{command[-1]} made {len(said)} steps in {seconds:.0f} s, and the first does not count; raise --seconds"
+        )
+    return said
+
+
+def peer_python() -> tuple[str, str]:
+    """An interpreter that has TRL, made if there is none; or "", and why."""
+    if named := os.environ.get("TRL_PYTHON"):
+        return named, ""
+    python = PEER / "bin" / "python"
+    if not (PEER / "complete").exists():
+        shutil.rmtree(PEER, ignore_errors=True)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(PEER)], check=True, timeout=120)
+            [packages] = PEER.glob("lib/python*/site-packages")
+            (packages / "product.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+            subprocess.run([str(python), "-m", "pip", "install", "-q", TRL], check=True, timeout=900, stdout=sys.stderr)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            return "", f"{TRL} could not be installed ({error}); name an interpreter that has it with TRL_PYTHON"
+        (PEER / "complete").touch()
+    return str(python), ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each side")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn; the first is not counted")
+    parser.add_argument("--seconds", type=float, default=600.0, help="wall time of a turn")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.child:
         folder, steps = arguments.child
-        print(json.dumps(ours(Path(folder), int(steps))))
+        ours(Path(folder), int(steps))
         return
-    peer = os.environ.get("TRL_PYTHON", "")
+    peer, why = peer_python()
     sides = {"ours": [sys.executable, "-m", "tests.bench.trainer", "--child"]}
     if peer:
         sides["trl"] = [peer, "-m", "tests.bench.trainer_trl"]
-    seconds: dict[str, list[float]] = {}
-    memory: dict[str, list[float]] = {}
+    said: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     with tempfile.TemporaryDirectory() as folder:
         make_policy(Path(folder))
         for _ in range(arguments.rounds):
             for name, command in sides.items():
-                got = child(command, Path(folder), arguments.steps)
-                memory.setdefault(name, []).append(float(got["mib"]))  # type: ignore[arg-type]
-                for part in ("step", "generate"):
-                    seconds.setdefault(f"{name}_{part}", []).extend(got[part][1:])  # type: ignore[index]
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
+                said[name] += child(command, Path(folder), arguments.steps, arguments.seconds)[1:]
+    middle = {
+        f"{name}_{part}": statistics.median(step[part] for step in steps)
+        for name, steps in said.items()
+        for part in ("step", "generate")
+    }
+    memory = {name: max(step["mib"] for step in steps) for name, steps in said.items()}
     result = {f"{name}_cpu_s": round(value, 3) for name, value in middle.items() if name.startswith("ours")}
     peers = {f"{name}_cpu_s": round(value, 3) for name, value in middle.items() if name.startswith("trl")}
-    result["ours_mib"] = round(max(memory["ours"]))
+    result["ours_mib"] = round(memory["ours"])
     if peer:
-        peers["trl_mib"] = round(max(memory["trl"]))
+        peers["trl_mib"] = round(memory["trl"])
         result["ratio_to_trl"] = round(middle["trl_step"] / middle["ours_step"], 2)
-        result["memory_ratio_to_trl"] = round(max(memory["ours"]) / max(memory["trl"]), 3)
+        result["memory_ratio_to_trl"] = round(memory["ours"] / memory["trl"], 3)
     goals: dict[str, report.Goal] = {"ratio_to_trl": (">=", 3.0), "memory_ratio_to_trl": ("<=", 0.7)}
-    why = "" if peer else "TRL_PYTHON names no interpreter with trl"
-    report.emit("trainer", result, goals=goals, peers=peers, conditions={"trl_skipped": why, "rows": MICRO_ROWS})
+    counted = {name: len(steps) for name, steps in said.items()}
+    conditions = {"trl_skipped": why, "trl_rows": TRL_ROWS, "steps": counted}
+    report.emit("trainer", result, goals=goals, peers=peers, conditions=conditions)
 
 
 if __name__ == "__main__":

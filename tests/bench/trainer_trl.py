@@ -1,9 +1,7 @@
-"""TRL's side of `trainer.py`: runs under an interpreter that has trl 1.16.0. Prints one JSON line."""
+"""TRL's side of `trainer.py`: runs under an interpreter that has trl 1.16.0. Prints one JSON line a step."""
 
 from __future__ import annotations
 
-import json
-import resource
 import sys
 import tempfile
 import time
@@ -14,9 +12,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, prompts_of, reward
-
-MICRO_ROWS = 16
+from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, TRL_ROWS, prompts_of, reward, say
 
 
 def rewards(completion_ids: list[list[int]], **others: Any) -> list[float]:
@@ -25,15 +21,14 @@ def rewards(completion_ids: list[list[int]], **others: Any) -> list[float]:
 
 class Steps(TrainerCallback):
     def __init__(self) -> None:
-        self.seconds: list[float] = []
+        self.generated = 0.0
         self._began = 0.0
 
     def on_step_begin(self, *arguments: Any, **others: Any) -> None:
         self._began = time.process_time()
 
     def on_step_end(self, *arguments: Any, **others: Any) -> None:
-        self.seconds.append(time.process_time() - self._began)
-        print(f"trl {len(self.seconds)}: {self.seconds[-1]:.2f} CPU s", file=sys.stderr)
+        say(time.process_time() - self._began, self.generated)
 
 
 def main() -> None:
@@ -47,8 +42,8 @@ def main() -> None:
             output_dir=output,
             use_cpu=True,
             bf16=True,
-            per_device_train_batch_size=MICRO_ROWS,
-            gradient_accumulation_steps=PROMPTS * GROUP // MICRO_ROWS,
+            per_device_train_batch_size=TRL_ROWS,
+            gradient_accumulation_steps=PROMPTS * GROUP // TRL_ROWS,
             num_generations=GROUP,
             max_completion_length=NEW,
             generation_kwargs={"min_new_tokens": NEW},
@@ -74,18 +69,16 @@ def main() -> None:
             processing_class=tokenizer,
             callbacks=[clock],
         )
-        generate, generating = trainer._generate, []
+        generate = trainer._generate
 
         def timed(*arguments: Any, **others: Any) -> Any:
             began = time.process_time()
             result = generate(*arguments, **others)
-            generating.append(time.process_time() - began)
+            clock.generated = time.process_time() - began
             return result
 
         trainer._generate = timed
         trainer.train()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write("\n" + json.dumps({"step": clock.seconds, "generate": generating, "mib": memory}) + "\n")
 
 
 if __name__ == "__main__":
