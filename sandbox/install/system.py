@@ -10,7 +10,6 @@ import asyncio
 import io
 import os
 import re
-import shlex
 import shutil
 import tarfile
 import tempfile
@@ -41,6 +40,9 @@ class Place(Protocol):
     env: dict[str, str]
 
     async def run(self, command: str, seconds: float) -> ExecResult: ...
+
+    async def export(self) -> None:
+        """Tell the sandbox's shell the variables."""
 
 
 class SystemPackages:
@@ -73,8 +75,7 @@ class SystemPackages:
                 )
                 self.provided.append(archive.name.rpartition("_")[0].replace("%3a", ":"))
         place.env |= variables(place.env)
-        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in place.env.items())
-        await place.box.exec(f"export {words}", timeout=LAY_SECONDS)
+        await place.export()
         # Files of pkg-config and *-config programs name /usr; they are told where they lie now.
         await place.run(
             f"find {PREFIX} \\( -name '*.pc' -o -path '*/bin/*-config' \\) -type f "

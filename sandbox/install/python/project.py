@@ -51,6 +51,7 @@ NOT_PRODUCT = frozenset(
 )
 TEST_FILE = re.compile(r"(?:^test[-_\w]*|[-\w]*_tests?|tests?)\.py$")
 TEST_FOLDERS = ("tests", "test", "testing", "unittests", "unit_tests", "t")
+IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))", re.MULTILINE)
 MAX_MODULES = 200
 MAX_PATHS = 1000
 """Characters of all test paths: they are on command lines."""
@@ -185,6 +186,16 @@ def example_files(checkout: Checkout) -> dict[str, str]:
         return {}
     where = layout(checkout)
     return examples.files(checkout, where.roots[0], where.modules)
+
+
+def imported(checkout: Checkout) -> frozenset[str]:
+    """Top-level modules that the checkout's files import, where a statement says so."""
+    found: set[str] = set()
+    for path in checkout.files:
+        if path.endswith(".py"):
+            for module, several in IMPORTS.findall(checkout.text(path)):
+                found |= {name.split()[0].split(".")[0] for name in (module or several).split(",") if name.strip()}
+    return frozenset(found)
 
 
 def tests_in(checkout: Checkout) -> list[str]:

@@ -38,8 +38,12 @@ def known() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     return table["packages"], table["fixtures"], table["shims"]
 
 
-def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
-    """Requirements that would answer the errors in `texts`. `own` are modules that the checkout itself should have."""
+def missing(texts: Iterable[str], own: Iterable[str], imported: frozenset[str] | None = None) -> list[str]:
+    """Requirements that would answer the errors in `texts`. `own` are modules that the checkout itself should have.
+
+    With `imported` (top-level modules that its files import), names that nobody imports are made up by tests, and are not
+    asked an index for; what an installed package fails to import is.
+    """
     packages, fixtures, shims = known()
     mine = {name.lower() for name in own} | {
         "tests",
@@ -58,7 +62,8 @@ def missing(texts: Iterable[str], own: Iterable[str]) -> list[str]:
                 module = match[1]
                 top = module.split(".")[0]
                 wanted = packages.get(module, packages.get(top, top.replace("_", "-")))
-                if wanted and top.lower() not in mine and not top.startswith("_"):
+                meant = imported is None or top in imported or top in packages or "site-packages" in text
+                if meant and wanted and top.lower() not in mine and not top.startswith("_"):
                     found[wanted] = None
         found |= {shims[m[1]]: None for m in _ATTRIBUTE.finditer(text) if m[1] in shims}
         for match in _FIXTURE.finditer(text):

@@ -19,7 +19,7 @@ from sandbox.install.goals import judge_suite
 from sandbox.install.python import goals, project, requirements, setup
 from sandbox.install.python.building import Package
 from sandbox.install.python.repair import missing, outgrown
-from sandbox.install.python.venv import INSTALL_SECONDS, PROBE_SECONDS, PYTHON, VENV, Venv
+from sandbox.install.python.venv import INSTALL_SECONDS, PYTHON, VENV, Venv
 from sandbox.install.recipe import Installed
 from sandbox.install.services import local
 from sandbox.install.system import SystemPackages
@@ -55,6 +55,7 @@ class Suite:
     def __init__(self, venv: Venv, package: Package, system: SystemPackages) -> None:
         self.venv, self.package, self.system, self.log = venv, package, system, venv.log
         self.tried: set[str] = set()
+        self.imported = project.imported(venv.checkout)
         self.hanging: list[str] = []
         """Tests that did not end."""
         self.variant: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class Suite:
         if found := setup.variables(checkout):
             self.log(f"variables of its tests: {', '.join(f'{k}={v}' for k, v in found.items())}")
             venv.env |= found
+            await venv.export()
             if "DJANGO_SETTINGS_MODULE" in found:
                 wanted.append("pytest-django")
         done = await venv.pip(*wanted)
@@ -115,7 +117,7 @@ class Suite:
         """Add what the words of the errors ask for; whether anything was. Raises InstallFailed, SandboxError."""
         said = texts(run)
         own = self.package.modules
-        names = [n for n in missing(said, own) if n not in self.tried]
+        names = [n for n in missing(said, own, self.imported) if n not in self.tried]
         older = [n for n in outgrown(said, own) if f"older {n}" not in self.tried]
         libraries = diagnosis.system_packages("\n".join(said))
         self.tried |= {*names, *(f"older {n}" for n in older)}
@@ -157,9 +159,7 @@ class Suite:
             self.venv.box, wanted, self.venv.checkout, python=PYTHON, log=self.log, env=self.venv.variables
         )
         self.venv.env |= found
-        # Into the shell's state, PATH too: what a state holds goes over what a later call is given.
-        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.venv.env.items())
-        await self.venv.box.exec(f"export {words}", timeout=PROBE_SECONDS)
+        await self.venv.export()
         return bool(found)
 
     def problem(self, why: InstallFailed, run: TestRun | None = None) -> Installed:
@@ -176,6 +176,7 @@ class Suite:
         plugins = _plugins(facts, own := canonicalize_name(self.venv.checkout.name))
         if any(canonicalize_name(dist) == own for dist, _, _ in facts["plugins"]):
             self.venv.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": _modules(facts)}
+            await self.venv.export()
         arguments = (*goals.configuration(self.venv.checkout, self.package.roots), *plugins, *variant)
         arguments += tuple(f"--deselect={test_id}" for test_id in self.hanging)
         order = Order(

@@ -102,6 +102,11 @@ class Venv:
         await self.write_bounds()
         return bool(new)
 
+    async def export(self) -> None:
+        """Into the shell's state, which runs of the suite are in: what a state holds goes over what a later call is given."""
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
+        await self.box.exec(f"export {words}", timeout=PROBE_SECONDS)
+
     async def write_bounds(self) -> None:
         await self.box.write(BOUNDS, ("\n".join(self.bounds) + "\n").encode())
         await self.box.write(BUILD_BOUNDS, ("\n".join(self.build_bounds) + "\n").encode())

@@ -59,6 +59,9 @@ class Place:
         self.commands.append(command)
         return ExecResult(0, EndReason.EXIT, b"", 0, 0.0, 0)
 
+    async def export(self) -> None:
+        self.commands.append("export")
+
     async def run(self, command: str, seconds: float) -> ExecResult:
         return await self.exec(command)
 

@@ -197,6 +197,11 @@ def test_what_the_words_of_errors_ask_for():
              "AttributeError: module 'py' has no attribute 'test'", "module 'shop' has no attribute 'x'",
              "ModuleNotFoundError: No module named 'tests.help'", "No module named 'pkg_resources'"]  # fmt: skip
     assert missing(texts, ("shop",)) == ["pyyaml", "pytest-mock", "py", "setuptools<81"]
+    made_up = ["No module named 'blah'", "site-packages/mock/x.py: No module named 'funcs'", "No module named 'really'"]
+    names = project.imported(
+        of({"a.py": "try:\n    import really.inner as x, os\nexcept E: pass\nfrom .blah import y\n"})
+    )
+    assert missing(made_up, ("shop",), names) == ["funcs", "really"]
     assert "numpy<2" in era_constraints(2019) and not era_constraints(None)
     assert era_constraints(2021) != era_constraints(2024)
 
