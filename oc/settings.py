@@ -1,4 +1,4 @@
-"""Where the product is and who asks: OC_URL and OC_TOKEN, else the configuration file, else this machine."""
+"""Where the product is, who asks and about which project: OC_URL, OC_TOKEN and OC_PROJECT, else the configuration file, else this machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
+    """`project` is the short name of the one that calls are about; empty: as the server decides."""
+
     url: str
     token: str
+    project: str = ""
 
 
 def config_file() -> Path:
@@ -36,7 +39,7 @@ def settings() -> Settings:
         raise SettingsError(
             "no token: make one on the tokens page or with `manage.py createtoken`, then `oc config` or OC_TOKEN"
         )
-    return Settings(url.rstrip("/"), token)
+    return Settings(url.rstrip("/"), token, os.environ.get("OC_PROJECT") or kept.get("project") or "")
 
 
 def _kept(path: Path) -> dict[str, str]:
