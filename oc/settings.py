@@ -1,4 +1,4 @@
-"""Where the product is, who asks and about which project: OC_URL, OC_TOKEN and OC_PROJECT, else the configuration file, else this machine."""
+"""Where the product is, who asks and about what: OC_URL, OC_TOKEN, OC_PROJECT, else the configuration file."""
 
 from __future__ import annotations
 
