@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
+from tests.bench.memory import DirectClient
 from trainer import policy as policies
 from trainer.asynchrony.concurrency import EngineLoad
 from trainer.config import RLConfig
-from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
 from trainer.policy.build import tiny_config
@@ -34,6 +38,8 @@ DEPLOYMENT = "policy"
 CLASSES, TURN_TOKENS = 4, 4
 READ_TOKENS = (120, 10)
 """Before each turn: a prompt, which the engine reads once a group, and an observation."""
+UNSEEN = 100_000
+"""First prompt of a measurement."""
 SIGMA = 1.05
 """Of the lognormal: p99 / p50 = exp(2.326 · SIGMA) = 11.5."""
 
@@ -66,6 +72,7 @@ class World:
         self.config, self.median, self.seed = config, median, seed
         self.policy_dir, self.store = policy_dir, store
         self.engine = EmbeddedEngine(memory=memory, limits=Limits(max_context=256), poll_seconds=0.05)
+        self.generate: Callable[[GenerateRequest], Awaitable[GenerateResponse]] = self.engine.generate
         self.started = False
         self.waited: list[float] = []
 
@@ -113,7 +120,7 @@ class World:
             record.read([10 + wanted] * count)
             start = len(record.tokens)
             record.wrote(
-                await self.engine.generate(
+                await self.generate(
                     GenerateRequest(
                         deployment=DEPLOYMENT,
                         prompt_ids=record.tokens,
@@ -144,3 +151,20 @@ class World:
             reward_parts=(RewardPart(name="class", value=reward),),
             seconds={"total": wait},
         )
+
+
+def measured(policy_dir: Path, weights: Mapping[str, torch.Tensor], config: RLConfig) -> float:
+    """Mean reward of a policy on prompts that no loop plays, sampled from its own weights alone and without waiting."""
+    with tempfile.TemporaryDirectory(prefix="measured-") as folder:
+        world = World(
+            policy_dir=policy_dir, store=folder, memory=Path(folder) / "engine", config=config, median=0.0, seed=1
+        )
+        client = DirectClient(policy_dir, most=256)
+        client.load(weights, 0)
+        world.generate = client.generate
+
+        async def play() -> list[GroupResult]:
+            return await asyncio.gather(*(world.play(UNSEEN + index, version=0) for index in range(4 * CLASSES)))
+
+        groups = asyncio.run(play())
+    return fmean(one.reward for group in groups for one in group.trajectories if one.reward is not None)
