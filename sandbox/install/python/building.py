@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.install import diagnosis
 from sandbox.install.checkout import strings
+from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.python import goals, project, requirements
 from sandbox.install.python.repair import build_bounds, build_requirements
 from sandbox.install.python.venv import BUILD_BOUNDS, INSTALL_SECONDS, PYTHON, VENV, Venv
@@ -47,7 +48,7 @@ async def install_package(venv: Venv, system: SystemPackages) -> Package:
     if built.exit_code != 0:
         compiled = f"published wheel of {venv.checkout.name} {venv.checkout.version}"
         if venv.attempt < OLD_TOOLS_ATTEMPT or not await published(venv):
-            raise build_failure(built, "building it failed")
+            raise failure(built, "building it failed", Reason.NATIVE_BUILD)
     extras = requirements.test_extras(await offered(venv))
     wanted = f"[{','.join(extras)}]" if extras else ""
     done = await venv.pip(f"$(ls {WHEELS}/*.whl | head -1){wanted}")
@@ -55,7 +56,7 @@ async def install_package(venv: Venv, system: SystemPackages) -> Package:
         venv.log("its test extras cannot all be installed: the package alone first")
         done = await venv.pip(f"$(ls {WHEELS}/*.whl | head -1)")
     if done.exit_code != 0:
-        raise build_failure(done, "installing it failed")
+        raise failure(done, "installing it failed", Reason.DEPENDENCY)
     grafted = await venv.script("graft.py", f"{WORKDIR} {WHEELS}/*.whl")
     if grafted["kept"]:
         venv.log(f"{LAYOUT_ERROR}: {', '.join(grafted['kept'])}")
@@ -93,6 +94,13 @@ async def build(venv: Venv, system: SystemPackages) -> ExecResult:
         if not helped and not await system.provide(venv, diagnosis.system_packages(said)):
             return built
     return built
+
+
+def failure(result: ExecResult, what: str, otherwise: Reason) -> InstallFailed:
+    """What a failed command says. This machine's Python suits, or nothing would have been built: words of another
+    version are of a dependency or a compiler, and another attempt may do without."""
+    found = build_failure(result, what)
+    return InstallFailed(otherwise, str(found)) if found.reason is Reason.LANGUAGE_VERSION else found
 
 
 async def into_build_venv(venv: Venv, *wanted: str) -> ExecResult:

@@ -11,7 +11,7 @@ from sandbox.install.checkout import Checkout
 from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.goals import Expect, Goal, draw, judge
 from sandbox.install.installer import recipe_of
-from sandbox.install.python import goals, project, requirements, setup, suite
+from sandbox.install.python import building, goals, project, requirements, setup, suite
 from sandbox.install.python.repair import build_bounds, era_constraints, missing, outgrown
 from sandbox.tasks.history import TreeFile
 
@@ -225,6 +225,14 @@ def test_a_missing_system_package_comes_with_the_command():
     assert diagnosis.remedy("libpq-dev").endswith("on this machine: apt-get install -y libpq-dev")
     assert "apt-file search" in diagnosis.remedy(diagnosis.system_package("fatal error: odd/thing.h: No such file"))
     assert diagnosis.remedy("") == ""
+
+
+def test_a_compiler_of_another_version_is_not_the_end():
+    """The Python suits: the next attempts may do without the compiler."""
+    said = b"error: lock file version 4 requires `-Znext-lockfile-bump`"
+    result = ExecResult(1, EndReason.EXIT, said, len(said), 0.1, 0)
+    found = building.failure(result, "building it failed", Reason.NATIVE_BUILD)
+    assert found.reason is Reason.NATIVE_BUILD and "lock file version" in str(found)
 
 
 def test_reasons_of_failed_tests_are_those_of_most():
