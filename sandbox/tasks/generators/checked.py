@@ -46,6 +46,8 @@ class Work:
     """Files of the checkout as the agent gets them, where they are not pristine."""
     tests: tuple[str, ...] = ()
     """Tests of the package that must go on passing."""
+    rewritten: dict[str, str] = field(default_factory=dict)
+    """Files of these tests as they judge, where the work asks for other ones than the checkout has."""
 
 
 def write(work: Work, style: Style, rng: random.Random) -> str:
@@ -82,6 +84,7 @@ def spec_of(shop: Workshop, work: Work, instruction: str) -> TaskSpec:
     # A test file that the work itself changes is not laid over it.
     files = sorted({test.split("::", 1)[0] for test in work.tests} - work.gold.keys())
     tests = tuple(test for test in work.tests if test.split("::", 1)[0] in files)
+    judging = {path: work.rewritten.get(path) or shop.read(path) for path in (*files, *conftests)}
     return TaskSpec(
         id=f"{work.source}-{built.name}-{digest}".lower(),
         source=work.source,
@@ -89,7 +92,7 @@ def spec_of(shop: Workshop, work: Work, instruction: str) -> TaskSpec:
         instruction=instruction,
         environment=BuiltEnvironment(digest=built.environment.digest, overrides=work.begin),
         verifier=PytestVerifier(
-            test_files={hidden: text, **{path: shop.read(path) for path in (*files, *conftests)}},
+            test_files={hidden: text, **judging},
             fail_to_pass=tuple(f"{hidden}::{name}" for name in work.fail_to_pass),
             pass_to_pass=(*(f"{hidden}::{name}" for name in work.pass_to_pass), *tests),
             timeout_seconds=CHECK_SECONDS + seconds_for(built, tests),
@@ -104,12 +107,3 @@ def spec_of(shop: Workshop, work: Work, instruction: str) -> TaskSpec:
 def _folder_of_tests(tests: Sequence[str] | Mapping[str, float]) -> str:
     first = sorted(tests)[0].split("::", 1)[0]
     return first[: first.rfind("/") + 1]
-
-
-def module_of(path: str, roots: Sequence[str]) -> str:
-    """The dotted name of a file on the interpreter's path."""
-    for root in sorted(roots, key=len, reverse=True):
-        if root != "." and path.startswith(f"{root}/"):
-            path = path.removeprefix(f"{root}/")
-            break
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -22,7 +22,8 @@ class Reason(StrEnum):
     UNSTEADY = "the tests do not say the same every time"
     NOTHING_LEFT = "no test is left that passes"
     NOTHING_TO_SHOW = "no failing test is short enough to show"
-    NEAR = "the failing tests look straight at the cause"
+    NEAR = "every failing test looks straight at the cause"
+    UNSUITED = "the place does not suit this kind of work"
     NOT_ALL_NEEDED = "one of the bugs shows no failure of its own"
     STILL_THERE = "the checkout still mentions what was taken out"
     NOT_GREEN = "other tests fail without the feature"
@@ -57,7 +58,7 @@ class Draft:
     """Test files as the agent gets them, where the generator writes them itself."""
     groups: tuple[tuple[str, ...], ...] = ()
     """Tests that show each of several bugs; the instruction tells of one of each group."""
-    distant_from: tuple[str, ...] = ()
-    """Words that the test which the instruction shows may not hold: the failure is far from its cause."""
+    shown: tuple[str, ...] = ()
+    """Tests that the instruction may show, where the failure is to be far from its cause; any without them."""
     summary: str = ""
     """What is wanted, for a task that is not about a failure."""

@@ -39,7 +39,14 @@ class Evidence:
     wanted: str = ""
     """Description of a feature: signature and docstring."""
     where: str = ""
-    """Module in which the feature belongs."""
+    """File in which the feature belongs."""
+    owner: str = ""
+    """Class in which it belongs."""
+
+    @property
+    def place(self) -> str:
+        """Where a feature belongs."""
+        return f"`{self.owner}` in `{self.where}`" if self.owner else f"`{self.where}`"
 
     @property
     def case(self) -> str:
@@ -59,7 +66,8 @@ class Evidence:
 def evidence_of(package: str, draft: Draft, failures: Mapping[str, str], read: Callable[[str], str]) -> Evidence | None:
     """From the failing test (id → pytest's account) with the shortest text, the plainest; None when none can be shown."""
     if draft.summary:
-        return Evidence(package, wanted=draft.summary, where=next(iter(draft.gold)))
+        owner = draft.functions[0].rpartition(".")[0] if draft.functions else ""
+        return Evidence(package, wanted=draft.summary, where=next(iter(draft.gold)), owner=owner)
     best: Evidence | None = None
     for test_id in sorted(failures):
         ((path, functions),) = functions_of([test_id]).items()
@@ -68,8 +76,8 @@ def evidence_of(package: str, draft: Draft, failures: Mapping[str, str], read: C
         error = error_lines(failures[test_id])
         if text is None or not error or len(text.splitlines()) > MAX_TEST_LINES:
             continue
-        if any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in draft.distant_from):
-            continue
+        if draft.shown and (test_id not in draft.shown or any(path in failures[test_id] for path in draft.gold)):
+            continue  # what it saw may not lead straight to the cause
         if best is None or len(text) < len(best.test):
             account = "\n".join(failures[test_id].strip().splitlines()[:MAX_ACCOUNT_LINES])
             best = Evidence(package, test_id, text.rstrip(), error, account)
@@ -137,9 +145,9 @@ def _terse(seen: Evidence, rng: random.Random) -> str:
 
 def _precise_feature(seen: Evidence, rng: random.Random) -> str:
     return (
-        f"Add this to `{seen.where}` of `{seen.package}`:\n\n```python\n{seen.wanted}\n```\n\n"
-        "Make it available where the package offers its public names. Hidden checks will use it as described, and "
-        "everything that works now must keep working.\n"
+        f"Add this to {seen.place} of `{seen.package}`:\n\n```python\n{seen.wanted}\n```\n\n"
+        f"{'' if seen.owner else 'Make it available where the package offers its public names. '}"
+        "Hidden checks will use it as described, and everything that works now must keep working.\n"
     )
 
 
@@ -151,18 +159,21 @@ def _feature_request(seen: Evidence, rng: random.Random) -> str:
             "Our code needs it; a helper on our side would be a poor copy.",
         )
     )
+    export = "" if seen.owner else "\n\nIt should be exported beside the other public names."
     return (
-        f"# Feature request for {seen.package}\n\n{need} It should live in `{seen.where}` and behave like this:\n\n"
-        f"```python\n{seen.wanted}\n```\n\nIt should be exported beside the other public names.\n"
+        f"# Feature request for {seen.package}\n\n{need} It should live in {seen.place} and behave like this:\n\n"
+        f"```python\n{seen.wanted}\n```{export}\n"
     )
 
 
 def _terse_feature(seen: Evidence, rng: random.Random) -> str:
-    head, _, rest = seen.wanted.partition("\n")
+    lines = seen.wanted.split("\n")
+    start = next((at for at, line in enumerate(lines) if not line.startswith("@")), 0)
+    head, rest = lines[start], "\n".join(lines[start + 1 :])
     head = re.sub(r"^(async )?def |^class |:$", "", head)
     doc = next((line.strip("\"' ") for line in rest.splitlines() if line.strip("\"' ")), "")
     opener = rng.choice(("add", "we need", "please add", "can you add"))
-    return hurried(f"{opener} `{head}` to {seen.where}. {doc}", rng)
+    return hurried(f"{opener} `{head}` to {f'`{seen.owner}` in ' * bool(seen.owner)}{seen.where}. {doc}", rng)
 
 
 def hurried(words: str, rng: random.Random) -> str:

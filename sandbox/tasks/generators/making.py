@@ -131,8 +131,10 @@ def seconds_for(built: BuiltPackage, expected: Sequence[str]) -> float:
 
 
 def judge(run: TestRun, expected: Sequence[str], *, feature: bool = False) -> tuple[list[str], list[str]] | Rejected:
-    """(failing, passing) tests of a broken checkout, if they make a puzzle. Without a `feature`, files of its tests
-    may not load at all."""
+    """(failing, passing) tests of a broken checkout, if they make a puzzle.
+
+    Without a `feature`, files of its tests may not load at all: that the rest is green was seen over what is left of them.
+    """
     if not run.finished:
         return Rejected(Reason.HANGS, run.ending)
     failing = [
@@ -143,7 +145,7 @@ def judge(run: TestRun, expected: Sequence[str], *, feature: bool = False) -> tu
         return Rejected(Reason.UNCLEAR)
     if not failing:
         return Rejected(Reason.UNNOTICED)
-    if not passing:
+    if not passing and not feature:
         return Rejected(Reason.NOTHING_LEFT)
     if not feature and len(failing) > MAX_FAILING_SHARE * len(expected):
         return Rejected(Reason.BREAKS_TOO_MUCH, f"{len(failing)} of {len(expected)}")
@@ -193,7 +195,7 @@ async def _instruction(shop: Workshop, draft: Draft, messages: dict[str, str], r
     for group in draft.groups or (tuple(messages),):
         evidence = evidence_of(shop.built.name, draft, {t: messages[t] for t in group if t in messages}, shop.read)
         if evidence is None:
-            return Rejected(Reason.NEAR if draft.distant_from else Reason.NOTHING_TO_SHOW)
+            return Rejected(Reason.NEAR if draft.shown else Reason.NOTHING_TO_SHOW)
         text = write(evidence, style, rng)
         if leak := leaks_answer(text, draft, evidence):
             return Rejected(Reason.LEAKS, leak)

@@ -15,15 +15,19 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
 from sandbox.tasks.generators.checked import Work, checked_task
 from sandbox.tasks.generators.combination import combined
-from sandbox.tasks.generators.deletion import Package, deletions, find_features
-from sandbox.tasks.generators.drafts import Rejected
+from sandbox.tasks.generators.deletion import deletions
+from sandbox.tasks.generators.drafts import Reason, Rejected
+from sandbox.tasks.generators.features import find_features
 from sandbox.tasks.generators.instructions import Style
 from sandbox.tasks.generators.making import AT_ONCE, PLACES, Rewrite, Workshop, first_task, harvest
 from sandbox.tasks.generators.mining import is_pair, mined
-from sandbox.tasks.generators.pruning import function_text, functions_of
-from sandbox.tasks.generators.reworking import Function, migrate, move, rename, reworkable
+from sandbox.tasks.generators.moving import move
+from sandbox.tasks.generators.package import Function, Package
+from sandbox.tasks.generators.reach import Reach
+from sandbox.tasks.generators.renaming import rename
+from sandbox.tasks.generators.reworking import migrate, reworkable
 from sandbox.tasks.generators.screening import Place, tasks_of
-from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, near, split_of
+from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, split_of
 from sandbox.tasks.generators.writing import write_examples, write_tests
 from sandbox.tasks.generators.yields import Yield, YieldStore
 from sandbox.tasks.packages import BuiltPackage, with_backend
@@ -38,7 +42,7 @@ Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
 Reworking = Callable[[Workshop, Package, Target, Function, random.Random], Work | None]
 Writing = Callable[[Workshop, Target, random.Random], Awaitable[Work | Rejected]]
 REWORKINGS: dict[str, Reworking] = {"rename": rename, "move": move, "migration": migrate}
-VERSION = 8
+VERSION = 9
 """Changed whenever the same seed would give other tasks."""
 
 
@@ -129,34 +133,28 @@ def _targets(shop: Workshop, seed: str, split: Split) -> list[Target]:
 
 
 def _mutation_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
-    return _mutated(shop, _targets(shop, seed, split), seed, distant=False)
+    return _mutated(shop, [(target, ()) for target in _targets(shop, seed, split)], seed)
 
 
 def _distance_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
-    far = [target for target in _targets(shop, seed, split) if _has_distant_test(shop, target)]
-    return _mutated(shop, far, seed, distant=True)
+    targets = _targets(shop, seed, split)
+    reach = Reach(Package.of(shop))
+    far = [(target, tests) for target in targets if (tests := reach.distant(target))]
+    shop.found.pass_over(Reason.NEAR, len(targets) - len(far))
+    return _mutated(shop, far, seed)
 
 
-def _mutated(shop: Workshop, targets: Sequence[Target], seed: str, *, distant: bool) -> list[Job]:
-    async def some(chosen: Sequence[Target]) -> list[TaskSpec]:
+def _mutated(shop: Workshop, targets: Sequence[tuple[Target, tuple[str, ...]]], seed: str) -> list[Job]:
+    """Of functions with the tests of which one must show the bug; any test where there are none."""
+
+    async def some(chosen: Sequence[tuple[Target, tuple[str, ...]]]) -> list[TaskSpec]:
         places = []
-        for target in chosen:
+        for target, tests in chosen:
             rng = random.Random(f"{seed} {target.path} {target.name}")
-            places.append(Place(mutants_of(shop, target, rng, distant=distant), rng))
+            places.append(Place(mutants_of(shop, target, rng, distant=tests), rng))
         return await tasks_of(shop, places)
 
     return [functools.partial(some, targets[at : at + shop.places]) for at in range(0, len(targets), shop.places)]
-
-
-def _has_distant_test(shop: Workshop, target: Target) -> bool:
-    words = near(shop.read(target.path), target)
-    for path, functions in functions_of(target.tests).items():
-        text = shop.read(path)
-        for function in functions:
-            body = function_text(text, function)
-            if body is not None and not any(word in body for word in words):
-                return True
-    return False
 
 
 def _mining_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
@@ -182,9 +180,14 @@ def _reworking_jobs(shop: Workshop, seed: str, split: Split, *, how: Reworking) 
     async def one(target: Target, node: Function) -> list[TaskSpec]:
         rng = random.Random(f"{seed} {target.path} {target.name}")
         work = how(shop, package, target, node, rng)
-        return [] if work is None else await _checked(shop, work, rng)
+        if work is None:
+            shop.found.pass_over(Reason.UNSUITED)
+            return []
+        return await _checked(shop, work, rng)
 
-    places = reworkable(package, _targets(shop, seed, split))
+    targets = _targets(shop, seed, split)
+    places = list(reworkable(package, targets))
+    shop.found.pass_over(Reason.UNSUITED, len(targets) - len(places))
     return [functools.partial(one, target, node) for target, node in places]
 
 

@@ -37,11 +37,12 @@ class Target:
 
 
 def mutants_of(
-    shop: Workshop, target: Target, rng: random.Random, *, distant: bool = False
+    shop: Workshop, target: Target, rng: random.Random, *, distant: tuple[str, ...] = ()
 ) -> Iterator[Draft | Rejected]:
-    """Drafts of one function, each another mutation; `distant`: to be shown by a test that does not name its place."""
+    """Drafts of one function, each another mutation; `distant`: tests of which one must show it (`reach.py`)."""
     original = shop.read(target.path)
-    expected = tests_near(shop.built, (target.path,), target.tests)
+    tests = (*distant, *(test for test in target.tests if test not in distant))
+    expected = tests_near(shop.built, (target.path,), tests)
     for mutation in candidates(original.encode(), target, rng)[:MAX_TRIES]:
         mutated = mutation.apply(original.encode())
         if not is_valid(original.encode(), mutated):
@@ -50,16 +51,8 @@ def mutants_of(
         yield Draft(
             source="distance" if distant else "mutation", category="debug", operator=mutation.operator,
             broken={target.path: mutated.decode()}, gold={target.path: original}, expected=expected, functions=(target.name,),
-            family=f"{shop.built.name}:{target.path}:{target.name}", distant_from=near(original, target) if distant else (),
+            family=f"{shop.built.name}:{target.path}:{target.name}", shown=distant,
         )  # fmt: skip
-
-
-def near(source: str, target: Target) -> tuple[str, ...]:
-    """Names by which code speaks of a function's file: those that the file defines, and that of the module."""
-    module = [part for part in target.path.removesuffix(".py").split("/") if part not in ("src", "__init__")]
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    defined = [node.name for node in ast.parse(source).body if isinstance(node, kinds)]
-    return (target.name.rpartition(".")[2], *defined, *module[-1:])
 
 
 def split_of(package: str, target: Target) -> Split:

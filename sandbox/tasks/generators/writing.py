@@ -7,9 +7,10 @@ import ast
 import doctest
 import random
 
-from sandbox.tasks.generators.checked import Work, module_of
+from sandbox.tasks.generators.checked import Work
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
 from sandbox.tasks.generators.making import Workshop, judge, tests_near
+from sandbox.tasks.generators.package import module_of
 from sandbox.tasks.generators.pruning import functions_of, remove_functions
 from sandbox.tasks.generators.screening import screen
 from sandbox.tasks.generators.targets import Target, mutants_of
@@ -28,6 +29,9 @@ async def write_tests(shop: Workshop, target: Target, rng: random.Random) -> Wor
     path = max(sorted(by_file), key=lambda one: len(by_file[one]))
     text = shop.read(path)
     removed = functions_of(by_file[path])[path]
+    # The scan for leaks would find such a name in the other file: said before anything is run.
+    if any(f"def {where[-1]}(" in shop.read(other) for where in removed for other in _other_tests(shop, path)):
+        return Rejected(Reason.UNSUITED, "another file has a test of the same name")
     wrong = await _wrong(shop, target, rng, frozenset(by_file[path]))
     if not wrong:
         return Rejected(Reason.UNNOTICED, target.name)
@@ -45,6 +49,10 @@ async def write_tests(shop: Workshop, target: Target, rng: random.Random) -> Wor
         facts={"path": target.path, "file": path, "roots": list(shop.built.source_roots), "right": right, "wrong": wrong},
         fail_to_pass=tuple(f"test_the_tests_tell_right_from_wrong[{number}]" for number in range(len(wrong))),
     )  # fmt: skip
+
+
+def _other_tests(shop: Workshop, path: str) -> list[str]:
+    return sorted({test.split("::", 1)[0] for test in shop.built.tests} - {path})
 
 
 async def write_examples(shop: Workshop, target: Target, rng: random.Random) -> Work | Rejected:

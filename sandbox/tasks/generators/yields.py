@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.tasks.files import replace_file
-from sandbox.tasks.generators.drafts import Rejected
+from sandbox.tasks.generators.drafts import Reason, Rejected
 
 
 class Yield(BaseModel):
@@ -26,7 +26,7 @@ class Yield(BaseModel):
     """Drafts whose tests were run, or that were refused before."""
     kept: int = 0
     rejected: dict[str, int] = Field(default_factory=dict)
-    """Reason → drafts."""
+    """Reason → drafts, and places that gave none."""
     operators: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Operator → (tried, kept)."""
     seconds: float = 0.0
@@ -38,9 +38,12 @@ class Yield(BaseModel):
 
     def reject(self, operator: str, rejected: Rejected) -> None:
         self._count(operator, 0)
-        counts = Counter(self.rejected)
-        counts[str(rejected.reason)] += 1
-        self.rejected = dict(counts)
+        self.pass_over(rejected.reason)
+
+    def pass_over(self, reason: Reason, places: int = 1) -> None:
+        """Places that no draft is made of: nothing was tried there."""
+        if places:
+            self.rejected = dict(Counter(self.rejected) + Counter({str(reason): places}))
 
     def keep(self, operator: str) -> None:
         self._count(operator, 1)

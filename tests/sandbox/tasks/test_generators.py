@@ -11,8 +11,8 @@ from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks.errors import TaskError
 from sandbox.tasks.generators.combination import join
-from sandbox.tasks.generators.deletion import without
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
+from sandbox.tasks.generators.excision import without
 from sandbox.tasks.generators.producing import generate_tasks
 from sandbox.tasks.generators.yields import Yield
 
@@ -188,7 +188,7 @@ async def test_an_unknown_generator_is_named(environments, backend, yard):
 def test_removal_keeps_the_rest_as_it_is():
     text = "from a import b, c  # here\n__all__ = ['b', 'c']\n\n# note\ndef b():\n    pass\n\n\ndef  c( ):\n    pass\n"
     assert (
-        without(text, frozenset({"b"}), "b") == "from a import c  # here\n__all__ = ['c']\n\n\ndef  c( ):\n    pass\n"
+        without(text, {"b"}, {"b"}) == "from a import c  # here\n__all__ = ['c']\n\n\ndef  c( ):\n    pass\n"
     )
 
 
