@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm redteam fuzz lint format lock bench client base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm redteam fuzz fuzz-api lint format lock bench client base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ redteam: install ## every exploit of the catalogue beside an honest run, on ever
 
 fuzz: install ## every parser of foreign bytes under a coverage-guided fuzzer (SECONDS=30 for each, TARGETS=diff,junit)
 	@exec $(PY) -m tests.fuzz --seconds $(or $(SECONDS),30) --targets "$(TARGETS)"
+
+fuzz-api: install ## every operation of the API against its description, with other inputs (EXAMPLES=30, SEED=1)
+	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -n $(TEST_WORKERS) --timeout 3600 tests/web/test_api_properties.py $(ARGS)
 
 lint: install ## ruff, mypy, the layers and the lock
 	@$(PY) -m scripts.lint

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "composer_web.ops.prometheus.timing",
     "django.middleware.security.SecurityMiddleware",
     "composer_web.ops.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -67,6 +68,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "composer_web.api.views.unstorable_middleware",
     "allauth.account.middleware.AccountMiddleware",
 ]
 

@@ -7,6 +7,8 @@ from django.urls import include, path
 from composer_web.api import views
 from composer_web.api.root import api
 
+handler404 = "composer_web.api.views.not_found"
+
 urlpatterns = [
     path("api/v1/docs", views.docs, name="api-docs"),
     path("api/v1/", api.urls),

@@ -34,6 +34,7 @@ class TokenForm(forms.Form):
     def __init__(self, *args: object, user: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         words = {
+            "metrics": "let Prometheus read /metrics",
             "gateway": "use the gateway",
             "read": "read everything",
             "review": "review and curate",

@@ -8,6 +8,8 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
+
 
 class TokenOut(Schema):
     id: int
@@ -20,7 +22,7 @@ class TokenOut(Schema):
     revoked_at: datetime | None
 
 
-class TokenIn(Schema):
+class TokenIn(Body):
     name: str = Field(min_length=1, max_length=80)
     scopes: list[str] = Field(default=["read"], description="Of read, review, operate, admin")
     days: int = Field(default=90, ge=1, le=365)

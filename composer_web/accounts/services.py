@@ -18,6 +18,7 @@ from composer_web.accounts.origin import current
 from composer_web.ops.errors import UserError
 
 SCOPES = {
+    "metrics": Role.OPERATOR,  # only /metrics, for Prometheus
     "gateway": Role.VIEWER,  # the narrowest: only the gateway's own addresses
     "read": Role.VIEWER,
     "review": Role.REVIEWER,

@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Literal
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
+
+from composer_web.api.schemas import Body
 
 
 class AlertOut(Schema):
@@ -21,7 +23,7 @@ class AlertOut(Schema):
     told_at: datetime | None = Field(description="Null: it came back within the quiet time, nobody was told")
 
 
-class RuleIn(Schema):
+class RuleIn(Body):
     name: str = Field(min_length=1, max_length=80)
     kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone"]
     metric: str = Field(default="", max_length=100)
@@ -37,6 +39,8 @@ class RuleIn(Schema):
 
 
 class RuleOut(RuleIn):
+    model_config = ConfigDict(extra="ignore")
+
     id: int
     active: bool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -16,6 +16,7 @@ from composer_web.ops.errors import UserError
 
 log = logging.getLogger(__name__)
 
+UNSTORABLE = "a value cannot be stored ({}); take out control characters and numbers without end"
 STATUS = {"invalid": 422, "not_found": 404, "conflict": 409}
 
 
@@ -64,6 +65,10 @@ def install(api: NinjaAPI) -> None:
     @api.exception_handler(ArtifactError)
     def artifact(request: HttpRequest, error: ArtifactError) -> HttpResponse:
         return answer(request, 503, "unavailable", str(error))
+
+    @api.exception_handler(DataError)
+    def data(request: HttpRequest, error: DataError) -> HttpResponse:
+        return answer(request, 422, "invalid", UNSTORABLE.format(str(error).partition("\n")[0]))
 
     @api.exception_handler(OperationalError)
     def database(request: HttpRequest, error: OperationalError) -> HttpResponse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ninja import NinjaAPI
 
 from composer_web.accounts.api import router as accounts
@@ -28,7 +30,23 @@ from composer_web.runs.launch_api import sweep_router, templates
 from composer_web.tasks.api import suites, tasks
 from composer_web.tasks.curation_api import router as curation
 
-api = NinjaAPI(
+
+class Api(NinjaAPI):
+    """Its description says of every operation what any refusal looks like, not only those that it lists itself."""
+
+    def get_openapi_schema(self, **options: Any) -> Any:
+        schema = super().get_openapi_schema(**options)
+        refusal = {
+            "description": "A refusal",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}},
+        }
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                operation["responses"].setdefault("default", refusal)
+        return schema
+
+
+api = Api(
     title="OpenComposer",
     version="1",
     description='Everything that the pages show and do. Errors are {"error": {code, message, field, fields}}.',

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 T = TypeVar("T")
+
+
+class Body(Schema):
+    """What a request may hold: a field that it does not name is refused, never ignored."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class ErrorBody(Schema):
@@ -30,5 +36,7 @@ class Page(Schema, Generic[T]):
     next: int | None = Field(default=None, description="Cursor of the next page; null on the last one")
 
 
-class Created(Schema):
-    id: int
+def file_of(*types: str) -> dict[str, Any]:
+    """`openapi_extra` of an operation that answers with a file of one of these content types."""
+    content = {name: {"schema": {"type": "string", "format": "binary"}} for name in types}
+    return {"responses": {200: {"description": "The file", "content": content}}}

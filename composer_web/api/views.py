@@ -1,9 +1,16 @@
-"""The page that documents the JSON API and lets a person try it."""
+"""The page that documents the JSON API, and what is said where there is nothing or nothing can be stored."""
 
 from __future__ import annotations
 
-from django.http import HttpResponse
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.db import DataError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.http import require_GET
+from django.views.defaults import page_not_found
 
 from composer_web.ops.pages import PageRequest, page, show
 
@@ -13,3 +20,33 @@ from composer_web.ops.pages import PageRequest, page, show
 def docs(request: PageRequest) -> HttpResponse:
     """Swagger from the files that django-ninja ships; requests from it carry this page's session and CSRF token."""
     return show(request, "api/docs.html")
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """`handler404`: below the API's address a program asks, so the answer is JSON there."""
+    if not request.path.startswith("/api/"):
+        return page_not_found(request, exception)
+    body = {"code": "not_found", "message": "there is nothing at this address", "field": "", "fields": {}}
+    return JsonResponse({"error": body}, status=404)
+
+
+def unstorable(request: HttpRequest, error: Exception) -> HttpResponse | None:
+    """What Postgres can hold under no name (a NUL, a number without end) is not there: no fault of the server."""
+    return not_found(request, error) if isinstance(error, DataError) else None
+
+
+@sync_and_async_middleware
+def unstorable_middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Pages for which a value of the address or of a form cannot be stored. (The API has its own errors.)"""
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = get_response(request)
+        return answer
+
+    async def handle_async(request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = await get_response(request)
+        return answer
+
+    chosen: Any = handle_async if iscoroutinefunction(get_response) else handle
+    chosen.process_exception = unstorable
+    return chosen  # type: ignore[no-any-return]

@@ -8,6 +8,8 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
+
 
 class EvaluationOut(Schema):
     id: int
@@ -40,7 +42,7 @@ class EvaluationOut(Schema):
         return evaluation.suite.name
 
 
-class EvaluationIn(Schema):
+class EvaluationIn(Body):
     policy: str = Field(description="name or name@version")
     suite: str
     tasks: int = Field(default=48, ge=1, le=10_000)
@@ -72,7 +74,7 @@ class ReleaseOut(Schema):
         return str(release.parent) if release.parent else None
 
 
-class ReleaseIn(Schema):
+class ReleaseIn(Body):
     benchmark: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")
     suite: str
     keep: bool = Field(
@@ -82,7 +84,7 @@ class ReleaseIn(Schema):
     notes: str = Field(default="", max_length=2000)
 
 
-class ReleaseRunIn(Schema):
+class ReleaseRunIn(Body):
     policy: str = Field(description="name, name@version, or the name of an endpoint")
     samples: int = Field(default=4, ge=1, le=64, description="passes over every task")
     temperature: float = Field(default=0.8, gt=0, le=2)
@@ -210,5 +212,5 @@ class EntryOut(Schema):
         return int(entry.number)
 
 
-class GradeIn(Schema):
+class GradeIn(Body):
     grader: str = Field(default="", description="name of an endpoint; empty: rules alone")

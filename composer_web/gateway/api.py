@@ -11,7 +11,7 @@ from ninja.security import HttpBearer
 from composer_web.accounts.models import User
 from composer_web.api.auth import Forbidden, caller, needs
 from composer_web.api.paging import MAX_PAGE, page
-from composer_web.api.schemas import ErrorOut, Page
+from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors, signals
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.configuration import Settings
@@ -107,7 +107,13 @@ def get_atif(request: HttpRequest, session_id: int) -> Any:
     return exporting.as_atif(selectors.get(session_id))
 
 
-@router.get("/sessions.jsonl", auth=needs("review"), summary="All sessions as JSON lines")
+@router.get(
+    "/sessions.jsonl",
+    response={200: Any},
+    auth=needs("review"),
+    openapi_extra=file_of("application/jsonl"),
+    summary="All sessions as JSON lines",
+)
 def get_jsonl(request: HttpRequest) -> HttpResponse:
     lines = exporting.jsonl(selectors.sessions().order_by("pk").iterator(chunk_size=50))
     # Whole, not streamed: under ASGI a synchronous stream would be read whole anyway.

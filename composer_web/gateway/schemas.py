@@ -8,10 +8,11 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field, model_validator
 
+from composer_web.api.schemas import Body
 from trainer.realtime.signals import Signal, SignalKind
 
 
-class SignalIn(Schema):
+class SignalIn(Body):
     id: str = Field(min_length=1, max_length=120, description="Your own name of it: sent twice, kept once")
     kind: SignalKind
     turn: int | None = Field(default=None, ge=0, le=100_000, description="Turn from 0; null: the whole session")
@@ -28,7 +29,7 @@ class SignalIn(Schema):
         return self
 
 
-class SignalsIn(Schema):
+class SignalsIn(Body):
     session: str = Field(min_length=1, max_length=120, description="The session as it is named in requests")
     signals: list[SignalIn] = Field(min_length=1, max_length=200)
 
@@ -85,11 +86,11 @@ class ErasedOut(Schema):
     sessions: int
 
 
-class UserIn(Schema):
+class UserIn(Body):
     user: str = Field(min_length=1, max_length=300, description="The user as the client names them in its requests")
 
 
-class PromoteIn(Schema):
+class PromoteIn(Body):
     task: str = Field(max_length=100, description="Task whose environment the draft gets")
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")
     instruction: str = Field(min_length=1, max_length=20_000)

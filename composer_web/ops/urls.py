@@ -1,10 +1,11 @@
 from django.urls import path
 
-from composer_web.ops import fidelity_views, quota_views, views
+from composer_web.ops import fidelity_views, prometheus, quota_views, views
 
 app_name = "ops"
 urlpatterns = [
     path("", views.home, name="home"),
+    path("metrics", prometheus.metrics, name="metrics"),
     path("system/", views.system, name="system"),
     path("system/reconcile/", views.reconcile, name="reconcile"),
     path("system/quotas/", quota_views.quota_list, name="quotas"),

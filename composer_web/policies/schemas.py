@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from composer_web.api.schemas import Body
 from composer_web.policies.gate import Outcome, Rule
 from composer_web.policies.selectors import lineage
 
@@ -58,7 +59,7 @@ class PolicyDetail(PolicyOut):
         return list(policy.checkpoints.all())
 
 
-class EndpointFields(Schema):
+class EndpointFields(Body):
     url: str = Field(max_length=400, description="base of the API, for example https://host/v1")
     effort: str = Field(default="", max_length=12, description="sent as reasoning_effort; empty: not sent")
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -81,6 +82,8 @@ class EndpointChange(EndpointFields):
 
 
 class EndpointOut(EndpointFields):
+    model_config = ConfigDict(extra="ignore")
+
     name: str
     model: str
     has_key: bool
@@ -94,11 +97,11 @@ class EndpointOut(EndpointFields):
         return bool(endpoint.key)
 
 
-class GateRules(Schema):
+class GateRules(Body):
     rules: list[Rule] = Field(max_length=20)
 
 
-class PromotionIn(Schema):
+class PromotionIn(Body):
     policy: str = Field(description="name or name@version")
     note: str = Field(default="", max_length=2000)
 
@@ -107,7 +110,7 @@ class CanaryIn(PromotionIn):
     share: float = Field(gt=0, lt=1, description="share of new sessions")
 
 
-class NoteIn(Schema):
+class NoteIn(Body):
     note: str = Field(default="", max_length=2000)
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
+
 
 class EnvironmentOut(Schema):
     id: int
@@ -22,11 +24,11 @@ class EnvironmentOut(Schema):
     updated_at: datetime
 
 
-class EnvironmentIn(Schema):
+class EnvironmentIn(Body):
     package: str = Field(description="A package pinned in packages.lock")
 
 
-class RepositoryIn(Schema):
+class RepositoryIn(Body):
     """What a repository is made from. An uploaded archive goes to `/repositories/archive` instead."""
 
     name: str = Field(default="", max_length=120, description="Its environment's name; made from the location if empty")

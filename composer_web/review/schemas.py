@@ -8,10 +8,11 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
 from composer_web.review.questions import Question
 
 
-class QueueIn(Schema):
+class QueueIn(Body):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
     title: str = Field(default="", max_length=200)
     reviewers: int = Field(default=1, ge=1, le=9, description="Independent reviewers of each rollout")
@@ -39,7 +40,7 @@ class QueueOut(Schema):
         return queue.questions["questions"]
 
 
-class FillIn(Schema):
+class FillIn(Body):
     filters: str = Field(default="", max_length=2000)
     limit: int = Field(default=200, ge=1, le=5000)
 
@@ -48,7 +49,7 @@ class CountOut(Schema):
     count: int
 
 
-class LabelIn(Schema):
+class LabelIn(Body):
     rollout: int
     answers: dict[str, str | int | list[str]]
 
@@ -97,13 +98,13 @@ class RewardOut(Schema):
     value: float = Field(description="Mean over reviewers, 0 to 1")
 
 
-class ExcludeIn(Schema):
+class ExcludeIn(Body):
     question: str = Field(max_length=40)
     value: str = Field(max_length=40)
     tasks: bool = Field(default=False, description="Set the tasks aside, instead of the rollouts")
 
 
-class DraftIn(Schema):
+class DraftIn(Body):
     rollout: int
     turn: int = Field(ge=0, description="Turns of the session whose changes are kept; 0: before the first")
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")
@@ -111,7 +112,7 @@ class DraftIn(Schema):
     category: str = Field(default="debug", max_length=20)
 
 
-class DraftChangeIn(Schema):
+class DraftChangeIn(Body):
     instruction: str = Field(min_length=1, max_length=20_000)
     category: str = Field(default="debug", max_length=20)
     verifier: dict[str, Any] | None = Field(default=None, description="null: as it is")

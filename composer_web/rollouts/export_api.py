@@ -10,14 +10,15 @@ from django.http.response import HttpResponseBase
 from ninja import Router, Schema, Status
 
 from composer_web.api.auth import caller
-from composer_web.api.schemas import ErrorOut
+from composer_web.api.schemas import Body, ErrorOut, file_of
 from composer_web.ops.errors import NotFound
 from composer_web.rollouts import exports
 
 router = Router()
+TYPES = {"csv": "text/csv", "jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 
 
-class ExportIn(Schema):
+class ExportIn(Body):
     format: Literal["csv", "jsonl", "parquet"] = "jsonl"
     query: str = ""
     """Filters as the list's query string has them: `run=12&verdict=failed`."""
@@ -48,10 +49,15 @@ def get_export(request: HttpRequest, export_id: int) -> Any:
     return exports.of(caller(request), export_id)
 
 
-@router.get("/{export_id}/file", response={200: None, 404: ErrorOut}, summary="The file of an export")
+@router.get(
+    "/{export_id}/file",
+    response={200: Any, 404: ErrorOut},
+    openapi_extra=file_of(*TYPES.values()),
+    summary="The file of an export",
+)
 def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
     export = exports.of(caller(request), export_id)
     path = exports.file_of(export)
     if export.state != "done" or not path.is_file():
         raise NotFound("file of export", f"{export_id} (it is {export.state}, or has expired)")
-    return FileResponse(path.open("rb"), as_attachment=True, filename=path.name)
+    return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=TYPES[export.format])

@@ -12,7 +12,7 @@ from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.rollouts import auditing, selectors
 from composer_web.rollouts.filters import FindingFilter
-from composer_web.rollouts.schemas import DecisionIn, FindingDetail, FindingOut, RuleOut
+from composer_web.rollouts.schemas import AuditRuleOut, DecisionIn, FindingDetail, FindingOut
 from composer_web.runs.selectors import get_run
 from sandbox.grading.audit import RULES
 
@@ -37,7 +37,9 @@ def list_findings(
     return page(filtered(FindingFilter, request, selectors.findings()), limit=limit, before=before)
 
 
-@router.get("/rules", response=list[RuleOut], summary="The auditor's rules, what they read and where they may be wrong")
+@router.get(
+    "/rules", response=list[AuditRuleOut], summary="The auditor's rules, what they read and where they may be wrong"
+)
 def list_rules(request: HttpRequest) -> Any:
     return [
         {

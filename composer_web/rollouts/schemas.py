@@ -8,6 +8,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
 from composer_web.rollouts.selectors import of_group
 
 
@@ -107,7 +108,7 @@ class GroupDetail(GroupOut):
         return list(of_group(group))
 
 
-class ForkIn(Schema):
+class ForkIn(Body):
     turn: int = Field(ge=1, description="Turns of the rollout that are kept; the next one is sampled anew")
     count: int = Field(default=4, ge=1, le=64, description="Continuations")
     policy: str = Field(
@@ -193,11 +194,11 @@ class FindingDetail(FindingOut):
         return list(finding.transitions.all())
 
 
-class DecisionIn(Schema):
+class DecisionIn(Body):
     note: str = Field(default="", max_length=2000, description="Why; kept with the finding and in its history")
 
 
-class RuleOut(Schema):
+class AuditRuleOut(Schema):
     id: str
     version: int
     title: str

@@ -8,12 +8,13 @@ from typing import Any, Literal
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
 from composer_web.runs.templates import MOST_DESCRIPTION, MOST_NAME
 from composer_web.runs.text import MOST_CHARACTERS
 from trainer.config import RunConfig
 
 
-class TextIn(Schema):
+class TextIn(Body):
     text: str = Field(max_length=MOST_CHARACTERS, description="A configuration in YAML, TOML or JSON")
 
 
@@ -21,7 +22,7 @@ class TextOut(Schema):
     text: str
 
 
-class WriteIn(Schema):
+class WriteIn(Body):
     config: RunConfig
     format: Literal["yaml", "toml"] = "yaml"
 
@@ -66,13 +67,13 @@ class Checked(Schema):
     differences: list[DifferenceOut] = Field(description="From the run `parent`, where one is named")
 
 
-class TemplateIn(Schema):
+class TemplateIn(Body):
     name: str = Field(min_length=1, max_length=MOST_NAME)
     description: str = Field(default="", max_length=MOST_DESCRIPTION)
     config: RunConfig
 
 
-class TemplateChange(Schema):
+class TemplateChange(Body):
     """What is left out stays."""
 
     name: str | None = Field(default=None, min_length=1, max_length=MOST_NAME)
@@ -94,7 +95,7 @@ class TemplateOut(Schema):
         return one.created_by.username if one.created_by else None
 
 
-class SweepIn(Schema):
+class SweepIn(Body):
     config: RunConfig
     fields: dict[str, list[bool | int | float | str | None]] = Field(
         description='Dotted path → values, for example {"stage.optimizer.learning_rate": [0.0001, 0.0003]}'

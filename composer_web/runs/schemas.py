@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from composer_web.api.schemas import Body
 from composer_web.rollouts.selectors import group_counts, verdict_counts
 from composer_web.runs.selectors import eta_seconds
 
@@ -121,20 +122,22 @@ class PresetOut(Schema):
     config: dict[str, Any]
 
 
-class Labels(Schema):
+class Labels(Body):
     """What is left out stays."""
 
     tags: list[str] | None = Field(default=None, description="All tags that the run has from now on")
     notes: str | None = None
 
 
-class ViewIn(Schema):
+class ViewIn(Body):
     name: str = Field(min_length=1, max_length=60)
     query: str = Field(default="", max_length=2000, description="Query string of the runs table")
     shared: bool = False
 
 
 class ViewOut(ViewIn):
+    model_config = ConfigDict(extra="ignore")
+
     id: int
     owner: str
 

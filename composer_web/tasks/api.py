@@ -13,7 +13,7 @@ from composer_web.accounts.models import Role
 from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
-from composer_web.api.schemas import ErrorOut, Page
+from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.ops.errors import NotFound
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks import importing, interchange, selectors, services
@@ -103,6 +103,7 @@ def export_rollout(request: HttpRequest, rollout_id: int, format: RolloutFormat)
     "/{slug}/export/{format}",
     response={200: Any, 404: ErrorOut, 422: ErrorOut},
     auth=needs("review"),
+    openapi_extra=file_of("application/octet-stream"),
     summary="A task in another project's format",
 )
 def export_task(request: HttpRequest, slug: str, format: TaskFormat) -> Any:
@@ -210,6 +211,7 @@ def start_prepass(request: HttpRequest, name: str, payload: PrepassIn) -> Any:
     "/{name}/export/{format}",
     response={200: Any, 404: ErrorOut, 422: ErrorOut},
     auth=needs("review"),
+    openapi_extra=file_of("application/octet-stream"),
     summary="A suite in another project's format",
 )
 def export_suite(request: HttpRequest, name: str, format: TaskFormat) -> Any:

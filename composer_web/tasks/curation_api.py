@@ -17,7 +17,6 @@ from composer_web.tasks import comparing, curation, reviewing, selectors
 from composer_web.tasks.curation_schemas import (
     BatchOut,
     BulkIn,
-    ChangeOut,
     DisagreementOut,
     FacetOut,
     InstructionIn,
@@ -27,6 +26,7 @@ from composer_web.tasks.curation_schemas import (
     PartOut,
     ReviewIn,
     ReviewsOut,
+    TaskChangeOut,
 )
 from composer_web.tasks.facets import facets
 from composer_web.tasks.filters import TaskFilter
@@ -145,7 +145,7 @@ def post_undo(request: HttpRequest, batch: uuid.UUID) -> Any:
     return curation.undo(batch=batch, actor=caller(request))
 
 
-@router.get("/changes", response={200: Page[ChangeOut], 404: ErrorOut}, summary="History of changes")
+@router.get("/changes", response={200: Page[TaskChangeOut], 404: ErrorOut}, summary="History of changes")
 def get_changes(
     request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None, task: str = ""
 ) -> Any:

@@ -9,8 +9,10 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
 
-class ReviewIn(Schema):
+
+class ReviewIn(Body):
     decision: Literal["accept", "reject", "withdrawn"]
     note: str = Field(default="", max_length=2000)
     version: int | None = Field(
@@ -44,7 +46,7 @@ class NextOut(Schema):
     waiting: int = Field(description="Counted up to 1001")
 
 
-class InstructionIn(Schema):
+class InstructionIn(Body):
     instruction: str = Field(min_length=1, max_length=20_000)
 
 
@@ -53,7 +55,7 @@ class MadeOut(Schema):
     version: int
 
 
-class BulkIn(Schema):
+class BulkIn(Body):
     action: Literal["tag", "untag", "split", "suite", "unsuite"]
     value: str = Field(default="", max_length=2000, description="Tags by commas, a side, or the name of a suite")
     tasks: list[str] = Field(min_length=1, max_length=5000, description="Slugs")
@@ -65,7 +67,7 @@ class BatchOut(Schema):
     unchanged: int
 
 
-class ChangeOut(Schema):
+class TaskChangeOut(Schema):
     id: int
     batch: UUID
     task: str
@@ -108,7 +110,7 @@ class DisagreementOut(Schema):
     opinions: list[OpinionOut]
 
 
-class OpenSuiteIn(Schema):
+class OpenSuiteIn(Body):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
     purpose: Literal["train", "held-out", "benchmark"]
     description: str = Field(default="", max_length=2000)

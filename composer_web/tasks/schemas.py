@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.api.schemas import Body
 from sandbox.tasks.spec import TaskSpec
 
 
@@ -88,7 +89,7 @@ class MembersOut(Schema):
     next: int | None = Field(default=None, description="`after` of the next page")
 
 
-class SuiteIn(Schema):
+class SuiteIn(Body):
     """A suite from whole bundles; their controls are run on the build workers."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
@@ -129,7 +130,7 @@ class DifficultyOut(Schema):
     thinking_tokens: float
 
 
-class PrepassIn(Schema):
+class PrepassIn(Body):
     policy: str = Field(max_length=200, description="`name` or `name@version`")
     samples: int = Field(default=4, ge=1, le=64, description="Rollouts of a task")
     tasks: int = Field(default=0, ge=0, description="0: all")

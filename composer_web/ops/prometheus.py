@@ -1,0 +1,144 @@
+"""`/metrics` for Prometheus: what the installation does, read when it is asked, and how long this process's answers take.
+
+Asked for with a token of the scope `metrics`, which opens nothing else. Not by address: behind a proxy on the same
+machine everybody would come from the loopback.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.decorators import sync_and_async_middleware
+from django.views.decorators.http import require_GET
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from composer_web.accounts.services import SCOPES, authenticate_token
+from composer_web.env import env
+from composer_web.ops import inference
+from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
+from composer_web.ops.presence import SILENT_SECONDS
+from composer_web.ops.reconcile import queue_depth
+from trainer.inference.contract import InferenceError
+
+SCOPE = "metrics"
+RUN_VALUES = {"reward/mean": "reward_mean", "staleness/max": "staleness_max", "staleness/mean": "staleness_mean"}
+"""Latest values of a run that have a series of their own; all others are on its page and in mirrors."""
+
+registry = CollectorRegistry()
+latency = Histogram(
+    "opencomposer_http_seconds",
+    "Time to the answer, by route",
+    ["method", "route", "status"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 10),
+    registry=registry,
+)
+
+
+def _gauge(name: str, text: str, rows: dict[tuple[str, ...], float], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"opencomposer_{name}", text, labels=labels)
+    for values, number in rows.items():
+        family.add_metric(values, number)
+    return family
+
+
+class Installation(Collector):
+    """Read anew at each scrape: a web process that starts again forgets nothing."""
+
+    def collect(self) -> Iterator[Metric]:
+        from composer_web.rollouts.models import Group, Rollout
+        from composer_web.runs.models import RUN_LIVE, Run
+
+        now = timezone.now()
+        depth = queue_depth()
+        yield _gauge("broker_up", "Whether the broker answers", {(): float(depth is not None)})
+        yield _gauge("queue_messages", "Messages that wait", {(k,): v for k, v in (depth or {}).items()}, "queue")
+        waiting = Outbox.objects.filter(sent_at=None, due_at__lte=now).count()
+        yield _gauge("outbox_waiting", "Messages that are due and not sent", {(): waiting})
+        held = Lease.objects.exclude(owner="").values_list("resource", "expires_at")
+        leases: dict[tuple[str, ...], float] = {}
+        for resource, expires in held:
+            key = (resource.partition(":")[0], "expired" if expires < now else "held")
+            leases[key] = leases.get(key, 0) + 1
+        yield _gauge("leases", "Leases that somebody holds or let expire", leases, "kind", "state")
+        workers: dict[tuple[str, ...], float] = {}
+        for kind, beat in WorkerHeartbeat.objects.values_list("kind", "beat_at"):
+            key = (kind, "alive" if (now - beat).total_seconds() < SILENT_SECONDS else "silent")
+            workers[key] = workers.get(key, 0) + 1
+        yield _gauge("workers", "Processes that said they live", workers, "kind", "state")
+        groups = {(r["state"],): r["n"] for r in Group.objects.values("state").annotate(n=Count("pk")).order_by()}
+        yield _gauge("groups", "Groups of rollouts by state", groups, "state")
+        ended = Rollout.objects.exclude(verdict="").values("verdict").annotate(n=Count("pk")).order_by()
+        yield _gauge("rollouts", "Rollouts by verdict", {(r["verdict"],): r["n"] for r in ended}, "verdict")
+        states = Run.objects.values("state").annotate(n=Count("pk")).order_by()
+        yield _gauge("runs", "Runs by state", {(r["state"],): r["n"] for r in states}, "state")
+        live = list(Run.objects.filter(state__in=RUN_LIVE).only("pk", "step", "latest"))
+        yield _gauge("run_step", "Optimiser steps of a live run", {(str(r.pk),): r.step for r in live}, "run")
+        for metric, name in RUN_VALUES.items():
+            values: dict[tuple[str, ...], float] = {
+                (str(r.pk),): r.latest[metric] for r in live if r.latest.get(metric) is not None
+            }
+            yield _gauge(f"run_{name}", f"Latest {metric} of a live run", values, "run")
+        yield from _engine()
+        usage = shutil.disk_usage(env().data)
+        yield _gauge("disk_free_bytes", "Free where the data lie", {(): usage.free})
+        yield _gauge("disk_total_bytes", "Size of the disk where the data lie", {(): usage.total})
+
+
+def _engine() -> Iterator[Metric]:
+    try:
+        health = inference.health()
+    except InferenceError:
+        yield _gauge("engine_up", "Whether the inference server answers", {(): 0})
+        return
+    yield _gauge("engine_up", "Whether the inference server answers", {(): float(health.ok)})
+    yield _gauge("engine_tokens_per_second", "Tokens sampled a second", {(): health.tokens_per_second})
+
+
+registry.register(Installation())
+
+
+@require_GET
+def metrics(request: HttpRequest) -> HttpResponse:
+    """All of it as text. 401 and 403 say which token is missing."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    token = authenticate_token(secret.strip()) if scheme.lower() == "bearer" and secret else None
+    if token is None:
+        refusal = HttpResponse("send `Authorization: Bearer <token>` with the scope metrics\n", "text/plain", 401)
+        refusal["WWW-Authenticate"] = "Bearer"
+        return refusal
+    if SCOPE not in token.scopes or not token.user.may(SCOPES[SCOPE]):
+        return HttpResponse(f"this needs a token with the scope {SCOPE} itself\n", "text/plain", 403)
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+@sync_and_async_middleware
+def timing(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Measures every answer; a stream's to its head."""
+
+    def note(request: HttpRequest, answer: HttpResponse, began: float) -> None:
+        found = request.resolver_match
+        route = (found.view_name or found.route) if found else "unknown"
+        latency.labels(request.method, route, answer.status_code).observe(time.perf_counter() - began)
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        began = time.perf_counter()
+        answer: HttpResponse = get_response(request)
+        note(request, answer, began)
+        return answer
+
+    async def handle_async(request: HttpRequest) -> HttpResponse:
+        began = time.perf_counter()
+        answer: HttpResponse = await get_response(request)
+        note(request, answer, began)
+        return answer
+
+    return handle_async if iscoroutinefunction(get_response) else handle
