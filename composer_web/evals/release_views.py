@@ -32,7 +32,8 @@ def release_list(request: PageRequest) -> HttpResponse:
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/releases.html"
     suites = list(tasks.suites()) if request.user.may("operator") else []
-    return show(request, template, {"table": table, "tab": "releases", "live": "evals", "suites": suites})
+    context = {"table": table, "tab": "releases", "live": "evals", "suites": suites}
+    return show(request, template, {**context, "chosen": request.GET.get("suite", "")})
 
 
 @require_POST

@@ -55,7 +55,7 @@ def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dic
         {
             "done": has_suite,
             "title": "Suites of tasks",
-            "how": "to train on and to measure on",
+            "how": "add your own repository under Tasks, Environments, or build the procedural ones",
             "command": "manage.py build_suites",
         },
         {

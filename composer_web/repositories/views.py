@@ -25,6 +25,10 @@ from composer_web.tasks.tables import TaskTable
 
 PER_PAGE = 50
 MAX_LOG = 100_000
+FIRST = (
+    *("language", "test_command", "tests", "flaky", "test_seconds", "unseen_goals_met", "sample_of_the_suite"),
+    *("functions_covered", "source_roots", "version", "packages", "bytes", "leak_scan", "attempts", "install_seconds"),
+)
 
 
 @require_GET
@@ -90,13 +94,17 @@ def environment_detail(request: PageRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)
     history = list(environment.transitions.order_by("-id")[:20])
     table = TaskTable(tasks.tasks().filter(versions__environment=environment).distinct(), exclude=("select",))
+    table.empty_template = "repositories/tasks_empty.html"
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     context = {
         "environment": environment,
+        "facts": facts(environment),
         "table": table,
         "history": history,
         "log": _log(environment),
         "packages": building.locked_packages(),
+        "may_review": request.user.may("reviewer"),
+        "makes_tasks": environment.state == "ready" and environment.detail.get("language", "python") == "python",
         **_progress(environment, history),
     }
     return show(request, "repositories/detail.html", context)
@@ -112,8 +120,15 @@ def _progress(environment: Environment, history: Sequence[EnvironmentTransition]
         "attempt": sum(step.to_state == "building" for step in history),
         "most": services.MAX_BUILDS,
         "usual": selectors.build_seconds(),
-        "builders": any(w.kind == "build" and w.state == "alive" for w in overview.workers()),
+        "builders": any("build" in w.detail.get("queues", ()) and w.state == "alive" for w in overview.workers()),
     }
+
+
+def facts(environment: Environment) -> list[tuple[str, Any]]:
+    """What a build found, what people look for first; the database keeps no order of its own."""
+    shown_elsewhere = {"pin", "licence", "record"} if environment.repository else {"record"}
+    rest = sorted(environment.detail.keys() - shown_elsewhere - set(FIRST))
+    return [(name, environment.detail[name]) for name in (*FIRST, *rest) if name in environment.detail]
 
 
 def _log(environment: Environment) -> str:

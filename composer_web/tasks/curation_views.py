@@ -19,7 +19,7 @@ from composer_web.rollouts.transcript import clip, diff_view
 from composer_web.tasks import comparing, curation, reviewing, selectors
 from composer_web.tasks.facets import facets
 from composer_web.tasks.filters import TaskFilter
-from composer_web.tasks.models import Split, Task, TaskVersion
+from composer_web.tasks.models import Split, Suite, Task, TaskVersion
 
 MAX_FILE = 20_000
 MAX_FILES = 30
@@ -55,7 +55,9 @@ def review(request: PageRequest) -> HttpResponse:
     task = reviewing.following(_tasks(request), request.user, None)
     if task is not None:
         return redirect(_address(request, task))
-    return show(request, "tasks/review_done.html", {"query": request.GET.urlencode()})
+    into = request.GET.get("into", "")
+    context = {"query": request.GET.urlencode(), "into": into if Suite.objects.filter(name=into).exists() else ""}
+    return show(request, "tasks/review_done.html", context)
 
 
 @require_GET

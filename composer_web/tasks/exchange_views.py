@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.tasks import interchange, selectors
+from composer_web.tasks import interchange, orders, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.tables import GeneratorRunTable
@@ -23,12 +23,17 @@ PER_PAGE = 50
 @require_GET
 @page()
 def generator_list(request: PageRequest) -> HttpResponse:
+    if request.GET.get("part") == "orders":
+        return show(request, "tasks/_orders.html", {"orders": orders.recent()})
     table = GeneratorRunTable(selectors.generator_runs())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/generators.html"
     context = {
         "table": table,
         "tab": "generators",
+        "live": "suites",
+        "orders": orders.recent(),
+        "chosen": request.GET.getlist("package"),
         "totals": selectors.generator_totals(),
         "packages": sorted(sources()),
         "rewriters": rewriters(),
@@ -63,7 +68,7 @@ def generator_run(request: PageRequest) -> HttpResponse:
             raise UserError(".".join(map(str, found["loc"])), found["msg"]) from error
         request_suite(wanted, actor=request.user)
 
-    done = "The generators are on their way to the build workers; their tasks will appear as a suite of that name."
+    done = "The generators are on their way to the build workers; below is what becomes of it."
     return act(request, start, done=done, to="tasks:generators")
 
 

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from composer_web.accounts.models import User
-from composer_web.accounts.services import audit
+from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.outbox import enqueue
 from composer_web.policies import endpoints
@@ -19,12 +19,14 @@ from composer_web.repositories import installing, places, tokens
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import describe, locked_packages
 from composer_web.repositories.models import Environment
+from composer_web.tasks import orders
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.overlap import drop_duplicates, store
 from composer_web.tasks.services import build_suite
-from sandbox.backends.base import Backend
+from sandbox.backends.base import Backend, SandboxError
 from sandbox.install.sources import git
 from sandbox.install.sources.history import Commit, commits
+from sandbox.tasks.errors import TaskError
 from sandbox.tasks.generators.instructions import Style
 from sandbox.tasks.generators.making import Rewrite
 from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
@@ -57,7 +59,7 @@ def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
         enqueue(
             "tasks.generate", {"wanted": wanted.model_dump(mode="json")}, queue="build", key=f"generate:{wanted.name}"
         )
-        audit(actor=actor, action="suite.generate", target=f"suite:{wanted.name}", generators=list(wanted.generators))
+        orders.asked(name=wanted.name, generators=wanted.generators, actor=actor)
 
 
 def sources() -> dict[str, Environment | None]:
@@ -81,8 +83,7 @@ def _check(wanted: Wanted) -> dict[str, Environment | None]:
         )
     if "mining" in wanted.generators:
         for name in wanted.packages:
-            repository = getattr(known[name], "repository", None)
-            if repository is None or repository.kind != "git":
+            if not _has_history(known[name]):
                 raise UserError("generators", f"mining needs a git repository, which {name} was not made from")
     if wanted.rewriter:
         endpoints.get(wanted.rewriter)
@@ -100,10 +101,16 @@ def _built(name: str, environment: Environment | None) -> BuiltPackage:
     return package
 
 
+def _has_history(environment: Environment | None) -> bool:
+    repository = environment.repository if environment is not None else None
+    return repository is not None and repository.kind in ("git", "path")
+
+
 def _history(environment: Environment | None) -> tuple[Commit, ...]:
     """The commits up to the one that the environment was made from."""
-    if environment is None or environment.repository is None or environment.repository.kind != "git":
+    if not _has_history(environment):
         return ()
+    assert environment is not None and environment.repository is not None
     repository = environment.repository
     if "://" in repository.location:
         git.check_url(repository.location, hosts=places.git_hosts())
@@ -123,6 +130,19 @@ def _rewriter(name: str) -> Rewriter | None:
     asked = endpoints.asked(endpoints.get(name))
     key = asked.key.get_secret_value() if asked.key else ""
     return Rewriter(asked.url, asked.model, key=key, cache=store().root / "rewritings")
+
+
+def carry_out(wanted: Wanted) -> None:
+    """Make an ordered suite on a build worker, and note what came of it: pages and API show nothing else of an order."""
+    try:
+        suite = generate_suite(wanted)
+    except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:
+        orders.failed(name=wanted.name, why=str(error))
+        raise
+    if suite is None:
+        orders.ended(name=wanted.name, tasks=0, why="the generators tried, and kept nothing: see their reasons below")
+    else:
+        orders.ended(name=wanted.name, tasks=suite.memberships.count())
 
 
 def generate_suite(wanted: Wanted) -> Suite | None:

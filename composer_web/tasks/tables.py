@@ -86,7 +86,7 @@ class SuiteTable(Table):
     reviewed = tables.BooleanColumn(verbose_name="Two reviewers", yesno="yes,–")
     created_at = AgoColumn(verbose_name="Made")
 
-    empty_template = "tasks/empty.html"
+    empty_template = "tasks/suites_empty.html"
 
     class Meta:
         model = Suite
@@ -110,14 +110,17 @@ class MemberTable(Table):
 
     position = NumberColumn(verbose_name="#")
     task = tables.Column(
-        accessor="task__slug", linkify=("tasks:detail", {"slug": tables.A("task__slug")}), attrs=STRONG
+        accessor="task__slug",
+        verbose_name="Task",
+        linkify=("tasks:detail", {"slug": tables.A("task__slug")}),
+        attrs=STRONG,
     )
     version = NumberColumn(accessor="task_version__number", verbose_name="Version", orderable=False)
     category = tables.Column(accessor="task__category")
     family = tables.Column(accessor="task__family", attrs=LONG)
     controls = ControlsColumn(accessor="task_version__controls_ok", orderable=False)
 
-    empty_template = "tasks/empty.html"
+    empty_template = "tasks/members_empty.html"
 
 
 class TrajectoryTable(Table):

@@ -37,9 +37,9 @@ def record_statistics(*, evaluation_id: int, **_: Any) -> None:
 
 @shared_task(name="tasks.generate")
 def generate(*, wanted: dict[str, Any], **_: Any) -> None:
-    from composer_web.tasks.generating import Wanted, generate_suite
+    from composer_web.tasks.generating import Wanted, carry_out
 
-    generate_suite(Wanted.model_validate(wanted))
+    carry_out(Wanted.model_validate(wanted))
 
 
 @shared_task(name="tasks.build_package_suites")

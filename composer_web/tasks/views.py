@@ -107,6 +107,8 @@ def suite_list(request: PageRequest) -> HttpResponse:
 @page()
 def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)
+    if request.GET.get("part") == "figures":
+        return show(request, "tasks/_suite_figures.html", {"suite": suite})
     table = MemberTable(selectors.members(suite))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suite.html"
@@ -116,6 +118,7 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
         {
             "suite": suite,
             "table": table,
+            "tab": "suites",
             "live": f"suite:{suite.pk}",
             "difficulty": of_suite(suite),
             "may_review": request.user.may("reviewer"),

@@ -23,9 +23,17 @@ const pages = {
   "[data-questions]": () => import("./labels.js"),
   "[data-api-docs]": () => import("./apidocs.js"),
 };
-for (const [selector, load] of Object.entries(pages)) {
-  if (document.querySelector(selector)) load().then((module) => module.start());
+const started = new Set();
+function startModules() {
+  for (const [selector, load] of Object.entries(pages)) {
+    if (started.has(selector) || !document.querySelector(selector)) continue;
+    started.add(selector);
+    load().then((module) => module.start());
+  }
 }
+startModules();
+// A refresh may bring what the page did not have at first, such as the first score of a release.
+document.addEventListener("htmx:afterSettle", startModules);
 
 // A menu closes when the click or the focus goes elsewhere, or on Escape.
 document.addEventListener("click", (event) => {

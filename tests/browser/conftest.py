@@ -55,25 +55,32 @@ def chrome() -> Iterator[Browser]:
 def product(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chrome: Browser) -> Iterator[Product]:
     """Seeded once for the module, really committed: the server has connections of its own."""
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        from composer_web.asgi import application
-
         world = seed.world()
         benchmark.benchmark(world.people)
-        server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
-        thread = threading.Thread(target=server.run, name="web", daemon=True)
-        thread.start()
-        end = time.monotonic() + START_SECONDS
-        while not server.started:
-            assert time.monotonic() < end, f"the web server did not start in {START_SECONDS:.0f} s"
-            assert thread.is_alive(), "the web server died at its start"
-            thread.join(0.05)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Product(f"http://127.0.0.1:{port}", world)
-        server.should_exit = True
-        thread.join(10)
-        _empty_database()
-        connections["default"].close()  # this one is kept apart from the connection used without a browser
-        connections["default"].close_pool()  # the server's threads left theirs there
+        with serve() as url:
+            yield Product(url, world)
+
+
+@contextlib.contextmanager
+def serve() -> Iterator[str]:
+    """Address of a web server over what the database holds, which is emptied in the end."""
+    from composer_web.asgi import application
+
+    server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, name="web", daemon=True)
+    thread.start()
+    end = time.monotonic() + START_SECONDS
+    while not server.started:
+        assert time.monotonic() < end, f"the web server did not start in {START_SECONDS:.0f} s"
+        assert thread.is_alive(), "the web server died at its start"
+        thread.join(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)
+    _empty_database()
+    connections["default"].close()  # this one is kept apart from the connection used without a browser
+    connections["default"].close_pool()  # the server's threads left theirs there
 
 
 def _empty_database() -> None:
@@ -103,13 +110,19 @@ def context(chrome: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, db: None) -> Iterator[Page]:
+    with strict_tab(context) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def strict_tab(context: BrowserContext) -> Iterator[Page]:
     """A tab that fails its test when the page logs an error (a refused script, a broken module, a 500)."""
     errors: list[str] = []
     made = context.new_page()
     made.on("pageerror", lambda error: errors.append(str(error)))
 
     def note(message: ConsoleMessage) -> None:
-        if message.type == "error" and not re.search(r"status of (403|404|422)", message.text):
+        if message.type == "error" and not re.search(r"status of (400|403|404|422)", message.text):
             errors.append(message.text)
 
     made.on("console", note)

@@ -1,0 +1,95 @@
+"""What became of the suites that were asked of the generators: asked for, under way, made, without a task, or failed.
+
+An order is a row of the audit log, and so is its end: who asked for what and what came of it is history anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.db import transaction
+from django.utils import timezone
+
+from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.services import audit
+from composer_web.live.hints import hint
+
+ASKED, DONE, FAILED = "suite.generate", "suite.generated", "suite.generate-failed"
+RECENT = timedelta(days=14)
+MOST = 20
+MOST_ENTRIES = 200
+
+State = Literal["under way", "made", "no task", "failed"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One order and its end. `why` says what kept it from giving tasks."""
+
+    name: str
+    generators: tuple[str, ...]
+    by: str
+    at: datetime
+    state: State
+    tasks: int = 0
+    why: str = ""
+
+    @property
+    def tone(self) -> str:
+        """The state whose colour it has."""
+        return {"under way": "running", "made": "finished", "failed": "failed", "no task": "warning"}[self.state]
+
+
+def asked(*, name: str, generators: Sequence[str], actor: User | None) -> None:
+    audit(actor=actor, action=ASKED, target=_target(name), generators=list(generators))
+    hint("suites")
+
+
+@transaction.atomic
+def ended(*, name: str, tasks: int, why: str = "") -> None:
+    """An order that was carried out, perhaps without a task that could be kept."""
+    audit(actor=None, action=DONE, target=_target(name), tasks=tasks, why=why)
+    hint("suites")
+
+
+@transaction.atomic
+def failed(*, name: str, why: str) -> None:
+    audit(actor=None, action=FAILED, target=_target(name), why=why[:2000])
+    hint("suites")
+
+
+def recent() -> list[Order]:
+    """Orders of the last days, newest first. One query."""
+    rows = AuditEntry.objects.filter(at__gte=timezone.now() - RECENT, action__in=(ASKED, DONE, FAILED)).order_by("-id")
+    found: list[Order] = []
+    ends: dict[str, AuditEntry] = {}
+    for row in rows[:MOST_ENTRIES]:
+        if row.action != ASKED:
+            ends[row.target] = row
+            continue
+        found.append(_order(row, ends.pop(row.target, None)))
+    return found[:MOST]
+
+
+def _target(name: str) -> str:
+    return f"suite:{name}"
+
+
+def _order(row: AuditEntry, end: AuditEntry | None) -> Order:
+    state: State = "under way"
+    tasks, why = 0, ""
+    if end is not None:
+        tasks, why = int(end.detail.get("tasks", 0)), str(end.detail.get("why", ""))
+        state = "failed" if end.action == FAILED else "made" if tasks else "no task"
+    return Order(
+        name=row.target.partition(":")[2],
+        generators=tuple(row.detail.get("generators", ())),
+        by=row.actor_name,
+        at=row.at,
+        state=state,
+        tasks=tasks,
+        why=why,
+    )
