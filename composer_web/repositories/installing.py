@@ -130,7 +130,7 @@ def _asked(environment: Environment) -> bool:
 
 
 async def _work(repository: Repository, log: BuildLog, backend: Backend) -> InstallRecord:
-    upstreams = await asyncio.to_thread(discover)
+    upstreams = (await asyncio.to_thread(discover)).model_copy(update={"kept_files": places.downloads() / "files"})
     checkout, pin = await fetch(repository, upstreams, log)
     licence = licence_of(checkout)
     log(f"fetched {pin}: {len(checkout.files)} files, licence {licence or 'not stated'}")

@@ -22,9 +22,10 @@ from packaging.version import Version
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.network.answers import Answer
-from sandbox.network.archives import hold, refuse_modules
+from sandbox.network.archives import Held, hold, refuse_modules
 from sandbox.network.audit import Decision
 from sandbox.network.fetch import Fetcher, Meter, NotThere, RegistryFailed
+from sandbox.network.kept import KeptFiles
 from sandbox.network.paths import PythonFile, PythonPage
 from sandbox.network.policy import Denied, PythonRules, RegistryPolicy, Rule
 from sandbox.network.upstream import Upstream
@@ -81,7 +82,15 @@ class Page(BaseModel):
 class PythonIndex:
     """For one sandbox; remembers the pages that it has judged."""
 
-    def __init__(self, rules: PythonRules, policy: RegistryPolicy, upstreams: Sequence[Upstream], fetcher: Fetcher):
+    def __init__(
+        self,
+        rules: PythonRules,
+        policy: RegistryPolicy,
+        upstreams: Sequence[Upstream],
+        fetcher: Fetcher,
+        kept: KeptFiles | None = None,
+    ) -> None:
+        self._kept = kept
         self._rules, self._policy, self._upstreams, self._fetcher = rules, policy, upstreams, fetcher
         self._pages: OrderedDict[str, Page] = OrderedDict()
 
@@ -112,18 +121,34 @@ class PythonIndex:
         if head and not wanted.metadata and found.file.size is not None:
             return Answer.head("application/octet-stream", found.file.size)
         url = found.file.url + (".metadata" if wanted.metadata else "")
-        held = await hold(self._fetcher.file(found.upstream, url, meter, listed=True))
+        held = await self._held(expected) or await hold(self._fetcher.file(found.upstream, url, meter, listed=True))
         try:
             if held.sha256.hexdigest() != expected:
                 raise Denied(
                     Rule.DIGEST, f"{wanted.filename} does not have the SHA-256 digest that its index names", 502
                 )
+            if self._kept is not None:
+                await asyncio.to_thread(self._kept.put, expected, held.content, held.size)
             if not wanted.metadata:
                 await refuse_modules(wanted.filename, held, self._rules.deny_modules)
         except BaseException:
             held.close()
             raise
         return Answer.of_file("application/octet-stream", held)
+
+    async def _held(self, expected: str) -> Held | None:
+        """The file as it was kept, if it is still what it was."""
+        if self._kept is None or not self._kept.has(expected):
+            return None
+        try:
+            held = await hold(self._kept.read(expected))
+        except FileNotFoundError:  # pruned meanwhile
+            return None
+        if held.sha256.hexdigest() == expected:
+            return held
+        held.close()
+        self._kept.forget(expected)
+        return None
 
     def _why_not(self, wanted: PythonFile, page: Page) -> Exception:
         rule = page.hidden.get(wanted.filename)

@@ -8,6 +8,7 @@ from sandbox.network.answers import Answer
 from sandbox.network.cargo_registry import CargoRegistry
 from sandbox.network.fetch import Fetcher, Meter
 from sandbox.network.go_proxy import GoProxy
+from sandbox.network.kept import KeptFiles
 from sandbox.network.npm_registry import NpmRegistry
 from sandbox.network.paths import (
     CargoConfig,
@@ -29,7 +30,8 @@ class Registries:
     """The registries that a policy opens, for one sandbox."""
 
     def __init__(self, policy: RegistryPolicy, upstreams: Upstreams, fetcher: Fetcher, own: str) -> None:
-        self._python = PythonIndex(policy.python, policy, upstreams.python, fetcher) if policy.python else None
+        kept = KeptFiles(upstreams.kept_files) if upstreams.kept_files else None
+        self._python = PythonIndex(policy.python, policy, upstreams.python, fetcher, kept) if policy.python else None
         self._npm = (
             NpmRegistry(policy.npm, policy, upstreams.npm, fetcher, own) if policy.npm and upstreams.npm else None
         )

@@ -99,6 +99,8 @@ class Upstreams(BaseModel):
     """Certificates to trust instead of the system's."""
     http_proxy: SecretStr | None = None
     """A proxy that the host itself must go through. It resolves names, so addresses cannot be checked here."""
+    kept_files: Path | None = None
+    """Where verified Python package files are kept from one sandbox to the next; None: nowhere."""
     skipped: tuple[str, ...] = ()
     """What the tools are configured with and this proxy does not serve, in words."""
 

@@ -248,7 +248,7 @@ async def measure(lines: list[str], options: argparse.Namespace, policy: Policy 
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     (folder / commit()).mkdir(exist_ok=True)
     backend = default_backend()
-    upstreams = await asyncio.to_thread(discover)
+    upstreams = (await asyncio.to_thread(discover)).model_copy(update={"kept_files": folder / "files"})
     slots = asyncio.Semaphore(options.at_once)
     end = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
 

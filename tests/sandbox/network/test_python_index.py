@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
+import os
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from sandbox.network.audit import AuditRecord
+from sandbox.network.kept import KeptFiles
 from sandbox.network.policy import Bounds, PythonRules, RegistryPolicy
 from sandbox.network.upstream import Upstream, Upstreams
 from tests.sandbox.network.local_registry import JSON_TYPE, LocalRegistry, tarball, wheel
@@ -247,3 +251,33 @@ async def test_a_page_is_asked_for_once(registry: LocalRegistry) -> None:
         before = registry.paths().count("/simple/lib/")
         await shown(proxy, "lib")
         assert registry.paths().count("/simple/lib/") == before <= 4
+
+
+async def test_a_verified_file_is_kept_for_the_next_sandbox(registry: LocalRegistry, tmp_path: Path) -> None:
+    """By its digest, and only until it is no longer what it was."""
+    wheel_bytes, path = registry.add_wheel("lib", "1.0"), "/files/lib/lib-1.0-py3-none-any.whl"
+    upstreams = upstreams_of(registry).model_copy(update={"kept_files": tmp_path})
+
+    async def asked() -> int:
+        before = len([p for p in registry.paths() if p.endswith(".whl")])
+        async with proxy_of(RegistryPolicy(), upstreams) as proxy:
+            assert (await proxy.get(path)).body == wheel_bytes
+        return len([p for p in registry.paths() if p.endswith(".whl")]) - before
+
+    assert [await asked(), await asked()] == [1, 0]
+    (kept,) = tmp_path.glob("*/*")
+    kept.write_bytes(b"something else")
+    assert [await asked(), await asked()] == [1, 0]
+    async with proxy_of(RegistryPolicy(python=PythonRules(max_versions={"lib": "0.9"})), upstreams) as proxy:
+        assert (await proxy.get(path)).status == 403  # what a policy does not allow is not given out because it is here
+
+
+def test_files_that_were_not_used_for_the_longest_time_go_first(tmp_path: Path) -> None:
+    kept = KeptFiles(tmp_path, max_bytes=25)
+    for number, digest in enumerate(("a" * 64, "b" * 64)):
+        kept.put(digest, io.BytesIO(b"0123456789"), 10)
+        os.utime(tmp_path / digest[:2] / digest, (number, number))
+    kept.put("c" * 64, io.BytesIO(b"0123456789"), 10)
+    assert [kept.has(letter * 64) for letter in "abc"] == [False, True, True]
+    kept.put("d" * 64, io.BytesIO(b"x" * 30), 30)
+    assert not kept.has("d" * 64)
