@@ -144,7 +144,8 @@ def _some_files(checkout: Checkout, paths: tuple[str, ...]) -> list[str]:
     counts = {
         path: len(re.findall(r"(?m)^\s*(?:async )?def test", checkout.text(path)))
         for path in inside
-        if path in paths or path.rpartition("/")[2] in named or setup.is_collected(checkout, path)
+        if not setup.may_be_left_out(checkout, path)
+        and (path in paths or path.rpartition("/")[2] in named or setup.is_collected(checkout, path))
     }
     rich = [path for path, count in counts.items() if count >= 3]
     drawn = {path: hashlib.sha256(f"{checkout.digest}{path}".encode()).digest() for path in rich}

@@ -72,6 +72,22 @@ def kept_options(checkout: Checkout) -> list[str]:
     return found
 
 
+def may_be_left_out(checkout: Checkout, path: str) -> bool:
+    """Whether the checkout's own options may leave out all tests of a file: by its path, or a mark of it or its folders."""
+    kept = kept_options(checkout)
+    chosen = [after for word, after in zip(kept, [*kept, ""][1:], strict=True) if word in ("-m", "-k")]
+    chosen += [word[2:] for word in kept if re.match(r"-[mk].", word)]
+    words = set(re.findall(r"\w+", " ".join(chosen))) - {"not", "and", "or", "True", "False"}
+    parts = path.split("/")[:-1]
+    folders = ["/".join([*parts[:n], "conftest.py"]) for n in range(1, len(parts) + 1)]
+    texts = [path, checkout.text(path), *(checkout.text(conftest) for conftest in folders)]
+    ignored = [after or word for word, after in zip(kept, [*kept, ""][1:], strict=True) if word in KEPT_PAIRS[1:4]]
+    ignored += [word.partition("=")[2] for word in kept if word.startswith(("--ignore", "--deselect")) and "=" in word]
+    if any(path.startswith(place.removeprefix("./").rstrip("/*")) for place in ignored if place):
+        return True
+    return any(re.search(rf"\b{word}\b", text) for word in words for text in texts)
+
+
 def patterns(checkout: Checkout, tests: Iterable[str]) -> list[str]:
     """Names of files that are to count as tests, where none of `tests` has one that pytest would see; else nothing."""
     usual = options(checkout).get("python_files", "").split() or NAMED

@@ -39,7 +39,7 @@ class Commit:
 def commits(
     location: str, *, revision: str = "", token: SecretStr | None = None, depth: int = DEPTH
 ) -> tuple[Commit, ...]:
-    """Commits with one parent, the newest first; those with too many files, or files that are no text, are left out.
+    """Commits with one parent, the newest first; those with too many files, or code that is no text, are left out.
 
     `location` was checked (`git.check_url`, `git.check_path`). Raises PackageError, PackageUnavailable.
     """
@@ -60,8 +60,10 @@ def commits(
     texts[NOTHING] = None
     made = []
     for digest, subject, files in found:
-        if all(blob == NOTHING or texts[blob] is not None for _, *blobs in files for blob in blobs):
-            changes = tuple(Change(path, texts[before], texts[after]) for path, before, after in files)
+        # What is no text (a picture, say) plays no part in the commit; code that is none spoils it.
+        read = [file for file in files if all(blob == NOTHING or texts[blob] is not None for blob in file[1:])]
+        if read and not any(path.endswith(".py") for path, *_ in files if path not in {one for one, *_ in read}):
+            changes = tuple(Change(path, texts[before], texts[after]) for path, before, after in read)
             made.append(Commit(digest, subject, changes))
     return tuple(made)
 
@@ -78,9 +80,11 @@ def _entry(part: str) -> tuple[str, str, list[tuple[str, str, str]]] | None:
             check_relative_path(path)
         except ValueError:
             return None
-        # Links and submodules are no texts; a quoted name is one that no task can carry.
+        # Links and submodules are no texts; a quoted name is one that no task can carry. The rest of the commit may do.
         if path.startswith('"') or not {modes[0][1:], modes[1]} <= {"100644", "100755", "000000"}:
-            return None
+            if path.rstrip('"').endswith(".py"):
+                return None
+            continue
         files.append((path, modes[2], modes[3]))
     if len(ids) != 2 or not 0 < len(files) <= MAX_CHANGED:
         return None

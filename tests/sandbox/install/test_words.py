@@ -119,6 +119,17 @@ def test_of_addopts_that_is_kept_which_says_what_tests_there_are():
     assert setup.options(of({"pyproject.toml": listed}))["testpaths"] == "a b"
 
 
+def test_a_file_that_the_projects_options_may_leave_out_is_nobodys_goal():
+    tests = "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"
+    files = {
+        "shop.py": "", "tests/test_shop.py": tests, "tests/test_net.py": "@pytest.mark.online\n" + tests,
+        "tests/slow/test_long.py": tests, "tests/more/test_far.py": tests, "tests/more/conftest.py": "add_marker('online')\n",
+        "tox.ini": "[pytest]\naddopts = -m 'not online' --ignore=tests/slow\n",
+    }  # fmt: skip
+    found = [goal.command.split()[-1] for goal in goals.goals(of(files)) if goal.kind == "tests"]
+    assert found == ["tests", "tests/test_shop.py"]
+
+
 def test_variables_of_tests_without_secrets_and_without_the_machines_own():
     files = {
         "tox.ini": "[testenv]\nsetenv =\n    SHOP_MODE = test\n    ROOT={toxinidir}/x\n"
