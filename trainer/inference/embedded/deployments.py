@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
+from trainer.inference.embedded.drafting import load_drafter
 from trainer.inference.embedded.kinds import build_decoder, build_weights, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
@@ -170,9 +171,10 @@ class Deployments:
             if decoder is None:
                 return timings
             cache = make_cache(decoder, self.limits)
+            drafter = load_drafter(Path(spec.policy_dir), decoder, self.limits.speculate)
 
             def install() -> None:
-                deployment.runner.install(decoder, cache, timings.version)
+                deployment.runner.install(decoder, cache, timings.version, drafter)
 
             await self._apply(deployment, install, timings)
             deployment.digest = digest

@@ -108,6 +108,7 @@ class FusedDecoder(Decoder):
             loops.add_norm(space.x_, delta_NC, end_C, eps, space.normed_)
         wanted = len(batch.logits_at)
         last = space.normed if wanted == len(batch.tokens_N) else space.normed[batch.logits_at]
+        self.hidden = last
         return weights.head(last, space.logits[:wanted])
 
     def _room(self, tokens: int) -> _Space:

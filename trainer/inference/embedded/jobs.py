@@ -41,6 +41,11 @@ class Job:
         asked = self.request
         self.narrowing = Narrowing(asked.top_k, asked.top_p) if asked.narrowed else None
 
+    @property
+    def left(self) -> int:
+        """Tokens that may still come."""
+        return self.limit - len(self.token_ids)
+
     def append(self, token: int, logprob: float, version: int) -> str | None:
         """One more token; the reason to finish with it, or None."""
         if version != self._version:
@@ -93,6 +98,8 @@ class Slot:
     session: str | None = None
     family: Family | None = None
     prompt: tuple[int, ...] = ()
+    guesses: list[int] = field(default_factory=list)
+    """Tokens that may come next; the next step checks them."""
     used: int = 0
     """When it last went idle, in requests; 0: never used."""
 

@@ -122,6 +122,8 @@ class Decoder:
     """Layers with experts and experts a token; dense policies have none."""
     loops: Loops | None = None
     """Compiled attention, where there is any."""
+    hidden: torch.Tensor
+    """The states that the last logits came from, [len(logits_at), C]; valid until the next call."""
 
     def __init__(self, shape: DecoderShape, weights: Weights, max_length: int) -> None:
         self.shape = shape
@@ -162,4 +164,5 @@ class Decoder:
             gate, up = layer.gate_up(normed).chunk(2, -1)
             x = x + layer.down(F.silu(gate) * up)
         last = F.rms_norm(x[batch.logits_at], hidden, self.weights.norm_C, eps)
+        self.hidden = last
         return self.weights.head(last)

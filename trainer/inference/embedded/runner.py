@@ -12,6 +12,7 @@ import torch
 
 from trainer.inference.embedded.batch import Batch, Chunk
 from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.drafting import Drafter
 from trainer.inference.embedded.jobs import Job, Slot
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.sampling import narrow, sample
@@ -31,6 +32,8 @@ class Limits:
     kv_bytes: int = 1 << 30
     prefill_tokens: int = 512
     """Prompt tokens of one step, so that decoding is not held up by long prompts."""
+    speculate: int = 0
+    """Tokens guessed ahead for each request, where the policy has a head for it; see `drafting.py`."""
 
 
 class Runner:
@@ -38,15 +41,16 @@ class Runner:
         self.limits = limits
         self.decoder: Decoder | None = None
         self.table: SlotTable | None = None
+        self.drafter: Drafter | None = None
         self.waiting: deque[Job] = deque()
         self.version = -1
         self.epoch = 0
         self.paused = False
         self.generated = 0
 
-    def install(self, decoder: Decoder, cache: KVCache, version: int) -> None:
-        """First weights."""
-        self.decoder, self.table, self.version = decoder, SlotTable(cache), version
+    def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
+        """First weights. The drafter stays when weights change: a guess that is wrong is only not taken."""
+        self.decoder, self.table, self.version, self.drafter = decoder, SlotTable(cache), version, drafter
         self.epoch += 1
 
     def swap(self, weights: Weights, version: int) -> None:
@@ -120,10 +124,9 @@ class Runner:
         for slot in batch.decode_slots:
             self.table.slots[slot].cached += 1
         for chunk in batch.chunks:
-            self.table.slots[chunk.slot].cached += chunk.count
-        if sampled:
-            self._sample(self.table, sampled, logits)
-        return len(sampled)
+            checked = self.table.slots[chunk.slot]
+            checked.cached += chunk.count - len(checked.guesses)  # guesses are counted once they stand
+        return self._sample(self.table, sampled, logits) if sampled else 0
 
     def _admit(self, table: SlotTable) -> None:
         later: deque[Job] = deque()
@@ -154,14 +157,15 @@ class Runner:
         return None
 
     def _batch(self, table: SlotTable, active: list[Slot]) -> tuple[Batch, list[Slot]]:
-        """The step's packed batch, and the slots that get a token from it, in the order of its logits."""
+        """The step's packed batch, and the slots that get tokens from it, in the order of its logits: one more each than
+        it has guesses."""
         assert self.decoder is not None
-        rows: list[Slot] = []
-        prefills: list[Slot] = []
-        for slot in active:
-            (rows if slot.pending == 1 else prefills).append(slot)
+        rows = [slot for slot in active if slot.pending == 1 and not slot.guesses]
+        guessed = [slot for slot in active if slot.guesses]
+        prefills = [slot for slot in active if slot.pending > 1]
+        shared: list[int] = []
         if self.decoder.loops is None:  # torch's attention runs over a range of slots
-            rows, shared = table.compact(rows), []
+            rows = table.compact(rows)
         else:
             rows, shared = together(rows)
         tokens = [slot.tokens[-1] for slot in rows]
@@ -169,6 +173,14 @@ class Runner:
         slots = [slot.index for slot in rows]
         sampled, wanted = list(rows), list(range(len(rows)))
         chunks: list[Chunk] = []
+        for slot in guessed:  # as short chunks, before all others
+            count = 1 + len(slot.guesses)
+            chunks.append(Chunk(slot.index, slot.cached, count, len(tokens)))
+            wanted += range(len(tokens), len(tokens) + count)
+            tokens += [slot.tokens[-1], *slot.guesses]
+            positions += range(slot.cached, slot.cached + count)
+            slots += [slot.index] * count
+        sampled += guessed
         budget = self.limits.prefill_tokens
         for slot in sorted(prefills, key=lambda s: s.pending):  # short observations first: they unblock a turn
             count = min(slot.pending, budget)
@@ -195,24 +207,47 @@ class Runner:
         )
         return batch, sampled
 
-    def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> None:
+    def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> int:
+        """Gives each slot its token, and more where its guesses stand. Returns how many in all."""
         assert self.decoder is not None
-        jobs = [job for slot in slots if (job := slot.job)]
-        uniforms = [job.random[len(job.token_ids)] for job in jobs]
-        temperatures = [job.temperature for job in jobs]
-        if any(job.narrowing for job in jobs):
-            open_ids = narrow(logits, temperatures, [job.narrowing for job in jobs])
-            for job, ids in zip(jobs, open_ids, strict=True):
+        rows = [(job, ahead) for slot in slots if (job := slot.job) for ahead in range(1 + len(slot.guesses))]
+        uniforms = [job.random[len(job.token_ids) + ahead] for job, ahead in rows]
+        temperatures = [job.temperature for job, _ in rows]
+        if any(job.narrowing for job, _ in rows):  # such requests have no guesses
+            open_ids = narrow(logits, temperatures, [job.narrowing for job, _ in rows])
+            for (job, _), ids in zip(rows, open_ids, strict=True):
                 job.open_ids.append(ids)
         tokens, logprobs = sample(logits, temperatures, uniforms, self.decoder.loops)
-        for slot, job, token, logprob in zip(slots, jobs, tokens, logprobs, strict=True):
-            slot.tokens.append(token)
-            reason = job.append(token, logprob, self.version)
-            if reason is not None:
-                job.experts = _routed(table.cache, slot, job.request.experts_from)
-                table.release(slot)
-                job.deliver(job.response(reason))
-        self.generated += len(slots)
+        at = taken = 0
+        last: list[int] = []
+        for slot in slots:
+            guesses, slot.guesses = slot.guesses, []
+            last.append(at + self._take(table, slot, guesses, tokens[at:], logprobs[at:]))
+            taken += last[-1] - at + 1
+            at += 1 + len(guesses)
+        if self.drafter is not None:
+            self.drafter.guess(self.decoder.weights, slots, self.decoder.hidden[last], table.cache.length)
+        self.generated += taken
+        return taken
+
+    def _take(self, table: SlotTable, slot: Slot, guesses: list[int], tokens: list[int], logprobs: list[float]) -> int:
+        """Appends tokens as long as they are the guessed ones, and the first that is not. Returns how many were."""
+        job = slot.job
+        assert job is not None
+        for stood in range(1 + len(guesses)):
+            slot.tokens.append(tokens[stood])
+            reason = job.append(tokens[stood], logprobs[stood], self.version)
+            if reason is not None or stood == len(guesses) or tokens[stood] != guesses[stood]:
+                break
+            slot.cached += 1
+        if self.drafter is not None:
+            self.drafter.guessed += len(guesses)
+            self.drafter.right += stood
+        if reason is not None:
+            job.experts = _routed(table.cache, slot, job.request.experts_from)
+            table.release(slot)
+            job.deliver(job.response(reason))
+        return stood
 
 
 def _routed(cache: KVCache, slot: Slot, first: int | None) -> RoutedExperts | None:

@@ -107,6 +107,9 @@ def main() -> None:
     parser.add_argument("--max-context", type=int, default=Limits.max_context, help="tokens of one sequence")
     parser.add_argument("--max-slots", type=int, default=Limits.max_slots, help="sequences in the cache a deployment")
     parser.add_argument("--kv-mib", type=int, default=1024, help="memory of one deployment's KV cache")
+    parser.add_argument(
+        "--speculate", type=int, default=0, help="tokens guessed ahead, where a policy has a head for it"
+    )
     parser.add_argument("--poll-seconds", type=float, default=0.2, help="how often weight stores are looked at")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -117,6 +120,7 @@ def main() -> None:
         max_context=arguments.max_context,
         max_slots=arguments.max_slots,
         kv_bytes=arguments.kv_mib << 20,
+        speculate=arguments.speculate,
     )
     memory = arguments.data / "run" / "inference-deployments.json"
     engine = EmbeddedEngine(memory=memory, limits=limits, poll_seconds=arguments.poll_seconds)

@@ -65,6 +65,7 @@ class SlotTable:
 
     def _start(self, slot: Slot, job: Job, kept: int, epoch: int) -> Slot:
         slot.tokens = list(job.prompt)
+        slot.guesses = []
         slot.cached = kept
         slot.epoch = epoch
         slot.job = job

@@ -1,0 +1,59 @@
+"""Speculative decoding: tokens are guessed ahead, and one forward pass says which of the guesses the policy makes, too.
+
+The policy's n-th token is drawn from its own distribution with the request's n-th number, as without guessing; a guess
+stands when it is that very token, and the first that is not ends the step. So the tokens are those that come without
+guessing (up to the last bits of sums in other batches), the distribution and its log-probabilities are the policy's, and
+a bad head costs time only. (It is the rejection rule for guesses made with certainty; that the guess is drawn with the
+same number as the token makes both agree more often.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from trainer.inference.embedded.jobs import Slot
+from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.sampling import sample
+from trainer.inference.mtp.head import MultiToken
+
+
+class Drafter:
+    def __init__(self, head: MultiToken, ahead: int, loops: Loops | None) -> None:
+        """`ahead`: tokens that are guessed at a time."""
+        self.head, self.ahead, self.loops = head, ahead, loops
+        self.guessed = self.right = 0
+
+    @torch.inference_mode()
+    def guess(self, weights: Weights, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
+        """Puts guesses on `slots`, whose last tokens follow the states `hidden_NC`. `room`: tokens of a slot."""
+        open_ = [
+            n
+            for n, slot in enumerate(slots)
+            if slot.job is not None and slot.job.narrowing is None and slot.job.left > 1 and len(slot.tokens) < room
+        ]
+        if not open_:
+            return
+        kept = [slots[n] for n in open_]
+        jobs = [job for slot in kept if (job := slot.job)]
+        temperatures = [job.temperature for job in jobs]
+        tokens, state = [slot.tokens[-1] for slot in kept], hidden_NC[open_]
+        for step in range(self.ahead):
+            state = self.head(state, weights.embedding_VC[torch.tensor(tokens)])
+            uniforms = [job.random[len(job.token_ids) + step] for job in jobs]
+            tokens, _ = sample(weights.head(state), temperatures, uniforms, self.loops)
+            for slot, job, token in zip(kept, jobs, tokens, strict=True):
+                # The last token of a step is the policy's own, and must fit, too.
+                if step + 1 < job.left and len(slot.tokens) + step < room:
+                    slot.guesses.append(token)
+
+
+def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | None:
+    """None where nothing is to be guessed, the policy has no head for it, or it has experts. Raises UnsupportedModel."""
+    if ahead < 1 or decoder.routed is not None:
+        return None
+    head = MultiToken.load(policy_dir, decoder.shape.hidden_size)
+    return Drafter(head, ahead, decoder.loops) if head is not None else None
