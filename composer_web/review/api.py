@@ -11,7 +11,7 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import NotFound
-from composer_web.review import promoting, selectors, services
+from composer_web.review import excluding, promoting, selectors, services
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
 from composer_web.review.schemas import (
@@ -148,7 +148,7 @@ def get_rewards(request: HttpRequest, name: str, question: str) -> Any:
 def exclude(request: HttpRequest, name: str, payload: ExcludeIn) -> Any:
     """Raises a confirmed finding for each; dismissing it undoes it."""
     queue = selectors.get_queue(name)
-    count = services.exclude(
+    count = excluding.exclude(
         queue=queue, question=payload.question, value=payload.value, tasks=payload.tasks, actor=caller(request)
     )
     return {"count": count}

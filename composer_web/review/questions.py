@@ -37,6 +37,10 @@ class Asked(Frozen):
 class _Options(Asked):
     options: tuple[Option, ...] = Field(min_length=1, max_length=9)
 
+    @property
+    def answers(self) -> list[str]:
+        return [option.value for option in self.options]
+
     @model_validator(mode="after")
     def _options_differ(self) -> Self:
         if len({option.value for option in self.options}) < len(self.options):
@@ -75,6 +79,10 @@ class Scale(Asked):
     @property
     def values(self) -> range:
         return range(self.low, self.high + 1)
+
+    @property
+    def answers(self) -> list[str]:
+        return [str(number) for number in self.values]
 
 
 class Text(Asked):

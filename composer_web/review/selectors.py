@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -104,27 +104,36 @@ def labelled(text: str) -> QuerySet[QueueItem]:
     )
 
 
-def agreed(queue: Queue, question: str, value: str) -> list[int]:
-    """Rollouts of which more than half of those who labelled them gave this answer."""
+def agreed(queue: Queue, question: str, value: str, *, complete: bool = False) -> list[int]:
+    """Rollouts of which more than half of those who labelled them gave this answer; `complete`: with all their reviewers."""
     gave = Count("answers", filter=Q(answers__question=question, answers__value=value))
     rows = queue.items.annotate(gave=gave).filter(labelled_by__gt=0, labelled_by__lt=F("gave") * 2)
+    if complete:
+        rows = rows.filter(labelled_by__gte=queue.reviewers)
     return list(rows.order_by("rollout_id").values_list("rollout_id", flat=True))
 
 
-def rewards(queue: Queue, question: str) -> dict[int, float]:
-    """Rollout → mean of its reviewers' answers between 0 and 1: a scale by its ends, the options of a choice from the last
-    (0) to the first (1). Raises UserError for other questions."""
+def worths(queue: Queue, question: str, *, field: str = "question") -> dict[str, float]:
+    """Answer → reward from 0 to 1: a scale by its ends, the options of a choice from the last (0) to the first (1). Raises
+    UserError for other questions."""
     asked = queue.questionnaire.get(question)
     if isinstance(asked, Scale):
-        worth = {str(n): (n - asked.low) / (asked.high - asked.low) for n in asked.values}
-    elif isinstance(asked, Choice) and len(asked.options) > 1:
+        return {str(n): (n - asked.low) / (asked.high - asked.low) for n in asked.values}
+    if isinstance(asked, Choice) and len(asked.options) > 1:
         top = len(asked.options) - 1
-        worth = {option.value: (top - i) / top for i, option in enumerate(asked.options)}
-    else:
-        raise UserError("question", f"{question!r} is no scale and no choice: it gives no reward")
-    rows = Answer.objects.filter(item__queue=queue, question=question).values_list("item__rollout_id", "value")
+        return {option.value: (top - i) / top for i, option in enumerate(asked.options)}
+    raise UserError(field, f"{question!r} is no scale and no choice: it gives no reward")
+
+
+def rewards(queue: Queue, question: str, *, of: Collection[int] | None = None) -> dict[int, float]:
+    """Rollout → mean of its reviewers' answers between 0 and 1. `of`: only of these, and only of those among them that have
+    all their reviewers. Raises UserError."""
+    worth = worths(queue, question)
+    rows = Answer.objects.filter(item__queue=queue, question=question)
+    if of is not None:
+        rows = rows.filter(item__rollout__in=of, item__labelled_by__gte=queue.reviewers)
     found: dict[int, list[float]] = defaultdict(list)
-    for rollout, value in rows:
+    for rollout, value in rows.values_list("item__rollout_id", "value"):
         found[rollout].append(worth[value])
     return {rollout: sum(values) / len(values) for rollout, values in sorted(found.items())}
 

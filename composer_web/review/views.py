@@ -15,7 +15,7 @@ from django_tables2 import RequestConfig
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.review import selectors, services
+from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import EXAMPLE, Questionnaire, parse
 from composer_web.review.tables import QueueTable
@@ -107,7 +107,7 @@ def queue_detail(request: PageRequest, name: str) -> HttpResponse:
         "disagreements": selectors.disagreements(queue, request.user),
         "waiting": selectors.waiting(queue, request.user).count() if may_review and not queue.closed_at else 0,
         "may_review": may_review,
-        "flags": services.flags_of(queue),
+        "flags": excluding.flags_of(queue),
         "tab": "queues",
     }
     return show(request, "review/queue.html", context)
@@ -129,7 +129,7 @@ def queue_change(request: PageRequest, name: str, action: str) -> HttpResponse:
         elif action == "exclude":
             question, _, value = request.POST.get("label", "").partition("=")
             tasks = request.POST.get("what") == "tasks"
-            services.exclude(queue=queue, question=question, value=value, tasks=tasks, actor=request.user)
+            excluding.exclude(queue=queue, question=question, value=value, tasks=tasks, actor=request.user)
         else:
             services.set_closed(queue=queue, closed=action == "close", actor=request.user)
 

@@ -32,6 +32,8 @@ def pump(*, run_id: int) -> int:
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
         return 0
+    from composer_web.review.applying import excluded_versions  # review is built on rollouts
+
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
     if stage.sessions.channel:
@@ -61,6 +63,7 @@ def pump(*, run_id: int) -> int:
     used |= set(
         Quarantine.objects.filter(task_version__in=order, state="active").values_list("task_version_id", flat=True)
     )
+    used |= excluded_versions(stage.labels)
     fresh = [pk for pk in order if pk not in used][:count]
     if not fresh:
         if open_groups == 0 and len(states) < stage.steps * stage.groups_per_step:

@@ -112,7 +112,10 @@ def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
 
 
 def reweigh(*, group: Group, actor: str, reason: str) -> None:
-    """Make the training view of an accepted group anew, without what is in quarantine now. The group is locked."""
+    """Make the training view of an accepted group anew, without what is in quarantine now and with what reviewers give.
+    The group is locked."""
+    from composer_web.review.applying import paid  # review is built on rollouts
+
     trajectories = [
         artifacts().get_model(key, Trajectory)
         for key in Rollout.objects.filter(group=group).order_by("sample").values_list("artifact_key", flat=True)
@@ -122,7 +125,7 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     assert group.run is not None, "only groups of runs are trained on"
     stage = group.run.configuration.stage
     assert isinstance(stage, RLConfig)
-    made = without(before, trajectories, out, stage)
+    made = without(before, paid(group, trajectories), out, stage)
     if made is None:
         drop(group=group, cause=f"dropped: too few rollouts are left beside the quarantine ({reason})", actor=actor)
         return

@@ -23,14 +23,18 @@ _STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "ac
 
 
 def places(run: Run) -> list[tuple[Place, int]]:
-    """Groups of a run that were not dropped, in prompt order from the oldest that no step has, with their ids."""
+    """Groups of a run that were not dropped, in prompt order from the oldest that no step has, with their ids. One whose
+    reviewers are waited for is open."""
+    from composer_web.review.applying import awaited  # review is built on rollouts
+
     kept = Group.objects.filter(run=run).exclude(state=GroupState.DROPPED)
     oldest = kept.exclude(state=GroupState.CONSUMED).aggregate(oldest=Min("prompt_index"))["oldest"]
     if oldest is None:
         return []
     rows = kept.filter(prompt_index__gte=oldest).order_by("prompt_index")
+    waiting = awaited(run)
     return [
-        (Place(prompt, _STATE[state], version), pk)
+        (Place(prompt, "open" if pk in waiting else _STATE[state], version), pk)
         for pk, prompt, state, version in rows.values_list("pk", "prompt_index", "state", "dispatched_version")
     ]
 

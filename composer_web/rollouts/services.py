@@ -121,6 +121,8 @@ def accept(
     the gate now admits. Without a `train_key` in a run, what is left beside the quarantine is too little to learn
     from: the verdicts count, and the group is dropped.
     """
+    from composer_web.review.applying import ask  # review is built on rollouts
+
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     if row.state != "running":
@@ -152,6 +154,7 @@ def accept(
         cause="",
     )
     leases.release(held)
+    ask(row)
     if infra_errors and row.run:
         _note_infra(row, f"{len(infra_errors)} attempts were lost and run again", infra_errors)
     after_end(row)

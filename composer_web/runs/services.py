@@ -46,6 +46,8 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 def check_config(config: RunConfig) -> list[str]:
     """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
+    from composer_web.review.applying import check as check_labels  # review is built on runs
+
     check_words(config)
     weights = resolve(config.policy)
     describe_architecture(weights.path)  # refuses weights that cannot be read
@@ -54,6 +56,7 @@ def check_config(config: RunConfig) -> list[str]:
         stage = config.stage
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.feedback, "stage.feedback.")
+        check_labels(stage, "stage.labels.")
         need = stage.steps * stage.groups_per_step if not stage.sessions.channel else 0
         usable, rejected = _usable_tasks(stage.suite, "stage.suite") if need else (0, 0)
         if usable < need:

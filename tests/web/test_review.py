@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
 from composer_web.ops.errors import Conflict, UserError
-from composer_web.review import agreement, selectors, services
+from composer_web.review import agreement, excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE, parse
 from composer_web.rollouts import auditing, dispatch
@@ -203,10 +203,10 @@ class TestWhatLabelsDo:
         services.label(item=item, answers=WRONG, actor=people["reviewer"])
         services.label(item=item, answers=RIGHT, actor=second)
         hack = {"queue": queue, "question": "flags", "value": "reward_hack", "actor": people["operator"]}
-        assert services.exclude(**hack) == 0  # one of two is no majority
+        assert excluding.exclude(**hack) == 0  # one of two is no majority
         services.label(item=item, answers=WRONG, actor=second)
-        assert services.exclude(**hack) == 1
-        assert services.exclude(**hack) == 0
+        assert excluding.exclude(**hack) == 1
+        assert excluding.exclude(**hack) == 0
         assert in_quarantine(item.rollout)
         finding = Finding.objects.get(rollout=item.rollout)
         assert (finding.rule, finding.state) == ("review-label", "confirmed")
@@ -219,7 +219,7 @@ class TestWhatLabelsDo:
         item = queue.items.earliest("pk")
         services.label(item=item, answers={**WRONG, "flags": ["bad_task"]}, actor=people["reviewer"])
         unfair = {"queue": queue, "question": "flags", "value": "bad_task", "actor": people["operator"]}
-        assert services.exclude(**unfair, tasks=True) == 1
+        assert excluding.exclude(**unfair, tasks=True) == 1
         assert Quarantine.objects.get().task_version == item.rollout.group.task_version
         order = dispatch.prompt_order("train", seed=running.seed)
         assert item.rollout.group.task_version_id in order
@@ -231,7 +231,7 @@ class TestWhatLabelsDo:
         self, queue: Queue, people: dict[str, User], question: str, value: str
     ) -> None:
         with pytest.raises(UserError):
-            services.exclude(queue=queue, question=question, value=value, actor=people["operator"])
+            excluding.exclude(queue=queue, question=question, value=value, actor=people["operator"])
 
 
 @pytest.mark.django_db

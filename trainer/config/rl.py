@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from trainer.config.episodes import HarnessConfig, SamplingConfig
+from trainer.config.labels import LabelsConfig
 from trainer.config.learning import FeedbackConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
@@ -42,6 +43,7 @@ class RLConfig(Part):
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
+    labels: LabelsConfig = Field(default_factory=LabelsConfig)
     sampler: SamplerConfig = Field(default_factory=SamplerConfig)
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.accounts.models import User
 from composer_web.ops.errors import UserError
-from composer_web.review import selectors, services
+from composer_web.review import excluding, selectors, services
 from composer_web.review.api import item_of
 from composer_web.review.questions import EXAMPLE, parse
 from composer_web.review.views import found_by
@@ -105,7 +105,7 @@ class Command(BaseCommand):
             ]
         if do == "exclude":
             question, _, value = o["label"].partition("=")
-            count = services.exclude(queue=queue, question=question, value=value, tasks=o["tasks"], actor=user)
+            count = excluding.exclude(queue=queue, question=question, value=value, tasks=o["tasks"], actor=user)
             return {"excluded": count}
         pairs = dict(one.split("=", 1) if "=" in one else (one, "") for one in o["answers"])
         flags = {question.id for question in queue.questionnaire.questions if question.kind == "flags"}
