@@ -73,7 +73,7 @@ def width(low: int, high: int, count: int) -> int:
 
 
 def buckets(
-    run: Run, names: Iterable[str], *, count: int, first: int | None = None, last: int | None = None
+    run: Run, names: Iterable[str], *, count: int = 500, first: int | None = None, last: int | None = None
 ) -> dict[str, list[Bucket]]:
     """Each metric over steps [first, last] in at most `count` buckets, in order; [] for what has no value there. Two
     queries, however many metrics."""

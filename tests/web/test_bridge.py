@@ -9,8 +9,8 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
 from composer_web.runs.layout import deployment_name
-from composer_web.runs.metrics import buckets
 from composer_web.runs.models import Run, TrainBatch
+from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
 from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
 from tests.web.making import claim, finish
@@ -92,7 +92,7 @@ def test_reports_become_rows(control: RunControl) -> None:
     sink.event("warning", "look here", {"why": 1})
     run.refresh_from_db()
     assert (run.step, run.steps_total, run.policy_version, run.latest) == (1, 2, 1, {"reward/mean": 0.25})
-    assert [b.value for b in buckets(run, "reward/mean")] == [0.25]
+    assert [b.value for b in buckets(run, ["reward/mean"])["reward/mean"]] == [0.25]
     assert run.events.get(level="warning").data == {"why": 1}
     sink.version_published(0, "sha256:w")  # a replay after a resume never takes the version back
     run.refresh_from_db()

@@ -13,8 +13,8 @@ from composer_web.policies.services import import_base
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs import services
-from composer_web.runs.metrics import buckets
 from composer_web.runs.models import RUN_FINAL, Run, TrainBatch
+from composer_web.runs.series import buckets
 from composer_web.tasks.services import build_procedural
 from tests.web.helpers import eventually
 from tests.web.product import Product
@@ -84,7 +84,7 @@ def test_every_process_is_killed_once_and_nothing_is_lost(product: Product) -> N
     trained = [pk for ids in after.values() for pk in ids]
     assert len(trained) == len(set(trained)) == STEPS * STAGE.groups_per_step
     assert set(Group.objects.filter(run=run, state="consumed").values_list("pk", flat=True)) == set(trained)
-    assert [b.first for b in buckets(run, "reward/mean")] == list(range(1, STEPS + 1))
+    assert [b.first for b in buckets(run, ["reward/mean"])["reward/mean"]] == list(range(1, STEPS + 1))
     assert run.policy_out is not None and run.policy_out.checkpoints.filter(kind="final", version=STEPS).exists()
     phases = Evaluation.objects.filter(run=run, state="finished").values_list("phase", flat=True)
     assert sorted(phases) == ["after", "before", "during"]
