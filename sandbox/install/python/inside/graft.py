@@ -34,6 +34,8 @@ def main():
                 continue
             modules.append(top.split(".")[0])
             root = home_of(checkout, top, files, contents)
+            if root is None and top_is_made(checkout, files):
+                root = roots[0] if roots else "."  # beside what else there is, so that it is the checkout's as well
             if root is None:
                 kept.append(top)
                 continue
@@ -58,6 +60,14 @@ def main():
             file.write("".join(line + "\n" for line in lines))
     found = {"roots": roots, "kept": kept, "generated": generated[:1000], "modules": modules}
     sys.stdout.write(json.dumps(found) + "\n")
+
+
+def top_is_made(checkout, files):
+    """Whether building made all of a top-level name: an extension module, and no Python source of it in the checkout."""
+    if not any(name.endswith((".so", ".abi3.so")) for name in files):
+        return False
+    here = {os.path.relpath(os.path.join(folder, n), checkout) for folder, _, names in os.walk(checkout) for n in names}
+    return not any(path.endswith("/" + name) or path == name for name in files if name.endswith(".py") for path in here)
 
 
 def rewritten(path, built):
