@@ -77,6 +77,7 @@ def server(python: Path, model: Path) -> Iterator[str]:
         **os.environ,
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # it would wait for the core that it chose, however busy that is
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }

@@ -8,14 +8,16 @@ prompts; medians of tokens per CPU second of the process, which holds on a busy 
 compiled, memory is committed.
 
 `prefix_hit` is the share of the prompt tokens of a group's later members that were not computed again; `prefix_hit_episodes`
-the same over all turns of all episodes. `http_*` are whole episodes through the server, in a process of its own, while a
-weight store publishes a new version every 0.3 s.
+the same over all turns of all episodes. `mtp_*` are one request at a time with speculative decoding against without, on
+the shipped policy. `logprob_gap_fp64_*` is how far engine and library are from the same weights in fp64. `http_*` are whole
+episodes through the server, in a process of its own, while a weight store publishes a new version every 0.3 s.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import statistics
 import tempfile
 import time
@@ -29,16 +31,21 @@ from tests.bench.engine_peers import Continuous, plain, settings, without_vllm
 from trainer import policy as policies
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
+from trainer.inference.embedded.drafting import Drafter
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.kinds import build_decoder
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
+from trainer.inference.mtp.head import MultiToken
+from trainer.inference.mtp.training import Distillation, distil, sampled
 from trainer.weights import WeightStore
 
 PROMPT, NEW, TEMPERATURE = 64, 128, 0.8
 EPISODES, TURNS, TURN_TOKENS, OBSERVATION = 96, 6, 12, 40
+GUESSED = 3
+"""Tokens guessed ahead."""
 SHAPES = {1: (1, 1), 16: (2, 8), 64: (8, 8)}
 """Prompts and samples of each, by rows."""
 
@@ -76,11 +83,12 @@ class Clock:
 class Engine:
     """The engine in this process, without HTTP."""
 
-    def __init__(self, model: PreTrainedModel, *, compiled: bool = True) -> None:
+    def __init__(self, model: PreTrainedModel, *, compiled: bool = True, head: MultiToken | None = None) -> None:
         shape = DecoderShape.from_config(model.config.to_dict())
         decoder = build_decoder(shape, model.state_dict(), shape.max_position_embeddings, compiled=compiled)
         self.runner = Runner(Limits())
-        self.runner.install(decoder, make_cache(decoder, self.runner.limits), 0)
+        self.drafter = Drafter(head, GUESSED, decoder.loops) if head is not None else None
+        self.runner.install(decoder, make_cache(decoder, self.runner.limits), 0, self.drafter)
 
     def run(self, asked: list[list[int]], group: int) -> tuple[float, list[Job]]:
         """The whole call, prefill included."""
@@ -98,14 +106,24 @@ class Engine:
 
 
 @torch.no_grad()
-def largest_gap(model: PreTrainedModel, jobs: list[Job]) -> float:
-    """Largest difference between the engine's log-probabilities and the model's own."""
-    gap = 0.0
+def gaps(model: PreTrainedModel, jobs: list[Job]) -> dict[str, float]:
+    """Largest differences of log-probabilities: the engine's to the model's, and those of both to the model in fp64."""
+    exact = copy.deepcopy(model).double()
+    found = {"gap": 0.0, "gap_fp64": 0.0, "library_gap_fp64": 0.0}
     for job in jobs[::8]:
-        logits = model(torch.tensor([[*job.prompt, *job.token_ids]])).logits[0, PROMPT - 1 : -1] / TEMPERATURE
-        expected = torch.log_softmax(logits, -1).gather(-1, torch.tensor(job.token_ids)[:, None])[:, 0]
-        gap = max(gap, float((expected - torch.tensor(job.logprobs)).abs().max()))
-    return gap
+        ids, tokens = torch.tensor([[*job.prompt, *job.token_ids]]), torch.tensor(job.token_ids)[:, None]
+        ours, theirs, true = (
+            torch.tensor(job.logprobs, dtype=torch.float64),
+            *(
+                torch.log_softmax(made(ids).logits[0, PROMPT - 1 : -1].double() / TEMPERATURE, -1).gather(-1, tokens)[
+                    :, 0
+                ]
+                for made in (model, exact)
+            ),
+        )
+        for name, difference in zip(found, (ours - theirs, ours - true, theirs - true), strict=True):
+            found[name] = max(found[name], float(difference.abs().max()))
+    return found
 
 
 def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
@@ -116,7 +134,8 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
     config = settings(NEW, TEMPERATURE, group)
     batching = Continuous(model, tokens=rows * (PROMPT + NEW))
     speeds: dict[str, list[float]] = {}
-    gap = reused = 0.0
+    gap: dict[str, float] = {}
+    reused = 0.0
     for number in range(rounds + 1):  # the first one warms up
         asked = prompts(count, vocabulary, seed=1000 * rows + number)
         speed, jobs = engine.run(asked, group)
@@ -125,12 +144,35 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
             clock = Clock()
             peer(model, asked, config) if peer is plain else batching(asked, config)
             measured[name] = clock.speed(rows * NEW)
-        gap = max(gap, largest_gap(model, jobs))
+        gap = {name: max(value, gap.get(name, 0.0)) for name, value in gaps(model, jobs).items()}
         reused = sum(job.reused for job in jobs) / (count * max(group - 1, 1) * PROMPT)
         for name, value in measured.items() if number else ():
             speeds.setdefault(name, []).append(value)
     batching.close()
-    return {name: statistics.median(values) for name, values in speeds.items()} | {"gap": gap, "reused": reused}
+    return {name: statistics.median(values) for name, values in speeds.items()} | gap | {"reused": reused}
+
+
+def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
+    """One request at a time, with and without guesses of a head that was trained on the policy's samples."""
+    vocabulary = int(model.config.vocab_size)
+    samples = sampled(model, prompts(64, vocabulary, seed=7), NEW, TEMPERATURE)
+    head, divergence = distil(model, samples, Distillation(ahead=GUESSED, steps=200))
+    plain, guessing = Engine(model), Engine(model, head=head)
+    ratios = []
+    for number in range(2 * rounds + 1):
+        asked = prompts(1, vocabulary, seed=7000 + number)
+        without, expected = plain.run(asked, 1)
+        speed, jobs = guessing.run(asked, 1)
+        ratios.append(speed / without)
+        assert jobs[0].token_ids == expected[0].token_ids, "guesses changed the tokens"
+    assert guessing.drafter is not None
+    acceptance = guessing.drafter.right / guessing.drafter.guessed
+    return {
+        "mtp_ratio_1": round(statistics.median(ratios[1:]), 2),
+        "mtp_acceptance": round(acceptance, 3),
+        "mtp_tokens_per_step": round(1 + GUESSED * acceptance, 2),
+        "mtp_kl": round(divergence, 3),
+    }
 
 
 async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: InferenceAdmin) -> dict[str, float]:
@@ -192,6 +234,11 @@ async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: 
     }
 
 
+GAPS = {
+    "logprob_gap_max": "gap",
+    "logprob_gap_fp64_max": "gap_fp64",
+    "logprob_gap_fp64_transformers_max": "library_gap_fp64",
+}
 GOALS: dict[str, report.Goal] = {
     "ratio_to_transformers": (">=", 3.0),
     "ratio_to_transformers_cb": (">=", 3.0),
@@ -209,7 +256,7 @@ def main() -> None:
     torch.set_num_threads(1)
     shipped = policies.load(Path(__file__).parents[2] / "policies" / "base").model.float().eval()
     models: dict[str, PreTrainedModel] = {"demo": shipped, "d256": bigger()}
-    result: dict[str, float] = {"logprob_gap_max": 0.0}
+    result: dict[str, float] = {}
     peers: dict[str, float] = {}
     for name, model in models.items():
         for rows in map(int, arguments.rows.split(",")):
@@ -220,12 +267,14 @@ def main() -> None:
             peers |= {f"generate_{tag}": round(got["generate"]), f"generate_batch_{tag}": round(got["batching"])}
             result[f"ratio_generate_{tag}"] = round(got["ours"] / got["generate"], 2)
             result[f"ratio_cb_{tag}"] = round(got["ours"] / got["batching"], 2)
-            result["logprob_gap_max"] = max(result["logprob_gap_max"], got["gap"])
+            for metric, part in GAPS.items():
+                result[metric] = max(result.get(metric, 0.0), got[part])
             if rows == 64:
                 result["prefix_hit"] = min(result.get("prefix_hit", 1.0), round(got["reused"], 3))
             print(tag, {key: round(value, 7) for key, value in got.items()}, flush=True)
     for metric, part in (("ratio_to_transformers", "generate"), ("ratio_to_transformers_cb", "cb")):
         result[metric] = min(result[f"ratio_{part}_{name}_64"] for name in models)
+    result |= speculation(shipped, arguments.rounds)
     if not arguments.no_http:
         with tempfile.TemporaryDirectory() as folder:
             result |= over_http(Path(folder), shipped)

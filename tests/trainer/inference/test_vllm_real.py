@@ -69,6 +69,7 @@ async def test_everything_that_a_run_needs(server: ServerProcess, policy_dir: Pa
 
     def ask(deployment: str, **fields: object) -> GenerateRequest:
         wanted = {"deployment": deployment, "prompt_ids": PROMPT, "max_tokens": 32, "temperature": 0.8, "seed": 1}
+        wanted["timeout_seconds"] = 400.0  # the CPU build is slow on a busy machine
         return GenerateRequest.model_validate(wanted | fields)
 
     with InferenceAdmin(server.url) as admin:

@@ -24,6 +24,8 @@ from trainer.replay.wire import RoutedExperts
 
 LOAD_SECONDS = 600.0
 """Longest that one reload of weights may take."""
+STEER_SECONDS = 60.0
+"""For pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
 _LABEL = re.compile(r"~(\d+)~")
 
@@ -176,17 +178,20 @@ class VllmApi:
 
     async def pause(self) -> None:
         """Requests in flight keep their place and go on after `resume`."""
-        await self._call("POST", "/pause", need="VLLM_SERVER_DEV_MODE=1", params={"mode": "keep"})
+        await self._call(
+            "POST", "/pause", need="VLLM_SERVER_DEV_MODE=1", params={"mode": "keep"}, timeout=STEER_SECONDS
+        )
 
     async def resume(self) -> None:
-        await self._call("POST", "/resume", need="VLLM_SERVER_DEV_MODE=1")
+        await self._call("POST", "/resume", need="VLLM_SERVER_DEV_MODE=1", timeout=STEER_SECONDS)
 
     async def load(self, folder: Path, label: str) -> None:
         """Replace the weights by those in `folder`, which the server must see at the same path."""
         body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         need = f"VLLM_SERVER_DEV_MODE=1, and {folder} at the same path as here"
         await self._call("POST", "/collective_rpc", need=need, json=body, timeout=LOAD_SECONDS)
-        await self._call("POST", "/update_weight_version", need=need, json={"new_version": label})
+        named = {"new_version": label}
+        await self._call("POST", "/update_weight_version", need=need, json=named, timeout=STEER_SECONDS)
 
     async def _call(self, method: str, path: str, *, need: str = "", **fields: Any) -> Any:
         try:
