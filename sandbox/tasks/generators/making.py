@@ -274,6 +274,12 @@ def tests_near(built: BuiltPackage, paths: Sequence[str], tests: Sequence[str]) 
     return tuple(sorted((*_within(built, tests, NEAR_SECONDS), *_within(built, others, OTHER_SECONDS))))
 
 
+def tests_elsewhere(built: BuiltPackage, tests: Sequence[str]) -> tuple[str, ...]:
+    """As many tests as `tests` that are none of them, drawn by their names, within bounds of run time."""
+    others = sorted(built.tests.keys() - set(tests), key=lambda t: hashlib.sha256(t.encode()).digest())
+    return tuple(_within(built, others[: len(tests)], OTHER_SECONDS))
+
+
 def _within(built: BuiltPackage, tests: Sequence[str], limit: float) -> list[str]:
     chosen: list[str] = []
     seconds = 0.0

@@ -15,7 +15,7 @@ from typing import Literal
 
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.making import Workshop, tests_elsewhere, tests_near
 from sandbox.tasks.generators.operators import Mutation, Source, is_valid, mutations_of
 from sandbox.tasks.packages import BuiltPackage
 
@@ -43,6 +43,9 @@ def mutants_of(
     original = shop.read(target.path)
     tests = (*distant, *(test for test in target.tests if test not in distant))
     expected = tests_near(shop.built, (target.path,), tests)
+    if distant:
+        # What much of a file rests on fails most tests near it: those of other files say whether the package still stands.
+        expected = tuple(sorted({*expected, *tests_elsewhere(shop.built, expected)}))
     for mutation in candidates(original.encode(), target, rng)[:MAX_TRIES]:
         mutated = mutation.apply(original.encode())
         if not is_valid(original.encode(), mutated):

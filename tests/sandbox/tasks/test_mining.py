@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,8 @@ from sandbox.grading.report import Verdict
 from sandbox.install.sources.history import Change, commits
 from sandbox.tasks import sdist
 from sandbox.tasks.errors import PackageError, TaskError
-from sandbox.tasks.generators.mining import changed_definitions, is_pair, is_test, taken_back
+from sandbox.tasks.generators.drafts import Reason
+from sandbox.tasks.generators.mining import changed_definitions, is_pair, is_test, mined, taken_back
 from sandbox.tasks.generators.producing import generate_tasks
 from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.leaks import scan_task
@@ -140,6 +142,46 @@ def test_commits_become_tasks_whose_fix_is_nowhere(repo, dock, environments, bac
     for patch, verdict in ((from_files(fix, fix.gold), Verdict.PASSED), (Patch(), Verdict.FAILED)):
         report = asyncio.run(grade(backend=backend, environments=environments, task=fix, patch=patch))
         assert report.verdict is verdict
+
+
+def test_a_history_as_people_leave_it(tmp_path):
+    """Merges, renames, pictures, submodules, tests that were only edited, and tests that did not come with their fix."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    first = {**FIRST, "docs/a.png": "x"}
+    write(tmp_path, first, "Start")
+    git(tmp_path, "checkout", "-q", "-b", "fix")
+    (tmp_path / "docs/a.png").write_bytes(b"\x89PNG\xff\xfe")
+    write(tmp_path, FIXED, "Fix berths")
+    git(tmp_path, "checkout", "-q", "main")
+    write(tmp_path, {"README.md": "# dock\n"}, "Readme")
+    git(tmp_path, "merge", "-q", "--no-ff", "-m", "Merge fix", "fix")
+    edited = FIXED["tests/test_dock.py"].replace("longest([2, 7])", "longest(iter([2, 7]))")
+    counted = FIXED["dock/__init__.py"].replace("max(lengths)", "max(list(lengths))")
+    git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/other")
+    write(tmp_path, {"dock/__init__.py": counted, "tests/test_dock.py": edited}, "Count what is a list")
+    git(tmp_path, "mv", "dock/__init__.py", "dock/counting.py")
+    write(tmp_path, {"dock/__init__.py": "from dock.counting import *\n", "tests/test_more.py": "x = 1\n"}, "Move")
+    (tmp_path / "dock/latin.py").write_bytes(b"# \xff\n")
+    write(tmp_path, {"tests/test_more.py": "x = 2\n"}, "Code that is no text")
+    found = {commit.subject: commit for commit in commits(str(tmp_path))}
+    assert found.keys() == {"Readme", "Fix berths", "Count what is a list", "Move"}, "a merge is its parts"
+    assert {change.path for change in found["Fix berths"].changes} == FIXED.keys(), "a picture plays no part"
+    assert {change.path for change in found["Count what is a list"].changes} == FIXED.keys(), "nor does a submodule"
+
+    ids = ("test_berths", "test_longest", "test_a_ship_that_just_fits")
+    today = {"dock/counting.py": counted, "dock/__init__.py": counted, "tests/test_dock.py": edited}
+    built = SimpleNamespace(name="dock", tests={f"tests/test_dock.py::{name}": 0.01 for name in ids}, covered={})
+    shop = SimpleNamespace(read=today.__getitem__, built=built)
+
+    def drafts(subject):
+        return [d for split in ("train", "held-out") for d in mined(shop, found[subject], split)]
+
+    (fix,) = drafts("Fix berths")
+    assert fix.groups == (("tests/test_dock.py::test_a_ship_that_just_fits",),), "the test that it brought"
+    assert "used >= space" in fix.broken["dock/__init__.py"] and "max(list(lengths))" in fix.broken["dock/__init__.py"]
+    (edit,) = drafts("Count what is a list")
+    assert edit.groups == (("tests/test_dock.py::test_longest",),), "of an edited file, the test that changed"
+    assert all(d.reason is Reason.MOVED_ON for d in drafts("Move")), "a file that came cannot be taken back"
 
 
 async def test_without_a_history_there_is_nothing_to_mine(dock, environments, backend):
