@@ -17,7 +17,7 @@ import logging
 import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -104,8 +104,10 @@ def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
     html = {part: parts.html(run, part, may_operate=False) for part in shown}
     if HEAD in shown:
         html[OPERATORS_HEAD] = parts.html(run, HEAD, may_operate=True)
-    lying = [astuple(mark) for mark in marks.of_run(run, Axis.STEP).marks] if wanted.marks else None
-    return Found(names, lines, lying, html)
+    placed: list[Mark] | None = None
+    if wanted.marks:
+        placed = [(mark.x, mark.step, mark.kind, mark.text) for mark in marks.of_run(run, Axis.STEP).marks]
+    return Found(names, lines, placed, html)
 
 
 class Round:

@@ -97,7 +97,8 @@ def carried_on(
 ) -> dict[str, Line]:
     """What `lines` gives now, if no step before `since` has changed after it gave `before`: the newest buckets are read, and
     all of a metric that had no value."""
-    asked, kept = [], {}
+    asked: list[tuple[str, int, int, int]] = []
+    kept: dict[str, list[Row]] = {}
     for name, line in before.items():
         wide = width(line.first, line.rows[-1][0], count)
         start = since // wide * wide

@@ -50,10 +50,14 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20, help="measured requests of each address")
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each timed stretch")
+    parser.add_argument("--kept", action="store_true", help="use the services of the environment, filled if empty")
     arguments = parser.parse_args()
     wanted = arguments.parts.split(",")
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"--parts: {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    if arguments.kept:
+        measure(arguments, wanted)
+        return
     with throwaway.services() as variables:
         os.environ.update(variables)
         measure(arguments, wanted)
@@ -71,7 +75,7 @@ def measure(arguments: argparse.Namespace, wanted: list[str]) -> None:
 
     call_command("migrate", verbosity=0)
     began = time.monotonic()
-    world = web_data.fill(arguments)
+    world = web_data.world(arguments)
     print(f"filled in {time.monotonic() - began:.0f} s: {world.said}", flush=True)
     parts: dict[str, Callable[[argparse.Namespace, web_data.World], dict[str, float]]] = {
         "pages": web_pages.measure,

@@ -14,7 +14,7 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import Run
 from sandbox.grading.report import Verdict
-from tests.bench.tables_data import RUNS, Size
+from tests.bench.tables_data import BENCH, RUNS, Size
 from tests.bench.tables_data import fill as fill_tables
 from tests.browser import seed
 
@@ -58,34 +58,47 @@ class World:
     conditions: Mapping[str, object]
 
 
-def fill(arguments: argparse.Namespace) -> World:
-    """Fill an empty, migrated database."""
+def world(arguments: argparse.Namespace) -> World:
+    """What a migrated database holds; an empty one is filled."""
+    user = User.objects.filter(username=BENCH).first() or _fill(arguments)
+    rollout = Rollout.objects.filter(turns=TURNS).order_by("pk").first()
+    assert rollout is not None, "the database was filled by something else"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), pg_database_size(current_database()) FROM runs_metric")
+        points, size = cursor.fetchone()
+    conditions = {
+        "runs": Run.objects.count(),
+        "metric_points": points,
+        "rollouts": Rollout.objects.count(),
+        "database_mb": size >> 20,
+        "fsync": "off",
+    }
+    said = ", ".join(f"{name} {value}" for name, value in conditions.items())
+    return World(user, _largest(), rollout.pk, said, conditions)
+
+
+def _largest() -> int:
+    return Run.objects.filter(state="running").order_by("pk").values_list("pk", flat=True)[0]
+
+
+def _fill(arguments: argparse.Namespace) -> User:
     user = fill_tables(Size(arguments.tasks, arguments.rollouts))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(MORE_RUNS, {"first": RUNS + 1, "runs": max(arguments.runs, RUNS)})
         cursor.execute(KEYS, {"names": METRICS})
     ids = list(Run.objects.order_by("pk").values_list("pk", flat=True))
-    largest = Run.objects.filter(state="running").order_by("pk").values_list("pk", flat=True)[0]
+    largest = _largest()
     Run.objects.filter(pk=largest).update(step=LONGEST, steps_total=LONGEST * 2)
     _points([largest], steps=LONGEST, after=HAVE)
     each = max(0, (arguments.points - METRICS * LONGEST) // (len(ids) * METRICS))
     later = [pk for pk in ids if pk > RUNS]
     for at in range(0, len(later), AT_ONCE):
         _points(later[at : at + AT_ONCE], steps=each, after=0)
-    rollout = _long_trajectory()
+    _long_trajectory()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-        cursor.execute("SELECT count(*), pg_database_size(current_database()) FROM runs_metric")
-        points, size = cursor.fetchone()
-    conditions = {
-        "runs": len(ids),
-        "metric_points": points,
-        "rollouts": arguments.rollouts,
-        "database_mb": size >> 20,
-        "fsync": "off",
-    }
-    return World(user, largest, rollout, ", ".join(f"{name} {value}" for name, value in conditions.items()), conditions)
+    return user
 
 
 def _points(ids: list[int], *, steps: int, after: int) -> None:
@@ -94,8 +107,8 @@ def _points(ids: list[int], *, steps: int, after: int) -> None:
         cursor.execute(POINTS, {"ids": ids, "names": METRICS, "steps": steps, "after": after})
 
 
-def _long_trajectory() -> int:
-    """Give one recorded rollout a trajectory of TURNS turns; returns its id."""
+def _long_trajectory() -> None:
+    """Give one recorded rollout a trajectory of TURNS turns."""
     rollout = Rollout.objects.filter(verdict="passed").order_by("pk").select_related("group__task_version").first()
     assert rollout is not None
     made = seed.trajectory(
@@ -109,4 +122,3 @@ def _long_trajectory() -> int:
     assert len(made.turns) == TURNS
     artifacts().put_model(rollout.artifact_key, made)
     Rollout.objects.filter(pk=rollout.pk).update(turns=TURNS, policy_tokens=made.policy_tokens)
-    return rollout.pk

@@ -44,7 +44,7 @@ HEADLINE = tuple(key for panel in RL for key in panel.keys)
 PARTS = ("events", "groups", "evals")
 """Of the page; the others say how long ago something was."""
 SHOWN = "reward/mean"
-READY_SECONDS, QUIET_SECONDS = 60.0, 60.0
+READY_SECONDS, QUIET_SECONDS = 240.0, 120.0
 
 
 @dataclass(slots=True)
@@ -60,6 +60,8 @@ class Watcher:
     failures: int = 0
     connects: int = 0
     gaps: int = 0
+    wholes: int = 0
+    """Times that it was told everything."""
     bytes: int = 0
 
     def take(self, text: str | bytes) -> bool:
@@ -72,6 +74,7 @@ class Watcher:
             return True
         if message["base"] is None:
             self.series = {}
+            self.wholes += 1
         elif message["base"] != self.seq:
             self.gaps += 1
             return False
@@ -88,40 +91,53 @@ class Watcher:
 
 def measure(arguments: argparse.Namespace, world: World) -> dict[str, float]:
     from django.conf import settings
+    from django.db.models import Max
     from django.test import Client
 
-    from composer_web.runs.models import Run
+    from composer_web.runs.models import Metric, Run
 
     visitor = Client()
     visitor.force_login(world.user)
     cookie = f"{settings.SESSION_COOKIE_NAME}={visitor.cookies[settings.SESSION_COOKIE_NAME].value}"
     run = Run.objects.filter(state="running").exclude(pk=world.largest).values_list("pk", flat=True)[1]
-    return asyncio.run(_measure(run, cookie, arguments))
+    newest = Metric.objects.filter(run=run, key__name=SHOWN).aggregate(newest=Max("step"))["newest"] or 0
+    return asyncio.run(_measure(run, newest + 1, cookie, arguments))
 
 
-async def _measure(run: int, cookie: str, arguments: argparse.Namespace) -> dict[str, float]:
+async def _measure(run: int, first: int, cookie: str, arguments: argparse.Namespace) -> dict[str, float]:
     port = ports.any_free()
     server = await serve(port)
     watchers = [Watcher() for _ in range(arguments.watchers)]
     pages = [asyncio.create_task(_page(watcher, run, port, cookie)) for watcher in watchers]
     try:
         await _until(lambda: all(watcher.series for watcher in watchers), "every page has its first values")
-        began, used = time.monotonic(), _cpu(server.pid)
-        committed = await _publish(run, steps=int(arguments.seconds * RATE))
-        cores = (_cpu(server.pid) - used) / (time.monotonic() - began)
+        began = used = told = 0.0
+
+        def clock() -> None:
+            nonlocal began, used, told
+            began, used, told = time.monotonic(), _cpu(server.pid), sum(watcher.bytes for watcher in watchers)
+
+        committed = await _publish(run, first=first, steps=int(arguments.seconds * RATE), clock=clock)
+        took = time.monotonic() - began
+        cores = (_cpu(server.pid) - used) / took
+        told = sum(watcher.bytes for watcher in watchers) - told
         last = max(committed)
         await _until(lambda: all(watcher.newest >= last for watcher in watchers), "every page shows the last step")
         late = sorted(watcher.first[step] - at for watcher in watchers for step, at in committed.items())
         lost = await _differing(watchers, run, port, cookie)
-        told = sum(watcher.bytes for watcher in watchers)
         connects = sum(watcher.connects for watcher in watchers)
         server.kill()
         server.wait()
         stopped = time.monotonic()
+        held = [watcher.wholes for watcher in watchers]
         server = await serve(port)
-        later = await _publish(run, steps=RATE, first=last + 1)
-        await _until(lambda: all(watcher.newest >= max(later) for watcher in watchers), "every page is back")
-        back = time.monotonic() - stopped
+        answered = time.monotonic()
+        await _until(
+            lambda: all(w.wholes > before for w, before in zip(watchers, held, strict=True)), "every page is back"
+        )
+        back = time.monotonic()
+        later = await _publish(run, first=last + 1, steps=RATE, clock=lambda: None)
+        await _until(lambda: all(watcher.newest >= max(later) for watcher in watchers), "every page goes on")
         lost += await _differing(watchers, run, port, cookie)
     finally:
         for page in pages:
@@ -137,8 +153,10 @@ async def _measure(run: int, cookie: str, arguments: argparse.Namespace) -> dict
         "live_cores": round(cores, 2),
         "live_connects": float(connects),
         "live_gaps": float(sum(watcher.gaps for watcher in watchers)),
-        "live_kb_per_page_second": round(told / 1000 / arguments.watchers / arguments.seconds, 1),
-        "restart_seconds": round(back, 1),
+        "live_kb_per_page_second": round(told / 1000 / arguments.watchers / took, 1),
+        "live_steps_per_s": round(len(committed) / took, 1),
+        "restart_seconds": round(back - stopped, 1),
+        "reconnect_seconds": round(max(0.0, back - answered), 1),
     }
 
 
@@ -205,14 +223,18 @@ async def _differing(watchers: list[Watcher], run: int, port: int, cookie: str) 
     )
 
 
-async def _publish(run: int, *, steps: int, first: int = 1_001) -> dict[int, float]:
-    """When each step was committed, by a process of its own. Raises RuntimeError when it dies."""
+async def _publish(run: int, *, first: int, steps: int, clock: Callable[[], None]) -> dict[int, float]:
+    """When each step was committed, by a process of its own; `clock` is called when it begins. Raises RuntimeError when it
+    dies."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
+    ours, theirs = context.Pipe()
     process = context.Process(target=_commit, args=(theirs, run, first, steps), daemon=True)
     process.start()
     theirs.close()
     try:
+        await asyncio.to_thread(ours.recv)
+        clock()
+        ours.send("go")
         committed: dict[int, float] = await asyncio.to_thread(ours.recv)
     except EOFError:
         raise RuntimeError("the publishing process ended without a word; its error is above") from None
@@ -230,6 +252,8 @@ def _commit(pipe: Connection, pk: int, first: int, steps: int) -> None:
     run = Run.objects.get(pk=pk)
     names = [SHOWN, *(f"metric/{n}" for n in range(1, NAMES))]
     committed = {}
+    pipe.send("ready")
+    pipe.recv()
     began = time.monotonic()
     for index in range(steps):
         time.sleep(max(0.0, began + index / RATE - time.monotonic()))

@@ -98,6 +98,28 @@ def test_run_page_updates_without_reload(operator: Page, product: Product) -> No
     assert page.evaluate("window.notReloaded")
 
 
+def test_what_a_run_page_shows_is_pushed(operator: Page, product: Product) -> None:
+    """News needs no request of the page; a part with an open menu waits; forms keep the browser's token."""
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    settle(page)
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.click("#fork")
+    metrics.record(run=run, step=31, values={"reward/mean": 0.875, "policy/entropy": 0.25})
+    services.set_progress(run=run, phase="with a menu open")
+    expect(page.locator("#run-status")).to_contain_text("0.875")
+    expect(page.locator("[data-chart] .chart__last").first).to_have_text("0.875")
+    expect(page.locator("#run-head")).not_to_contain_text("With a menu open")
+    page.click("#fork")
+    expect(page.locator("#run-head")).to_contain_text("With a menu open")
+    forms = page.locator("#run-head form[method='post']")
+    expect(forms).not_to_have_count(0)
+    expect(page.locator("#run-head form input[name='csrfmiddlewaretoken']")).to_have_count(forms.count())
+    assert not [url for url in asked if f"/runs/{run.pk}/" in url]
+
+
 def test_connection_loss_is_shown_and_mended(operator: Page, product: Product) -> None:
     page, run = operator, Run.objects.get(pk=product.world.run.pk)
     connections: list[WebSocketRoute] = []
