@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--groups", type=int, default=6, help="groups of a step")
     parser.add_argument("--share", type=float, default=0.4, help="median wait as a share of a training step")
-    parser.add_argument("--ahead", type=int, default=5, help="max_staleness of the asynchronous loop")
+    parser.add_argument("--ahead", type=int, default=7, help="max_staleness of the asynchronous loop")
     parser.add_argument("--rate", type=float, default=6e-3, help="learning rate of both loops")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -32,7 +32,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.bench import report
-from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, STEP, TRL_ROWS, prompts_of, reward, say
+from tests.bench.trainer_step import GROUP, NEW, PROMPT_TOKENS, PROMPTS, RATE, STEP, TRL_ROWS, prompts_of, reward, say
 
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".data" / "trl"
@@ -62,7 +62,7 @@ def ours(folder: Path, steps: int) -> None:
         optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_from=1.0),
         temperature=1.0,
         total_steps=steps,
-        micro_batch_tokens=4096,
+        micro_batch_tokens=PROMPT_TOKENS * GROUP + NEW * GROUP,
         precision="bfloat16",
     )
     shape = DecoderShape.read(folder)
