@@ -22,14 +22,12 @@ router = Router()
 
 @router.get("", response=list[TokenOut], summary="Your tokens")
 def list_tokens(request: HttpRequest) -> Any:
-    return list(caller(request).tokens.all())
+    return list(caller(request).tokens.select_related("project"))
 
 
 @router.post("", response={201: NewToken, 422: ErrorOut}, auth=PERSON, summary="Make a token (session only)")
 def create_token(request: HttpRequest, payload: TokenIn) -> Any:
-    token, secret = services.create_token(
-        user=caller(request), name=payload.name, scopes=payload.scopes, days=payload.days
-    )
+    token, secret = services.create_token(user=caller(request), **payload.dict())
     return Status(201, {**TokenOut.from_orm(token).dict(), "secret": secret})
 
 

@@ -1,4 +1,7 @@
+from typing import Any
+
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class AccountsConfig(AppConfig):
@@ -9,3 +12,13 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from composer_web.accounts import signing_in  # noqa: F401 (listens to log-ins)
+
+        post_migrate.connect(_default_project, sender=self)
+
+
+def _default_project(**_: Any) -> None:
+    """A flushed database has it again: nothing can be made without."""
+    from composer_web.accounts.models import DEFAULT_PROJECT, Project
+
+    known = {"slug": "default", "name": "Default", "open": True, "library": True}
+    Project.objects.get_or_create(pk=DEFAULT_PROJECT, defaults=known)

@@ -6,7 +6,8 @@ from allauth.account.forms import LoginForm as AllauthLoginForm
 from django import forms
 from django.http import QueryDict
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import Role, User
+from composer_web.accounts.reach import reach
 from composer_web.accounts.services import MAX_DAYS, SCOPES
 
 
@@ -41,5 +42,12 @@ class TokenForm(forms.Form):
             "operate": "start and stop runs",
             "admin": "manage people",
         }
-        self.fields["scopes"].choices = [(s, f"{s}: {words[s]}") for s, role in SCOPES.items() if user.may(role)]  # type: ignore[attr-defined]
+        places = reach(user)
+        order = Role.values.index
+        widest = max({user.role, *(place["role"] for place in places)}, key=order)
+        allowed = [(s, f"{s}: {words[s]}") for s, role in SCOPES.items() if order(role) <= order(widest)]
+        self.fields["scopes"].choices = allowed  # type: ignore[attr-defined]
+        if len(places) > 1:
+            names = [("", "all of yours"), *((place["slug"], place["name"]) for place in places)]
+            self.fields["project"] = forms.ChoiceField(choices=names, required=False, label="Project")
         self.fields["scopes"].initial = ["read"]

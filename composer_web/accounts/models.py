@@ -1,9 +1,16 @@
-"""People, what they may do, their API tokens, and what they did."""
+"""People, projects, what people may do in them, their API tokens, and what they did."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+
+from composer_web.accounts import access
+
+DEFAULT_PROJECT = 1
+"""Id of the project that every installation has: all that was made before there were projects is in it."""
 
 
 class Role(models.TextChoices):
@@ -17,9 +24,67 @@ class User(AbstractUser):
     role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
 
     def may(self, role: str) -> bool:
-        """Whether this person has at least the rights of `role`."""
+        """Whether this person has at least the rights of `role`: in the project of the request in progress, else by account."""
+        now = access.current()
+        mine = self.role if now is None or now.user_id != self.pk else now.role
         order = Role.values
-        return self.is_active and order.index(self.role) >= order.index(role)
+        return self.is_active and mine in order and order.index(mine) >= order.index(role)
+
+    @property
+    def places(self) -> list[dict[str, Any]]:
+        """Every project with this person's membership in it: id, slug, name, open, library, archived, role or None."""
+        found: list[dict[str, Any]] | None = self.__dict__.get("placed")  # a log-in brings it along
+        if found is None:
+            from composer_web.accounts.reach import placed
+
+            found = self.__dict__["placed"] = placed(self.pk)
+        return found
+
+
+class Project(models.Model):
+    """A room of its own for runs and what they are made from. What is in one is nowhere else; see docs/team.md."""
+
+    slug = models.SlugField(max_length=40, unique=True)
+    name = models.CharField(max_length=80)
+    open = models.BooleanField(
+        default=False, help_text="Everybody with an account has in it at least the role of the account"
+    )
+    library = models.BooleanField(
+        default=False, help_text="Its tasks, suites, environments and policies may be read and used in every project"
+    )
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when only admins reach it")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~models.Q(pk=DEFAULT_PROJECT) | models.Q(archived_at=None), name="default_project_stays"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """One person's role in one project."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["project_id", "user__username"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="one_membership"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} is {self.role} of {self.project_id}"
 
 
 class ApiToken(models.Model):
@@ -30,6 +95,14 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list, help_text="Of read, review, operate, admin")
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="tokens",
+        help_text="The one project where it is valid; empty for all of its owner's",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)

@@ -8,6 +8,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
+from composer_web.accounts.models import ApiToken
 from composer_web.api.schemas import Body
 
 
@@ -16,16 +17,24 @@ class TokenOut(Schema):
     name: str
     prefix: str
     scopes: list[str]
+    project: str | None = Field(default=None, description="The one project where it is valid")
     created_at: datetime
     expires_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+
+    @staticmethod
+    def resolve_project(token: ApiToken) -> str | None:
+        return token.project.slug if token.project else None
 
 
 class TokenIn(Body):
     name: str = Field(min_length=1, max_length=80)
     scopes: list[str] = Field(default=["read"], description="Of read, review, operate, admin")
     days: int = Field(default=90, ge=1, le=365)
+    project: str = Field(
+        default="", description="Short name of the one project where it is valid; empty for all of yours"
+    )
 
 
 class NewToken(TokenOut):

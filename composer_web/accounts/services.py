@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import ApiToken, AuditEntry, Role, User
 from composer_web.accounts.origin import current
+from composer_web.accounts.reach import places_of, reach
 from composer_web.ops.errors import UserError
 
 SCOPES = {
@@ -80,19 +81,26 @@ def set_role(*, user: User, role: str, by: User | None) -> User:
 
 @transaction.atomic
 def create_token(
-    *, user: User, name: str, scopes: Iterable[str], days: int = 90, by: User | None = None
+    *, user: User, name: str, scopes: Iterable[str], days: int = 90, project: str = "", by: User | None = None
 ) -> tuple[ApiToken, str]:
-    """A token and its secret, which is shown this one time. Raises UserError.
+    """A token and its secret, which is shown this one time; with `project` it is valid in that one only. Raises UserError.
 
-    A scope above the owner's role is refused: a token never may do more than its owner.
+    A scope above the owner's widest role is refused: a token never may do more than its owner, and when it is used the
+    role in the project of what it asks for counts.
     """
+    places = reach(user)
+    bound = next((place for place in places if place["slug"] == project), None)
+    if project and bound is None:
+        raise UserError("project", f"you are in no project {project[:40]!r}")
+    held = {bound["role"]} if bound else {user.role, *(place["role"] for place in places)}
     wanted = sorted(set(scopes))
     unknown = [scope for scope in wanted if scope not in SCOPES]
     if unknown or not wanted:
         raise UserError("scopes", f"choose scopes of {', '.join(SCOPES)}; found {', '.join(unknown) or 'none'}")
-    beyond = [scope for scope in wanted if not user.may(SCOPES[scope])]
-    if beyond:
-        raise UserError("scopes", f"your role {user.role} does not include {', '.join(beyond)}")
+    widest = max(held, key=Role.values.index)
+    beyond = [scope for scope in wanted if Role.values.index(SCOPES[scope]) > Role.values.index(widest)]
+    if beyond or not user.is_active:
+        raise UserError("scopes", f"your role {widest} does not include {', '.join(beyond)}")
     if not 1 <= days <= MAX_DAYS:
         raise UserError("days", f"a token lives 1 to {MAX_DAYS} days, not {days}")
     if not name.strip():
@@ -104,6 +112,7 @@ def create_token(
         prefix=secret[:9],
         digest=_digest(secret),
         scopes=wanted,
+        project_id=bound["id"] if bound else None,
         expires_at=timezone.now() + timedelta(days=days),
     )
     audit(actor=by or user, action="token.create", target=f"token:{token.pk}", name=token.name, scopes=wanted)
@@ -124,10 +133,12 @@ def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
 
 def authenticate_token(secret: str) -> ApiToken | None:
     """The living token of a secret, with its user; notes the use at most once a minute."""
-    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret), revoked_at=None).first()
+    known = ApiToken.objects.select_related("user").annotate(placed=places_of("user_id"))
+    token = known.filter(digest=_digest(secret), revoked_at=None).first()
     now = timezone.now()
     if token is None or token.expires_at <= now or not token.user.is_active:
         return None
+    token.user.__dict__["placed"] = token.placed
     if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.accounts import audit_views, views
+from composer_web.accounts import audit_views, project_views, views
 
 app_name = "accounts"
 urlpatterns = [
@@ -8,6 +8,11 @@ urlpatterns = [
     path("logout/", views.Logout.as_view(), name="logout"),
     path("tokens/", views.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", views.revoke, name="token-revoke"),
+    path("projects/", project_views.project_list, name="projects"),
+    path("projects/new/", project_views.project_new, name="project-new"),
+    path("projects/choose/", project_views.project_choose, name="project-choose"),
+    path("projects/<slug:slug>/", project_views.project_detail, name="project"),
+    path("projects/<slug:slug>/<slug:action>/", project_views.project_change, name="project-change"),
     path("audit/", audit_views.audit_log, name="audit"),
     path("audit/export.csv", audit_views.audit_csv, name="audit-csv"),
 ]

@@ -57,7 +57,8 @@ def tokens(request: PageRequest) -> HttpResponse:
         else:
             messages.success(request, f"Token “{token.name}” is made.")
             form = TokenForm(user=user)
-    answer = show(request, "accounts/tokens.html", {"form": form, "tokens": user.tokens.all(), "new_token": secret})
+    shown = {"form": form, "tokens": user.tokens.select_related("project"), "new_token": secret}
+    answer = show(request, "accounts/tokens.html", shown)
     answer["Cache-Control"] = "no-store"
     return answer
 

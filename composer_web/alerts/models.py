@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.models import Role
+from composer_web.accounts import access
+from composer_web.accounts.models import Project, Role
 
 
 class Kind(models.TextChoices):
@@ -75,16 +76,38 @@ class Rule(models.Model):
         return self.name
 
 
+class AlertManager(models.Manager["Alert"]):
+    """Those of the request's project, and those of the installation."""
+
+    def get_queryset(self) -> models.QuerySet[Alert]:
+        now = access.current()
+        rows = super().get_queryset()
+        if now is None or now.scope is None:
+            return rows
+        return rows.filter(models.Q(project_id=now.scope) | models.Q(project=None))
+
+
 class Alert(models.Model):
     """Something that a rule saw, from when until when. At most one is open for a rule and what it is about."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="alerts")
     about = models.CharField(max_length=120, help_text="run:12, worker:name or finding:3")
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="+",
+        help_text="Of what it is about, by a trigger; empty for what is the installation's",
+    )
     message = models.TextField()
     opened_at = models.DateTimeField()
     seen_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True, blank=True)
     told_at = models.DateTimeField(null=True, blank=True, help_text="When people were told; empty while debounced")
+
+    objects = AlertManager()
 
     class Meta:
         ordering = ["-id"]

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from composer_web.accounts.models import Role, User
+from composer_web.accounts.reach import may_in, with_places
 from composer_web.accounts.services import audit
 from composer_web.alerts import signing
 from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
@@ -149,7 +150,10 @@ def mark_read(*, user: User, notice: int | None = None) -> int:
 
 def _tell(alert: Alert, *, resolved: bool) -> None:
     rule = alert.rule
-    people = [user for user in User.objects.filter(is_active=True) if user.may(rule.role)]
+    alert.refresh_from_db(fields=["project"])  # a trigger knows it
+    people = [
+        user for user in with_places(User.objects.filter(is_active=True)) if may_in(user, alert.project_id, rule.role)
+    ]
     Notice.objects.bulk_create(
         [Notice(user=user, alert=alert, resolved=resolved) for user in people], ignore_conflicts=True
     )

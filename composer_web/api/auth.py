@@ -9,6 +9,7 @@ from ninja.security.apikey import APIKeyCookie
 
 from composer_web.accounts.models import User
 from composer_web.accounts.origin import used_token
+from composer_web.accounts.reach import enter
 from composer_web.accounts.services import SCOPES, allows, authenticate_token
 
 
@@ -28,6 +29,7 @@ class Token(HttpBearer):
         if found is None:
             return None
         used_token(found)
+        enter(request, found.user, found)
         if not allows(found, self.scope):
             raise Forbidden(
                 f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}"
@@ -48,9 +50,9 @@ class Session(APIKeyCookie):
         user = request.user
         if not isinstance(user, User):
             return None
-        role = SCOPES[self.scope]
+        role, access = SCOPES[self.scope], enter(request, user)
         if not user.may(role):
-            raise Forbidden(f"this needs the role {role}; yours is {user.role}")
+            raise Forbidden(f"this needs the role {role}; yours is {access.role or 'none: you are in no project'}")
         return user
 
 

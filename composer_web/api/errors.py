@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from composer_web.api.auth import Forbidden
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
+from composer_web.ops.errors import UserError, taken
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,11 @@ def install(api: NinjaAPI) -> None:
     @api.exception_handler(InterfaceError)
     def interface(request: HttpRequest, error: InterfaceError) -> HttpResponse:
         return answer(request, 503, "unavailable", "Postgres does not answer; try again in a moment")
+
+    @api.exception_handler(IntegrityError)
+    def integrity(request: HttpRequest, error: IntegrityError) -> HttpResponse:
+        known = taken(error)
+        return internal(request, error) if known is None else user_error(request, known)
 
     @api.exception_handler(Exception)
     def internal(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -13,7 +13,7 @@ from composer_web.ops.errors import UserError
 MAX_PAGE = 200
 M = TypeVar("M", bound=Model)
 
-OWN = {"limit", "before", "after"}
+OWN = {"limit", "before", "after", "project"}
 
 
 def page(query: QuerySet[M], *, limit: int, before: int | None) -> dict[str, Any]:

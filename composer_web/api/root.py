@@ -8,6 +8,7 @@ from ninja import NinjaAPI
 
 from composer_web.accounts.api import router as accounts
 from composer_web.accounts.audit_api import router as audit
+from composer_web.accounts.project_api import router as projects
 from composer_web.alerts.api import router as alerts
 from composer_web.api import errors
 from composer_web.api.auth import needs
@@ -15,6 +16,7 @@ from composer_web.evals.api import router as evals
 from composer_web.evals.release_api import router as releases
 from composer_web.gateway.api import router as gateway
 from composer_web.ops.api import router as ops
+from composer_web.ops.quota_api import router as quotas
 from composer_web.policies.api import router as policies
 from composer_web.policies.endpoint_api import router as endpoints
 from composer_web.policies.promotion_api import router as promotions
@@ -76,6 +78,8 @@ api.add_router("/evaluations", evals, tags=["evaluations"])
 api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
 api.add_router("/tokens", accounts, tags=["tokens"])
+api.add_router("/projects", projects, tags=["projects"])
+api.add_router("/quotas", quotas, tags=["projects"])
 api.add_router("/audit", audit, tags=["audit"])
 api.add_router("/alerts", alerts, tags=["alerts"])
 api.add_router("/health", ops, tags=["health"])

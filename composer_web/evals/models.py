@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.owned import Material, Owned
 from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
@@ -36,7 +37,7 @@ class Phase(models.TextChoices):
     ALONE = "alone", "on its own"
 
 
-class Release(models.Model):
+class Release(Material):
     """One edition of a benchmark: task versions that never change. A refresh makes the next number, with new tasks.
 
     Its tasks are frozen by a trigger, whatever later becomes of the suite that they came from.
@@ -91,7 +92,7 @@ class ReleaseTask(models.Model):
         return f"{self.release_id}[{self.position}]"
 
 
-class Evaluation(models.Model):
+class Evaluation(Owned):
     """`samples` rollouts of each of `tasks` tasks of a suite, by one pinned policy version.
 
     With a `release` its tasks are all those of the release, and the suite is only where they came from.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.owned import Owned
 from composer_web.policies.models import Policy
 from composer_web.review.models import Draft
 
@@ -26,7 +27,7 @@ class Channel(models.Model):
         return self.name
 
 
-class Session(models.Model):
+class Session(Owned):
     """A recorded session of somebody who opted in. Who that is stands here only as a keyed digest."""
 
     channel = models.SlugField(max_length=40)

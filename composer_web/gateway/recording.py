@@ -13,7 +13,8 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.reach import reach
 from composer_web.accounts.services import audit
 from composer_web.gateway.admission import Admitted, Wishes
 from composer_web.gateway.generating import Written
@@ -72,7 +73,10 @@ def record(exchange: Exchange) -> Known | None:
     target, asked, settings = exchange.admitted.target, exchange.asked, exchange.admitted.settings
     clean = redactor(settings.patterns)
     now = timezone.now()
+    caller = exchange.admitted.caller
+    places = reach(caller.user)
     fresh = {
+        "project_id": caller.token.project_id or (places[0]["id"] if places else DEFAULT_PROJECT),
         "channel": CHANNEL,
         "subject": subject_of(asked.user),
         "policy_id": target.policy_id,
@@ -82,7 +86,7 @@ def record(exchange: Exchange) -> Known | None:
         "opening": clean.text(_opening(exchange.request))[0][:300],
         "expires_at": now + timedelta(days=settings.retention_days),
     }
-    owner = exchange.admitted.caller.user
+    owner = caller.user
     made, _ = Session.objects.get_or_create(owner=owner, client_id=asked.session, defaults=fresh)
     session = Session.objects.select_for_update().get(pk=made.pk)
     turn, redactions = _turn(exchange, session, clean)

@@ -21,6 +21,7 @@ from channels.db import DatabaseSyncToAsync
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from composer_web.accounts.models import User
+from composer_web.accounts.reach import may_follow, may_in
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.ops.errors import NotFound
@@ -95,6 +96,10 @@ class HintConsumer(AsyncWebsocketConsumer):
             await self._refuse("topic", f"unknown topic {str(topic)[:80]!r}")
         elif len(self.topics) >= MAX_TOPICS and topic not in self.topics:
             await self._refuse("topics", f"at most {MAX_TOPICS} topics a connection")
+        elif ":" in topic and not await DatabaseSyncToAsync(may_follow, thread_sensitive=False)(
+            self.scope["user"], topic
+        ):
+            await self._refuse("topic", f"there is no {topic} in a project of yours")
         elif topic not in self.topics:
             self.topics.add(topic)
             await hub().join(topic, self)
@@ -153,9 +158,11 @@ class HintConsumer(AsyncWebsocketConsumer):
 
 
 def _may_operate(user: User, pk: int) -> bool:
-    """Whether a person may change the run. Raises NotFound for one that is not there."""
-    selectors.get_run(pk)
-    return user.may("operator")
+    """Whether a person may change the run. Raises NotFound for one that is not there, or in no project of his."""
+    run = selectors.get_run(pk)
+    if not may_follow(user, f"run:{pk}"):
+        raise NotFound("run", pk)
+    return may_in(user, run.project_id, "operator")
 
 
 def _list(content: dict[str, Any], name: str) -> list[Any]:

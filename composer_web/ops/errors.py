@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from django.db import IntegrityError
+from psycopg.errors import UniqueViolation
+
 
 class UserError(Exception):
     """Something that the caller can put right. `field` is a dotted path into the input, '' for the whole."""
@@ -27,3 +30,10 @@ class Conflict(UserError):
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(field, message, code="conflict")
+
+
+def taken(error: IntegrityError) -> Conflict | None:
+    """What a refused name means to a person; None for what is our fault. Names are unique beyond one's own project."""
+    if not isinstance(error.__cause__, UniqueViolation):
+        return None
+    return Conflict("something of this name is there already, perhaps in another project; choose another name")

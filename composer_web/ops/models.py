@@ -64,10 +64,14 @@ class WorkerHeartbeat(models.Model):
 
 
 class Quota(models.Model):
-    """What a person's runs may have at once; without a person, everybody's who has none. Empty is no limit."""
+    """What the runs of a person or of a project may have at once; without either, every person's who has none. Empty is
+    no limit."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="quota"
+    )
+    project = models.OneToOneField(
+        "accounts.Project", on_delete=models.PROTECT, null=True, blank=True, related_name="quota"
     )
     concurrent_rollouts = models.PositiveIntegerField(null=True, blank=True)
     storage_gib = models.FloatField(null=True, blank=True, help_text="Kept checkpoints, in GiB")
@@ -76,11 +80,14 @@ class Quota(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["user"], name="quota_one_for_everybody", nulls_distinct=False),
+            models.UniqueConstraint(fields=["user", "project"], name="quota_one_for_everybody", nulls_distinct=False),
+            models.CheckConstraint(
+                condition=models.Q(user=None) | models.Q(project=None), name="quota_of_a_person_or_a_project"
+            ),
             models.CheckConstraint(
                 condition=models.Q(gpu_share=None) | models.Q(gpu_share__gt=0, gpu_share__lt=1), name="quota_share"
             ),
         ]
 
     def __str__(self) -> str:
-        return f"quota of {self.user or 'everybody'}"
+        return f"quota of {self.user or self.project or 'everybody'}"

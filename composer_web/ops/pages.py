@@ -10,12 +10,15 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
+from composer_web.accounts.access import current
 from composer_web.accounts.models import User
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.accounts.reach import enter, reach
+from composer_web.ops.errors import NotFound, UserError, taken
 
 View = Callable[..., HttpResponseBase]
 
@@ -37,19 +40,27 @@ class Figure:
 
 
 def page(role: str = "viewer") -> Callable[[View], View]:
-    """A view for people of at least `role`; what does not exist is a 404, whoever asks."""
+    """A view for people of at least `role` in the project that the address is about.
+
+    What does not exist, or belongs to a project that the person does not reach, is a 404.
+    """
 
     def wrap(view: View) -> View:
         @login_required
         @functools.wraps(view)
         def inner(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if not request.user.may(role):
-                raise PermissionDenied(f"this needs the role {role}; yours is {request.user.role}")
             try:
+                access = enter(request, request.user)
+                if not request.user.may(role):
+                    mine = (
+                        f"yours is {access.role}" if access.role else "you are in no project: ask an admin to add you"
+                    )
+                    raise PermissionDenied(f"this needs the role {role}; {mine}")
                 return view(request, *args, **kwargs)
             except NotFound as error:
                 raise Http404(str(error)) from error
 
+        inner.role = role  # type: ignore[attr-defined]  # read by the walk over all addresses
         return inner
 
     return wrap
@@ -58,8 +69,15 @@ def page(role: str = "viewer") -> Callable[[View], View]:
 def show(
     request: PageRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200
 ) -> HttpResponse:
-    """Render with what every template may ask: whether this person operates, and the time."""
-    shared = {"may_operate": request.user.may("operator"), "now": timezone.now()}
+    """Render with what every template may ask: whether this person operates, in which of his projects, and the time."""
+    access, projects = current(), reach(request.user)
+    shared = {
+        "may_operate": request.user.may("operator"),
+        "now": timezone.now(),
+        "access": access,
+        "projects": projects,
+        "project": next((place for place in projects if access and place["id"] == access.project), None),
+    }
     return render(request, template, {**shared, **(context or {})}, status=status)
 
 
@@ -69,6 +87,11 @@ def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, 
         action()
     except UserError as error:
         messages.error(request, str(error))
+    except IntegrityError as error:
+        known = taken(error)
+        if known is None:
+            raise
+        messages.error(request, str(known))
     else:
         messages.success(request, done)
     return redirect(to, **where)

@@ -7,7 +7,8 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import Project, User
+from composer_web.accounts.reach import reach
 from composer_web.ops import quotas
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Quota
@@ -17,6 +18,9 @@ from composer_web.ops.pages import PageRequest, page, show
 class QuotaForm(forms.Form):
     user = forms.ModelChoiceField(
         User.objects.filter(is_active=True), required=False, empty_label="everybody without a quota", label="For"
+    )
+    project = forms.ModelChoiceField(
+        Project.objects.filter(archived_at=None), required=False, empty_label="no project", label="Or a project"
     )
     concurrent_rollouts = forms.IntegerField(required=False, min_value=1, label="Rollouts in flight")
     storage_gib = forms.FloatField(required=False, label="Checkpoints, GiB")
@@ -41,11 +45,17 @@ def quota_list(request: PageRequest) -> HttpResponse:
                     request, "The quota holds from the next dispatch." if made else "The quota is removed."
                 )
                 return redirect("ops:quotas")
-    rows = [(quota, quotas.use(quota.user_id)) for quota in Quota.objects.select_related("user") if quota.user_id]
+    set_ = Quota.objects.select_related("user", "project").exclude(user=None, project=None)
+    mine = {place["id"] for place in reach(request.user)}
+    rows = [
+        (quota, quotas.use(user_id=quota.user_id, project_id=quota.project_id))
+        for quota in set_
+        if quota.project_id is None or quota.project_id in mine
+    ]
     context = {
         "rows": rows,
-        "everybody": Quota.objects.filter(user=None).first(),
-        "own": quotas.use(request.user.pk),
+        "everybody": Quota.objects.filter(user=None, project=None).first(),
+        "own": quotas.use(user_id=request.user.pk),
         "form": form,
         "may_admin": request.user.may("admin"),
     }

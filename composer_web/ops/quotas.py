@@ -1,6 +1,7 @@
-"""Quotas: how much a person's runs may have at once, kept when groups are dispatched.
+"""Quotas: how much the runs of a person or of a project may have at once, kept when groups are dispatched.
 
-A row without a person is for everybody who has none of his own. What is out already goes on; only nothing new is added.
+A row without either is for every person who has none of his own. A run is held by the tighter of its owner's and its
+project's. What is out already goes on; only nothing new is added.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from django.db import connection, transaction
 from django.db.models import Q, Sum
 
-from composer_web.accounts.models import User
+from composer_web.accounts.access import everywhere
+from composer_web.accounts.models import Project, User
 from composer_web.accounts.services import audit
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Quota
@@ -37,33 +39,47 @@ class Use:
         return self.rollouts / everything if everything else 0.0
 
 
-def of(user_id: int | None) -> Quota | None:
-    """The person's own quota, else that of everybody, else none."""
-    rows = Quota.objects.filter(Q(user=None) | Q(user_id=user_id)).order_by("user_id")
-    found = {row.user_id: row for row in rows}
-    return (found.get(user_id) if user_id is not None else None) or found.get(None)
+def of(*, user_id: int | None, project_id: int) -> list[Quota]:
+    """The person's own quota or else that of everybody, and the project's; those that there are."""
+    rows = Quota.objects.filter(
+        Q(user=None, project=None) | Q(user_id=user_id, project=None) | Q(project_id=project_id)
+    )
+    found = list(rows.select_related("user", "project"))
+    own = [row for row in found if row.user_id is not None and row.user_id == user_id]
+    everybody = [row for row in found if row.user_id is None and row.project_id is None]
+    return [*(own or everybody), *(row for row in found if row.project_id is not None)]
 
 
-def use(user_id: int | None) -> Use:
+def use(*, user_id: int | None = None, project_id: int | None = None) -> Use:
+    """Of a project, else of a person."""
     from composer_web.policies.models import Checkpoint
     from composer_web.rollouts.models import GROUP_OPEN, Group
 
-    counts = Group.objects.filter(state__in=GROUP_OPEN, run__isnull=False).aggregate(
-        mine=Sum("size", filter=Q(run__created_by=user_id)), all=Sum("size")
-    )
+    whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
+    of_run = Q(**{f"run__{name}": value for name, value in whose.items()})
+    of_policy = Q(**{f"policy__produced_by__{name}": value for name, value in whose.items()})
+    with everywhere():  # also when a page of one project asks
+        groups = Group.objects.filter(state__in=GROUP_OPEN, run__isnull=False)
+        counts = groups.aggregate(mine=Sum("size", filter=of_run), all=Sum("size"))
+        kept = Checkpoint.objects.filter(of_policy, removed_at=None).aggregate(total=Sum("bytes"))["total"]
     mine = counts["mine"] or 0
-    kept = Checkpoint.objects.filter(policy__produced_by__created_by=user_id, removed_at=None)
-    return Use(mine, kept.aggregate(total=Sum("bytes"))["total"] or 0, (counts["all"] or 0) - mine)
+    return Use(mine, kept or 0, (counts["all"] or 0) - mine)
+
+
+def _use(quota: Quota, run: Run) -> Use:
+    return use(project_id=quota.project_id) if quota.project_id else use(user_id=run.created_by_id)
 
 
 def admitted(*, run: Run, wanted: int, group_size: int) -> int:
-    """Of `wanted` groups those that the owner's quota has room for. Inside the transaction that dispatches them."""
-    quota = of(run.created_by_id)
-    if quota is None or wanted <= 0:
-        return wanted
-    with connection.cursor() as cursor:  # two runs of one person count one after the other
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [ADVISORY_CLASS, run.created_by_id or 0])
-    return min(wanted, _room(quota, use(run.created_by_id)) // group_size)
+    """Of `wanted` groups those that the quotas have room for. Inside the transaction that dispatches them."""
+    held = of(user_id=run.created_by_id, project_id=run.project_id) if wanted > 0 else []
+    for quota in held:
+        with connection.cursor() as cursor:  # two runs under one quota count one after the other
+            # A project's key is below zero, so that it is nobody's.
+            key = -quota.project_id if quota.project_id else run.created_by_id or 0
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [ADVISORY_CLASS, key])
+        wanted = min(wanted, _room(quota, _use(quota, run)) // group_size)
+    return wanted
 
 
 def _room(quota: Quota, now: Use) -> int:
@@ -81,13 +97,19 @@ def _room(quota: Quota, now: Use) -> int:
 
 def why_held(run: Run, *, group_size: int) -> str:
     """Why no group of a running run is dispatched now, and what to do; empty when no quota holds it."""
-    quota = of(run.created_by_id) if run.state == "running" and run.kind == "rl" else None
-    if quota is None:
+    if run.state != "running" or run.kind != "rl":
         return ""
-    now = use(run.created_by_id)
-    if _room(quota, now) >= group_size:
-        return ""
-    whose = f"of {quota.user}" if quota.user else "for everybody"
+    for quota in of(user_id=run.created_by_id, project_id=run.project_id):
+        now = _use(quota, run)
+        if _room(quota, now) < group_size:
+            return _told(quota, now, group_size)
+    return ""
+
+
+def _told(quota: Quota, now: Use, group_size: int) -> str:
+    whose = (
+        f"of {quota.user}" if quota.user else f"of the project {quota.project}" if quota.project else "for everybody"
+    )
     if quota.storage_gib is not None and now.bytes >= quota.storage_gib * GIB:
         return (
             f"The quota {whose} holds it: checkpoints take {now.bytes / GIB:.1f} of {quota.storage_gib:g} GiB. Remove "
@@ -98,9 +120,10 @@ def why_held(run: Run, *, group_size: int) -> str:
             f"The quota {whose} holds it: {now.rollouts} of {quota.concurrent_rollouts} rollouts are in flight and a group "
             f"needs {group_size}. It goes on as they end; pause another run, or ask an admin for more."
         )
+    owner = "the project's" if quota.project else "yours"
     return (
-        f"The quota {whose} holds it: {now.share:.0%} of all rollouts in flight are yours and {quota.gpu_share:.0%} may be "
-        "while others run. It goes on as they end."
+        f"The quota {whose} holds it: {now.share:.0%} of all rollouts in flight are {owner} and {quota.gpu_share:.0%} "
+        "may be while others run. It goes on as they end."
     )
 
 
@@ -108,12 +131,15 @@ def why_held(run: Run, *, group_size: int) -> str:
 def set_quota(
     *,
     actor: User | None,
-    user: User | None,
+    user: User | None = None,
+    project: Project | None = None,
     concurrent_rollouts: int | None = None,
     storage_gib: float | None = None,
     gpu_share: float | None = None,
 ) -> Quota | None:
-    """Replace somebody's quota (everybody's without `user`); all empty removes it. Raises UserError."""
+    """Replace the quota of a person or a project (of everybody without either); all empty removes it. Raises UserError."""
+    if user is not None and project is not None:
+        raise UserError("project", "a quota is for a person or for a project, not for both")
     if concurrent_rollouts is not None and concurrent_rollouts < 1:
         raise UserError("concurrent_rollouts", "at least 1, or empty for no limit")
     if storage_gib is not None and storage_gib <= 0:
@@ -123,9 +149,10 @@ def set_quota(
     limits = {"concurrent_rollouts": concurrent_rollouts, "storage_gib": storage_gib, "gpu_share": gpu_share}
     quota: Quota | None
     if all(limit is None for limit in limits.values()):
-        Quota.objects.filter(user=user).delete()
+        Quota.objects.filter(user=user, project=project).delete()
         quota = None
     else:
-        quota, _ = Quota.objects.update_or_create(user=user, defaults=limits)
-    audit(actor=actor, action="quota.set", target=f"user:{user.pk}" if user else "user:everybody", **limits)
+        quota, _ = Quota.objects.update_or_create(user=user, project=project, defaults=limits)
+    target = f"project:{project.pk}" if project else f"user:{user.pk}" if user else "user:everybody"
+    audit(actor=actor, action="quota.set", target=target, **limits)
     return quota

@@ -5,13 +5,15 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.owned import Material
+
 
 class PolicyKind(models.TextChoices):
     WEIGHTS = "weights"
     ENDPOINT = "endpoint"
 
 
-class Policy(models.Model):
+class Policy(Material):
     """A lineage of weights, or a model behind an endpoint, which is only ever evaluated.
 
     The run that makes a lineage is `policy.produced_by` (reverse of Run.policy_out).

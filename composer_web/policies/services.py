@@ -114,8 +114,8 @@ def _digest(folder: Path) -> str:
 
 
 @transaction.atomic
-def create_child(*, name: str, parent: Policy, parent_version: int) -> Policy:
-    """The lineage that a run writes into."""
+def create_child(*, name: str, parent: Policy, parent_version: int, project_id: int | None = None) -> Policy:
+    """The lineage that a run of this project writes into; without one in the parent's."""
     return Policy.objects.create(
         name=name,
         base_dir=parent.base_dir,
@@ -123,6 +123,7 @@ def create_child(*, name: str, parent: Policy, parent_version: int) -> Policy:
         toy=parent.toy,
         parent=parent,
         parent_version=parent_version,
+        project_id=parent.project_id if project_id is None else project_id,
     )
 
 

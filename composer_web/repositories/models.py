@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.owned import Material
 from composer_web.ops.history import Transition, legal_pairs, pairs
 
 
@@ -32,7 +33,7 @@ class SourceKind(models.TextChoices):
     SDIST = "sdist", "PyPI source distribution"
 
 
-class Repository(models.Model):
+class Repository(Material):
     """Where an environment's checkout comes from. The revision is pinned once it was fetched."""
 
     name = models.CharField(max_length=120, unique=True)
@@ -66,7 +67,7 @@ class Repository(models.Model):
         return self.name
 
 
-class Environment(models.Model):
+class Environment(Material):
     """A prepared repository image: files, toolchain, and how to run its tests."""
 
     name = models.CharField(max_length=120, unique=True)

@@ -7,13 +7,14 @@ from typing import get_args
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.owned import Owned
 from composer_web.review.questions import Questionnaire
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import TaskVersion
 from sandbox.tasks.spec import Category
 
 
-class Queue(models.Model):
+class Queue(Owned):
     """Some rollouts and the questions that a number of independent reviewers answer about each of them."""
 
     name = models.SlugField(max_length=80, unique=True)
@@ -91,7 +92,7 @@ class Answer(models.Model):
         return f"{self.question}={self.value}"
 
 
-class Draft(models.Model):
+class Draft(Owned):
     """A task in the making, from a moment of a recorded session. Publishing makes a task version of it."""
 
     slug = models.SlugField(max_length=100, unique=True)

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.http import QueryDict
 from django.utils import timezone
 
+from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.env import env
@@ -136,6 +137,11 @@ def write(export_id: int) -> str:
 
 
 def _write(export: Export) -> None:
+    with acting(Access(export.owner_id, "viewer", export.project_id, export.project_id)):
+        _fill(export)
+
+
+def _fill(export: Export) -> None:
     query = RolloutFilter(QueryDict(export.query), queryset=selectors.rollouts()).qs
     export.state, export.rows, export.total = "running", 0, query.count()
     export.save(update_fields=["state", "rows", "total"])

@@ -7,6 +7,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
+from composer_web.accounts.owned import Owned
 from composer_web.evals.models import Evaluation
 from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
@@ -35,7 +36,7 @@ GROUP_LEGAL = pairs(
 GROUP_OPEN = ("pending", "dispatched", "running")
 
 
-class Group(models.Model):
+class Group(Owned):
     """All rollouts of one prompt, for one run, one evaluation or one fork.
 
     Single epoch: in a run each prompt index and each task version occurs once (constraints below).
@@ -107,7 +108,7 @@ ROLLOUT_LEGAL = pairs(
 )
 
 
-class Rollout(models.Model):
+class Rollout(Owned):
     """One attempt. Exists from dispatch on and ends in exactly one verdict, which then never changes."""
 
     group = models.ForeignKey(Group, on_delete=models.PROTECT, related_name="rollouts")
@@ -144,6 +145,7 @@ class Rollout(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [
+            models.Index(fields=["project", "-id"], name="rollout_by_project"),
             models.Index(fields=["verdict", "-id"], name="rollout_by_verdict"),
             models.Index(fields=["stop_reason", "-id"], name="rollout_by_stop"),
             # One for each other column that the list can be sorted by.
@@ -185,7 +187,7 @@ class RolloutText(models.Model):
         return f"words of rollout {self.rollout_id}"
 
 
-class SavedQuery(models.Model):
+class SavedQuery(Owned):
     """A named address of the rollouts table. Shared ones are everybody's to open."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_queries")
@@ -196,7 +198,7 @@ class SavedQuery(models.Model):
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="one_rollout_query_of_a_name")]
+        constraints = [models.UniqueConstraint(fields=["project", "owner", "name"], name="one_rollout_query_of_a_name")]
 
     def __str__(self) -> str:
         return self.name
@@ -209,7 +211,7 @@ class ExportState(models.TextChoices):
     FAILED = "failed"
 
 
-class Export(models.Model):
+class Export(Owned):
     """A file made of a filtered list of rollouts. A worker writes it; it is removed when it expires."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_exports")
@@ -236,7 +238,7 @@ class Export(models.Model):
         return f"export {self.pk}"
 
 
-class Fork(models.Model):
+class Fork(Owned):
     """Continuations of a recorded rollout from one of its turns, as a group of their own that is never trained on."""
 
     parent = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="forks")
@@ -289,7 +291,7 @@ FINDING_LEGAL = pairs(
 )
 
 
-class Finding(models.Model):
+class Finding(Owned):
     """A monitor's hit on a rollout, a group, a task or a run: what it says, where, and what people made of it.
 
     One row for each rule and subject (and `key`, for rules that may hit a run several times). Whatever is known of
@@ -330,6 +332,7 @@ class Finding(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["state", "severity", "-id"], name="finding_by_state"),
+            models.Index(fields=["project", "-id"], name="finding_by_project"),
             models.Index(fields=["run", "-id"], name="finding_by_run"),
             models.Index(fields=["rule", "-id"], name="finding_by_rule"),
         ]

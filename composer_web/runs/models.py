@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
+from composer_web.accounts.owned import Owned
 from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from trainer.config import RunConfig
@@ -46,7 +47,7 @@ RUN_LIVE = ("queued", "running", "pausing", "paused")
 RUN_FINAL = ("finished", "failed", "cancelled")
 
 
-class Run(models.Model):
+class Run(Owned):
     """One configured training job. `config` is a `trainer.config.RunConfig`; its truth is this row."""
 
     name = models.CharField(max_length=80)
@@ -113,7 +114,7 @@ class Run(models.Model):
         return RunConfig.model_validate(self.config)
 
 
-class RunTemplate(models.Model):
+class RunTemplate(Owned):
     """A configuration that the team starts runs from, beside the presets of `presets.py`."""
 
     name = models.CharField(max_length=80, unique=True)
@@ -141,7 +142,7 @@ class SweepMode(models.TextChoices):
     LIST = "list", "List: the first values together, then the second, …"
 
 
-class Sweep(models.Model):
+class Sweep(Owned):
     """Runs that differ in named fields only. `fields` lists [dotted path, values] in the order asked for."""
 
     name = models.CharField(max_length=80)
@@ -164,7 +165,7 @@ class Sweep(models.Model):
         return dict(self.fields)
 
 
-class SavedView(models.Model):
+class SavedView(Owned):
     """A named address of the runs table: its filters, columns and order. Shared ones are everybody's to open."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="run_views")
@@ -175,7 +176,7 @@ class SavedView(models.Model):
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="one_run_view_of_a_name")]
+        constraints = [models.UniqueConstraint(fields=["project", "owner", "name"], name="one_run_view_of_a_name")]
 
     def __str__(self) -> str:
         return self.name

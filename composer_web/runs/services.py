@@ -129,7 +129,9 @@ def start_run(*, run: Run, actor: User | None = None) -> Run:
     """Queue a draft; a trainer process takes it. Raises UserError, Conflict."""
     check_config(run.configuration)
     name = f"run-{run.pk}"
-    policy = run.policy_out or create_child(name=name, parent=run.policy_in, parent_version=run.policy_in_version)
+    policy = run.policy_out or create_child(
+        name=name, parent=run.policy_in, parent_version=run.policy_in_version, project_id=run.project_id
+    )
     _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now(), archived_at=None)
     return run
 

@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
+from composer_web.accounts.owned import Material, Owned, TaskPartManager
 from composer_web.repositories.models import Environment
 from sandbox.tasks.spec import TaskSpec
 
@@ -31,7 +32,7 @@ class ReviewState(models.TextChoices):
     DISPUTED = "disputed", "disputed"
 
 
-class Task(models.Model):
+class Task(Material):
     """One problem under one name; the words and files live in its versions.
 
     `review` is kept by triggers from the reviews of its newest version (migration 0007); so is what lists show of that
@@ -124,7 +125,7 @@ class TaskVersion(models.Model):
         return TaskSpec.model_validate(self.spec)
 
 
-class Suite(models.Model):
+class Suite(Material):
     """A named, ordered set of task versions: `train`, `held-out`, a benchmark release."""
 
     name = models.SlugField(max_length=80, unique=True)
@@ -209,6 +210,8 @@ class TaskChange(models.Model):
     undoes = models.OneToOneField("self", on_delete=models.PROTECT, null=True, blank=True, related_name="undone_by")
     at = models.DateTimeField(auto_now_add=True)
 
+    objects = TaskPartManager()
+
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["task", "-id"], name="changes_of_task")]
@@ -248,7 +251,7 @@ class TaskStatistic(models.Model):
         return self.passed / self.samples
 
 
-class ImportedTrajectory(models.Model):
+class ImportedTrajectory(Owned):
     """A trajectory of another project, as it is listed; its steps are an artifact under `name`. Nothing here judged it."""
 
     name = models.SlugField(max_length=32, unique=True, help_text="Begin of the SHA-256 of its content")

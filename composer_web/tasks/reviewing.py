@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from composer_web.accounts.models import User
+from composer_web.accounts.owned import within
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
@@ -143,7 +144,7 @@ def disagreements(user: User, *, limit: int = 200) -> list[Disagreement]:
         .select_related("task")
         .defer("spec", "controls")
     )
-    known = {version.pk: version for version in versions}
+    known = {version.pk: version for version in within(versions, path="task__project_id", shared=True)}
     by_version: dict[int, list[TaskReview]] = {}
     for one in newest_opinions(known):
         if one.decision != "withdrawn":

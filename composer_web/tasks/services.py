@@ -48,6 +48,8 @@ def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
     tasks = {
         task.slug: task for task in Task.objects.filter(slug__in=[s.id for s in fresh.values()]).select_for_update()
     }
+    if taken := [spec.id for spec in fresh.values() if spec.id not in tasks]:
+        raise UserError("tasks", f"the task id {taken[0]!r} is taken in another project; give the task another one")
     numbers: dict[int, int] = {}
     for task_id, number in TaskVersion.objects.filter(task__in=tasks.values()).values_list("task_id", "number"):
         numbers[task_id] = max(number, numbers.get(task_id, 0))

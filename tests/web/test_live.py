@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvicorn
 import websockets
+from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.test import Client
 from websockets.asyncio.client import ClientConnection
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import Project, User
 from composer_web.accounts.services import create_user
 from composer_web.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.live.hints import hint, publish
@@ -221,3 +222,13 @@ async def test_a_page_that_takes_nothing_gets_everything_later() -> None:
     writer.cancel()
     assert len(sent) <= 4 and json.loads(sent[-1])["seq"] == 99
     assert [json.loads(text)["seq"] for text in sent if "topic" in text][-1] == 999
+
+
+async def test_a_run_of_another_project_is_refused(server: str, cookie: str, running: Run) -> None:
+    """Neither its hints nor its numbers reach somebody who is not in its project."""
+    await sync_to_async(Project.objects.filter(pk=running.project_id).update)(open=False)
+    async with connect(server, cookie) as socket:
+        await receive(socket)
+        for frame in ({"subscribe": [f"run:{running.pk}"]}, {"watch": [{"run": running.pk}]}):
+            await socket.send(json.dumps(frame))
+            assert "error" in await receive(socket), frame

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Project, User
 from composer_web.ops import quotas
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Checkpoint
@@ -80,7 +80,7 @@ def test_wrong_limits_and_who_sets_them(people: dict[str, User]) -> None:
     entry = AuditEntry.objects.get(action="quota.set")
     assert entry.changes[-1]["after"]["concurrent_rollouts"] == 8
     admin.post("/system/quotas/", {"user": people["operator"].pk})
-    assert quotas.of(people["operator"].pk) is None
+    assert quotas.of(user_id=people["operator"].pk, project_id=DEFAULT_PROJECT) == []
 
 
 def test_shares_count_while_others_run() -> None:
@@ -88,3 +88,17 @@ def test_shares_count_while_others_run() -> None:
     assert quotas._room(quota, quotas.Use(rollouts=0, bytes=0, others=0)) > 1000
     assert quotas._room(quota, quotas.Use(rollouts=0, bytes=0, others=12)) == 4
     assert quotas._room(quota, quotas.Use(rollouts=4, bytes=0, others=12)) == 0
+
+
+def test_a_project_has_a_quota_of_its_own(owned: Run, people: dict[str, User]) -> None:
+    """The tighter of the owner's and the project's holds; another project's holds nobody here."""
+    size: int = owned.configuration.stage.group_size  # type: ignore[union-attr]
+    here, other = Project.objects.get(pk=owned.project_id), Project.objects.create(slug="other", name="Other")
+    quotas.set_quota(actor=None, project=other, concurrent_rollouts=1)
+    quotas.set_quota(actor=None, user=people["operator"], concurrent_rollouts=100 * size)
+    quotas.set_quota(actor=None, project=here, concurrent_rollouts=size)
+    assert pump(run_id=owned.pk) == 1
+    assert pump(run_id=owned.pk) == 0
+    assert "of the project Default" in quotas.why_held(owned, group_size=size)
+    with pytest.raises(UserError, match="not for both"):
+        quotas.set_quota(actor=None, user=people["operator"], project=here, storage_gib=1.0)

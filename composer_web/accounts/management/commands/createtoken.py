@@ -19,6 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("username")
         parser.add_argument("--name", default="command line")
         parser.add_argument("--scope", action="append", choices=list(SCOPES), help="may be repeated (default: read)")
+        parser.add_argument("--project", default="", help="valid in this one only (default: all of the user's)")
         parser.add_argument("--days", type=int, default=90)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -27,7 +28,11 @@ class Command(BaseCommand):
             raise CommandError(f"there is no user {options['username']!r}; make one with manage.py seed")
         try:
             _, secret = create_token(
-                user=user, name=options["name"], scopes=options["scope"] or ["read"], days=options["days"]
+                user=user,
+                name=options["name"],
+                scopes=options["scope"] or ["read"],
+                days=options["days"],
+                project=options["project"],
             )
         except UserError as error:
             raise CommandError(error.message) from error

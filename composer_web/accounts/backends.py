@@ -1,0 +1,14 @@
+"""Log-in: the person comes with all that says which projects he reaches, in the query that is made anyway."""
+
+from __future__ import annotations
+
+from allauth.account.auth_backends import AuthenticationBackend
+
+from composer_web.accounts.models import User
+from composer_web.accounts.reach import with_places
+
+
+class Backend(AuthenticationBackend):
+    def get_user(self, user_id: int) -> User | None:
+        user = with_places(User.objects.filter(pk=user_id)).first()
+        return user if user is not None and self.user_can_authenticate(user) else None

@@ -1,0 +1,138 @@
+"""Which projects a person reaches, and as what a request acts: the one place where both are decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models.functions import JSONObject
+from django.http import HttpRequest
+
+from composer_web.accounts import owners
+from composer_web.accounts.access import Access, begin
+from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, Membership, Project, Role, User
+from composer_web.ops.errors import NotFound
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+CHOSEN = "project"
+"""Session key and query parameter: the project that a person chose."""
+
+NOWHERE = -1
+"""No project: somebody who is in none sees nothing."""
+
+Place = dict[str, Any]
+
+
+def places_of(user: str) -> ArraySubquery:
+    """Expression: `User.places` of the user in column `user`, so that a log-in costs no query of its own."""
+    own = Membership.objects.filter(project=OuterRef("pk"), user=OuterRef(OuterRef(user))).values("role")[:1]
+    row = JSONObject(
+        id="id", slug="slug", name="name", open="open", library="library", archived="archived_at", role=Subquery(own)
+    )
+    return ArraySubquery(Project.objects.order_by("pk").values(json=row))
+
+
+def with_places(users: QuerySet[User]) -> QuerySet[User]:
+    return users.annotate(placed=places_of("pk"))
+
+
+def placed(user_id: int) -> list[Place]:
+    user = with_places(User.objects.filter(pk=user_id)).first()
+    return user.__dict__["placed"] if user is not None else []
+
+
+def role_in(user: User, place: Place) -> str:
+    """The role of a person in a project; empty for none. Admins of the installation are admins everywhere."""
+    if user.role == Role.ADMIN:
+        return Role.ADMIN
+    if place["archived"]:
+        return ""
+    roles = [role for role in (place["role"], user.role if place["open"] else None) if role]
+    return max(roles, key=Role.values.index, default="")
+
+
+def may_in(user: User, project: int | None, role: str) -> bool:
+    """Whether somebody who is not asking has at least `role` in a project; without one by his account."""
+    place = next((place for place in user.places if place["id"] == project), None)
+    mine = role_in(user, place) if place else user.role if project is None else ""
+    return bool(mine) and Role.values.index(mine) >= Role.values.index(role)
+
+
+def reach(user: User) -> list[Place]:
+    """Projects that a person may choose, with the role there; archived ones last, and only for admins."""
+    found = [{**place, "role": role_in(user, place)} for place in user.places]
+    return sorted((place for place in found if place["role"]), key=lambda place: bool(place["archived"]))
+
+
+def enter(request: HttpRequest, user: User, token: ApiToken | None = None) -> Access:
+    """Begin to act for `user`: in the project of the object in the address, else in the chosen one.
+
+    Raises NotFound for an object of a project that the person does not reach, and for a choice that is none.
+    """
+    access = _access(request, user, token)
+    begin(access)
+    return access
+
+
+def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
+    match = request.resolver_match
+    assert match is not None, "only views and operations enter"
+    mine = reach(user)
+    if token is not None and token.project_id is not None:
+        mine = [place for place in mine if place["id"] == token.project_id]
+    if owners.installation(match.route):
+        return Access(user.pk, user.role, mine[0]["id"] if mine else DEFAULT_PROJECT)
+    here = _chosen(request, mine, token)
+    if len(user.places) == 1:
+        return Access(user.pk, here["role"], here["id"]) if here else Access(user.pk, "", DEFAULT_PROJECT)
+    shared = tuple(place["id"] for place in user.places if place["library"] and not place["archived"])
+    changes = request.method not in SAFE and owners.material(match.route) and not owners.uses(match.route)
+    libraries = () if changes else shared  # libraries are for reading: a change sees what is the project's own
+    project = owners.project_of(match.route, match.kwargs)
+    if project is None:
+        if here is None:
+            return Access(user.pk, "", DEFAULT_PROJECT, NOWHERE)
+        return Access(user.pk, here["role"], here["id"], here["id"], libraries)
+    there = next((place for place in mine if place["id"] == project), None)
+    if here is not None and not changes and project in shared and owners.material(match.route):
+        role = here["role"] if owners.uses(match.route) else _lesser(here, there)
+        return Access(user.pk, role, here["id"], here["id"], libraries)
+    if there is None or (_bound(request, token) and here is not None and here["id"] != project):
+        raise NotFound("such thing in", f"the project {here['slug']!r}" if here else "a project of yours")
+    return Access(user.pk, there["role"], project, project, libraries)
+
+
+def _lesser(here: Place, there: Place | None) -> str:
+    """Who reads what is shared has what he has in both: his own project and the library."""
+    return str(min(here["role"], there["role"] if there else Role.VIEWER, key=Role.values.index))
+
+
+def _bound(request: HttpRequest, token: ApiToken | None) -> bool:
+    """Whether the request names its project, so that no object may be of another."""
+    return CHOSEN in request.GET or (token is not None and token.project_id is not None)
+
+
+def _chosen(request: HttpRequest, mine: list[Place], token: ApiToken | None) -> Place | None:
+    """The project that the request or the session names, else the first; None for somebody of no project."""
+    if named := request.GET.get(CHOSEN, ""):
+        found = next((place for place in mine if place["slug"] == named), None)
+        if found is None:
+            raise NotFound("project of yours", repr(named[:40]))
+        return found
+    kept = request.session.get(CHOSEN) if token is None and hasattr(request, "session") else None
+    return next((place for place in mine if place["id"] == kept), mine[0] if mine else None)
+
+
+def may_follow(user: User, topic: str) -> bool:
+    """Whether a person reaches what a live topic (`run:12`) is about; everybody may follow lists, which name nothing."""
+    line = owners.topic_of(topic)
+    if line is None:
+        return True
+    user.__dict__.pop("placed", None)  # a connection lives long: somebody may have left the project since
+    mine = reach(user)
+    if len(user.places) == 1 or not mine:
+        return bool(mine)
+    project = owners.project_at(line, topic.partition(":")[2])
+    shared = line[1] == owners.SHARED_TOPIC and any(p["library"] and p["id"] == project for p in user.places)
+    return shared or any(place["id"] == project for place in mine)
