@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -155,6 +156,20 @@ class Env(BaseSettings):
         default="", description="Who gets an account by a group, as group=role, separated by commas; set at each log-in"
     )
     oidc_claim: str = Field(default="groups", description="Where the provider says the groups")
+    traces_url: str = Field(
+        default="",
+        description="Base of an OTLP collector (http://host:4318) that gets traces of rollouts; empty: none are made",
+    )
+
+    @field_validator("traces_url")
+    @classmethod
+    def _traces(cls, value: str) -> str:
+        if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+            raise ValueError("must look like http://host:4318, or be empty")
+        if value and find_spec("opentelemetry.exporter") is None:
+            raise ValueError("needs the extra: pip install 'opencomposer[otel]'")
+        return value
+
     require_mfa: Literal["nobody", "admins", "everybody"] = Field(
         default="nobody", description="Who may use the product only with a second factor (log-in by OIDC counts as one)"
     )

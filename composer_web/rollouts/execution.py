@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError
+from django.utils import timezone
 
 from composer_web.env import env
 from composer_web.ops import disk, inference, leases
@@ -21,7 +22,7 @@ from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
-from composer_web.rollouts import forks, reading, selectors, services
+from composer_web.rollouts import forks, reading, selectors, services, tracing
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
 from composer_web.rollouts.models import Fork, Group
 from composer_web.rollouts.onlooking import Onlookers
@@ -144,7 +145,9 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         _prove_task(group, plan, held)
     if plan.deployment is not None:
         ensure_deployment(plan.deployment)
+    began = timezone.now()
     result = _wait(_episodes(group, plan), group=group, held=held, seconds=plan.config.group_deadline)
+    ready = timezone.now()
     if group.fork and (forked := result.trajectories[0].forked):
         survives_restart(forks.note_start)(fork=group.fork, replayed=forked.replayed)
     prefix = f"groups/{group.pk}/{held.token}"
@@ -160,6 +163,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         again = survives_restart(services.fail)(
             group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
         )
+        tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
     if group.run is not None:
         _check(result.train_group, plan)
@@ -177,6 +181,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         infra_errors=result.infra_errors,
         audit=audited,
     )
+    tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
     for token in artifacts().children(f"groups/{group.pk}"):
         if done and token != str(held.token):
             artifacts().remove_tree(f"groups/{group.pk}/{token}")
