@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import certifi
 import httpcore
 
+from sandbox.network.addresses import forbidden, plain, public
+
 MOST_ANSWER = 2_000
-EMBEDS_IPV4 = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
-"""IPv6 ranges that lead to an IPv4 address, maybe one of ours."""
 
 
 class Refused(Exception):
@@ -43,19 +43,14 @@ def check(host: str, port: int, *, named: Collection[str]) -> str:
     allowed = host in named or f"{host}:{port}" in named
     for text in found:
         address = ipaddress.ip_address(str(text).partition("%")[0])
-        plain = getattr(address, "ipv4_mapped", None) or address
-        if plain.is_link_local or plain.is_multicast or plain.is_unspecified or _embeds(plain):
-            raise Refused(f"{host!r} is at {plain}, where nothing of ours may go")
-        if not plain.is_global and not allowed:
+        if forbidden(address):
+            raise Refused(f"{host!r} is at {plain(address)}, where nothing of ours may go")
+        if not public(address) and not allowed:
             raise Refused(
-                f"{host!r} is at the private address {plain}; who runs this installation may allow it with "
+                f"{host!r} is at the private address {plain(address)}; who runs this installation may allow it with "
                 f"OPENCOMPOSER_WEBHOOK_HOSTS={host}:{port}"
             )
     return str(found[0])
-
-
-def _embeds(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return isinstance(address, ipaddress.IPv6Address) and any(address in network for network in EMBEDS_IPV4)
 
 
 class _Guarded(httpcore.SyncBackend):

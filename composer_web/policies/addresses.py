@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from composer_web.env import env
 from composer_web.ops.errors import UserError
+from sandbox.network.addresses import forbidden, plain, public
 
 
 def check_url(url: str) -> str:
@@ -28,13 +29,12 @@ def check_url(url: str) -> str:
         raise UserError("url", f"the host {parts.hostname!r} cannot be found: {error.strerror or error}") from error
     named = {parts.hostname, f"{parts.hostname}:{port}"} & set(map(str.strip, env().endpoint_hosts.split(",")))
     for address in found:
-        plain = getattr(address, "ipv4_mapped", None) or address
-        if plain.is_link_local or plain.is_multicast or plain.is_unspecified:
-            raise UserError("url", f"{parts.hostname!r} is at {plain}, where no endpoint may be")
-        if not plain.is_global and not named:
+        if forbidden(address):
+            raise UserError("url", f"{parts.hostname!r} is at {plain(address)}, where no endpoint may be")
+        if not public(address) and not named:
             raise UserError(
                 "url",
-                f"{parts.hostname!r} is at the private address {plain}; who runs this installation may allow it with "
+                f"{parts.hostname!r} is at the private address {plain(address)}; who runs this installation may allow it with "
                 f"OPENCOMPOSER_ENDPOINT_HOSTS={parts.hostname}:{port}",
             )
     return url.strip().rstrip("/")

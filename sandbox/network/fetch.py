@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from sandbox.network.addresses import forbidden, plain, public
 from sandbox.network.policy import Bounds, Denied, Rule
 from sandbox.network.upstream import Upstream, Upstreams
 
@@ -74,12 +75,8 @@ class Meter:
 def check_address(address: str, *, private: bool) -> None:
     """Raises Denied (ADDRESS) for an address that no registry may have."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    never = (
-        found.is_link_local or found.is_multicast or found.is_unspecified or found == ipaddress.ip_address(2**32 - 1)
-    )
-    if never or not (private or found.is_global):
+    never = forbidden(found) or plain(found) == ipaddress.ip_address(2**32 - 1)
+    if never or not (private or public(found)):
         raise Denied(Rule.ADDRESS, f"a registry's host is at the address {address}, which is not allowed", 502)
 
 

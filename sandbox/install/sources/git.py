@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from sandbox.install.checkout import Checkout
+from sandbox.network.addresses import public
 from sandbox.tasks.archives import MAX_FILE_BYTES, MAX_MEMBERS, MAX_TOTAL_BYTES
 from sandbox.tasks.artefacts import CACHES
 from sandbox.tasks.errors import PackageError, PackageUnavailable
@@ -236,7 +237,7 @@ def _refuse_private(host: str, port: int) -> None:
         addresses = {ipaddress.ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, port)}
     except OSError as error:
         raise PackageUnavailable(f"host {host} cannot be found: {error}", remedy="Check the address") from None
-    if not all(address.is_global for address in addresses):
+    if not all(map(public, addresses)):
         raise PackageError(
             f"host {host} is at a private address", remedy="Name it in OPENCOMPOSER_GIT_HOSTS if that is meant"
         )
