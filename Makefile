@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm redteam fuzz fuzz-api lint format lock bench client base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock bench client base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,11 @@ test-docker: install ## the sandbox suites on a Docker engine (root with dockerd
 
 test-vllm: install ## the inference contract on a real vLLM server (its CPU build, in .venv-vllm: 2.5 GB; VLLM_VENV=… has it)
 	@$(PY) -m tests.vllm_server $(PY) -m pytest -q -m slow -n0 tests/trainer/inference/test_vllm_real.py $(ARGS)
+
+test-peers: install ## Harbor's and Inspect's own packages read our exports (in .venv-peers, made once; needs python3.12)
+	@test -x .venv-peers/bin/python || { python3.12 -m venv .venv-peers \
+	  && .venv-peers/bin/pip install -q harbor==0.24.0 inspect_ai==0.3.285; } || { rm -rf .venv-peers; exit 1; }
+	$(PY) -m pytest -q -m slow -n0 tests/sandbox/tasks/formats/test_peers.py $(ARGS)
 
 redteam: install ## every exploit of the catalogue beside an honest run, on every backend (BACKENDS=namespaces,docker)
 	@exec $(PY) -m tests.redteam --backends "$(BACKENDS)" $(ARGS)

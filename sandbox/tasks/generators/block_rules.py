@@ -32,12 +32,13 @@ def removed_assignment(at: Function, node: cst.IndentedBlock) -> Found:
 def swapped_lines(at: Function, node: cst.IndentedBlock) -> Found:
     for first, second in pairwise(node.body):
         pair = (first, second)
-        if all(isinstance(line, cst.SimpleStatementLine) and _moves(line) for line in pair):
+        if all(isinstance(line, cst.SimpleStatementLine) and _moves(line, at.docstring) for line in pair):
             yield at.swap("swapped lines", first, second)
 
 
-def _moves(line: cst.SimpleStatementLine) -> bool:
-    return len(line.body) == 1 and isinstance(line.body[0], cst.Assign | cst.AugAssign | cst.Expr)
+def _moves(line: cst.SimpleStatementLine, docstring: cst.CSTNode | None) -> bool:
+    one = line.body[0]
+    return len(line.body) == 1 and one is not docstring and isinstance(one, cst.Assign | cst.AugAssign | cst.Expr)
 
 
 def branches(at: Function, node: cst.If) -> Found:

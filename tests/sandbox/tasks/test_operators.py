@@ -1,4 +1,6 @@
 import ast
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -60,6 +62,65 @@ def test_every_operator_finds_its_place():
     found = {m.operator for m in mutate()}
     assert found == set(OPERATORS)
     assert len(OPERATORS) >= 14
+
+
+EXAMPLES = {
+    "arithmetic": ("return a + b", "return a - b"),
+    "boolean": ("return a and b", "return a or b"),
+    "broken chain": ("return a + b + 1", "return a + b"),
+    "comparison": ("return a < b", "return a <= b"),
+    "constant": ("return True", "return False"),
+    "default argument": ('def f(a="x"):\n    return a', 'def f(a=""):\n    return a'),
+    "dropped argument": ("return b(a, key=1)", "return b(a)"),
+    "dropped await": ("return await b(a)", "return b(a)"),
+    "dropped not": ("return not a", "return a"),
+    "exception type": ("raise KeyError(a)", "raise IndexError(a)"),
+    "inverted branches": (
+        "if a:\n        b = 1\n    else:\n        b = 2",
+        "if a:\n        b = 2\n    else:\n        b = 1",
+    ),
+    "loop runs once": ("for a in b:\n        b(a)", "for a in b:\n        b(a)\n        break"),
+    "negated condition": ("if a:\n        b()", "if not (a):\n        b()"),
+    "off by one": ("return a[7]", "return a[8]"),
+    "removed assignment": ("a = b", "pass"),
+    "removed branch": ("if a:\n        b()\n    else:\n        a()", "if a:\n        b()"),
+    "removed guard": ("if a:\n        return None\n    b()", "if a:\n        pass\n    b()"),
+    "removed handler": (
+        "try:\n        a()\n    except b:\n        a = 1",
+        "try:\n        a()\n    except b:\n        raise",
+    ),
+    "removed loop": ("for a in b:\n        b(a)\n        a = 1", "for a in b:\n        pass"),
+    "removed statement": ("b(a)", "pass"),
+    "return value": ("return a", "return None"),
+    "slice bound": ("return a[1:b]", "return a[:b]"),
+    "swapped arguments": ("return f(a, b)", "return f(b, a)"),
+    "swapped lines": ("a = 1\n    b = 2", "b = 2\n    a = 1"),
+    "swapped operands": ("return a - b", "return b - a"),
+    "swapped targets": ("a, b = b", "b, a = b"),
+    "wrong function": ("return min(a)", "return max(a)"),
+    "wrong variable": ("return a + b", "return a + a"),
+}
+"""Operator → (statement, what it makes of it)."""
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_what_each_operator_makes(operator):
+    before, after = EXAMPLES[operator]
+    head = "" if before.startswith("def") else "async def f(a, b):\n    "
+    source, wanted = f"{head}{before}\n".encode(), f"{head}{after}\n".encode()
+    made = [m.apply(source) for m in mutate(source) if m.operator == operator]
+    assert wanted in made, [text.decode() for text in made]
+
+
+def test_the_operators_are_listed_in_the_documentation():
+    text = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^Operators: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert tuple(" ".join(line.split()).split(", ")) == OPERATORS
+
+
+def test_docstrings_stay_in_their_place():
+    source = b'def f(a):\n    """Says."""\n    b = 1\n    c = 2\n    return b + c\n'
+    assert all(b'f(a):\n    """Says."""' in m.apply(source) for m in mutate(source))
 
 
 def test_mutants_parse_differ_and_touch_one_place():
