@@ -332,6 +332,10 @@ class TrajectoryPage(BaseModel):
         int | None,
         Field(description="`offset` of the following turns; null at the end"),
     ]
+    missing: Annotated[
+        int,
+        Field(description="Characters of very long texts that only the page's JSON download has"),
+    ]
     segments: list[dict[str, Any]]
 
 
@@ -413,4 +417,4 @@ class SweepDetail(BaseModel):
     runs: list[SweepRunOut]
 
 
-DESCRIPTION = "75347ea0e5a3250bb5823865553e29bb407ba027c9943ea6b6d3c7f8315d9bbe"
+DESCRIPTION = "41f2484cdaaedce6ae9366971903ba566b351a4257445841b86501f1be16d728"

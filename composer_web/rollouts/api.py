@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Query, Router
+from ninja import Query, Router, Status
 
+from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.rollouts import selectors
+from composer_web.ops.errors import NotFound
+from composer_web.rollouts import reading, saved_queries, selectors
 from composer_web.rollouts.filters import RolloutFilter
-from composer_web.rollouts.schemas import GroupDetail, GroupOut, RolloutOut, TrajectoryPage
+from composer_web.rollouts.schemas import GroupDetail, GroupOut, QueryIn, QueryOut, RolloutOut, TrajectoryPage
 
 rollouts = Router()
 groups = Router()
@@ -39,6 +41,25 @@ def list_rollouts(
     return page(filtered(RolloutFilter, request, selectors.rollouts()), limit=limit, before=before)
 
 
+@rollouts.get("/queries", response=list[QueryOut], summary="Saved queries of the rollouts table: yours and shared ones")
+def list_queries(request: HttpRequest) -> Any:
+    return list(saved_queries.queries_for(caller(request)))
+
+
+@rollouts.post(
+    "/queries", response={201: QueryOut, 422: ErrorOut}, summary="Keep a query; yours of the same name is replaced"
+)
+def save_query(request: HttpRequest, payload: QueryIn) -> Any:
+    kept = saved_queries.save(name=payload.name, query=payload.query, shared=payload.shared, owner=caller(request))
+    return Status(201, kept)
+
+
+@rollouts.delete("/queries/{query_id}", response={204: None, 404: ErrorOut}, summary="Delete a query of yours")
+def delete_query(request: HttpRequest, query_id: int) -> Any:
+    saved_queries.delete(pk=query_id, actor=caller(request))
+    return Status(204, None)
+
+
 @rollouts.get("/{rollout_id}", response={200: RolloutOut, 404: ErrorOut}, summary="One rollout")
 def get_rollout(request: HttpRequest, rollout_id: int) -> Any:
     return selectors.get_rollout(rollout_id)
@@ -56,16 +77,20 @@ def get_trajectory(
     limit: int = Query(20, ge=1, le=MAX_PAGE),
     tokens: bool = False,
 ) -> Any:
+    """Read by its copy, whose longest texts are cut: `missing` counts what only the download of the page has."""
     rollout = selectors.get_rollout(rollout_id)
-    t = selectors.trajectory(rollout)
-    turns = t.turns[offset : offset + limit]
+    read = reading.of(rollout)
+    t = read.head.trajectory
+    if t is None:
+        raise NotFound("recorded trajectory of rollout", f"{rollout_id} (it is {rollout.state})")
+    turns = read.turns(range(offset, min(offset + limit, read.total)))
     shown = sorted({turn.segment for turn in turns})
     end = offset + len(turns)
     return {
         "rollout_id": rollout.pk,
         "task_id": t.task_id,
         "bundle_hash": t.bundle_hash,
-        "messages": list(t.messages),
+        "messages": list(read.head.messages),
         "stop_reason": str(t.stop_reason),
         "report": t.report.model_dump(mode="json"),
         "reward": t.reward,
@@ -73,10 +98,11 @@ def get_trajectory(
         "seconds": t.seconds,
         "patch": t.patch[:PATCH_CHARS],
         "patch_skipped": list(t.patch_skipped),
-        "turns_total": len(t.turns),
+        "turns_total": read.total,
         "turns": [turn.model_dump(mode="json") for turn in turns],
-        "next": end if end < len(t.turns) else None,
-        "segments": [{"index": i, **t.segments[i].model_dump()} for i in shown] if tokens else [],
+        "next": end if end < read.total else None,
+        "missing": read.head.missing,
+        "segments": [{"index": i, **read.segment(i).model_dump()} for i in shown] if tokens else [],
     }
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.reading import WINDOW, Reading
 from composer_web.rollouts.transcript import as_text
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.rollouts.types import Turn
 
 MAX_ROLLOUTS = 32
 MAX_ROWS = 200
@@ -35,15 +36,21 @@ class Ways:
     """Turns that are not shown, of the longest."""
 
 
-def ways(trajectories: Sequence[Trajectory | None]) -> Ways:
-    """Turn by turn: who did the same as whom. Two turns are the same when their calls (or, without calls, their text) are."""
-    lengths = sorted(len(t.turns) for t in trajectories if t)
+def ways(readings: Sequence[Reading | None]) -> Ways:
+    """Turn by turn: who did the same as whom. Two turns are the same when their calls (or, without calls, their text) are.
+
+    A window of each is in memory at a time, and no tokens. Raises ArtifactError.
+    """
+    lengths = sorted(r.total for r in readings if r)
     longest = lengths[-2] if len(lengths) > 1 else sum(lengths)  # what one alone does has nothing beside it
     rows: list[list[Cell | None]] = []
-    before: list[object] = [() if t else None for t in trajectories]
+    before: list[object] = [() if r else None for r in readings]
     parting = None
+    windows: list[Sequence[Turn]] = []
     for index in range(min(longest, MAX_ROWS)):
-        turns = [t.turns[index] if t and index < len(t.turns) else None for t in trajectories]
+        if index % WINDOW == 0:
+            windows = [r.turns(range(index, min(index + WINDOW, r.total))) if r else () for r in readings]
+        turns = [turns[index % WINDOW] if index % WINDOW < len(turns) else None for turns in windows]
         now: list[object] = [
             (path, _what(turn)) if turn is not None else None for path, turn in zip(before, turns, strict=True)
         ]

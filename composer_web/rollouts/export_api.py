@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from django.http import FileResponse, HttpRequest
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router, Schema, Status
 
 from composer_web.api.auth import caller
 from composer_web.api.schemas import Body, ErrorOut, file_of
 from composer_web.ops.errors import NotFound
+from composer_web.ops.streaming import streamed_file
 from composer_web.rollouts import exports
 
 router = Router()
-TYPES = {"csv": "text/csv", "jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 
 
 class ExportIn(Body):
@@ -52,7 +52,7 @@ def get_export(request: HttpRequest, export_id: int) -> Any:
 @router.get(
     "/{export_id}/file",
     response={200: Any, 404: ErrorOut},
-    openapi_extra=file_of(*TYPES.values()),
+    openapi_extra=file_of(*exports.TYPES.values()),
     summary="The file of an export",
 )
 def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
@@ -60,4 +60,4 @@ def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
     path = exports.file_of(export)
     if export.state != "done" or not path.is_file():
         raise NotFound("file of export", f"{export_id} (it is {export.state}, or has expired)")
-    return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=TYPES[export.format])
+    return streamed_file(request, path, content_type=exports.TYPES[export.format])

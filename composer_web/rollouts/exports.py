@@ -214,6 +214,7 @@ def _parquet(path: Path) -> Iterator[Write]:
         yield put
 
 
+TYPES = {"csv": "text/csv", "jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 WRITERS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
 
 

@@ -12,18 +12,18 @@ from django.views.decorators.http import require_GET
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import PageRequest, page, show
-from composer_web.rollouts import comparing, selectors, transcript
+from composer_web.rollouts import comparing, reading, selectors, transcript
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.reading import Reading
 from composer_web.runs.selectors import get_run
-from trainer.rollouts.types import Trajectory
 
 
 @dataclass(frozen=True)
 class Column:
-    """One rollout of the group; `trajectory` is None while it has none, or when it cannot be read."""
+    """One rollout of the group; `reading` is None while it has no trajectory, or when that cannot be read."""
 
     rollout: Rollout
-    trajectory: Trajectory | None
+    reading: Reading | None
     parts: list[float | None]
     advantage: float | None
 
@@ -42,7 +42,7 @@ def group_detail(request: PageRequest, pk: int) -> HttpResponse:
         "columns": columns,
         "cut": len(rollouts) - len(shown),
         "part_names": names,
-        "ways": comparing.ways([column.trajectory for column in columns]),
+        "ways": comparing.ways([column.reading for column in columns]),
         "pair": _pair(request, columns),
     }
     return show(request, "rollouts/group.html", context)
@@ -58,9 +58,10 @@ def _column(group: Group, rollout: Rollout, names: list[str]) -> Column:
     )
 
 
-def _read(rollout: Rollout) -> Trajectory | None:
+def _read(rollout: Rollout) -> Reading | None:
+    """By its copy for reading: turns without tokens, however large it is."""
     try:
-        return selectors.trajectory(rollout)
+        return reading.of(rollout)
     except (NotFound, ArtifactError):
         return None  # the column's head says what became of the rollout
 
@@ -68,17 +69,21 @@ def _read(rollout: Rollout) -> Trajectory | None:
 def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
     """Two trajectories in the same window; None unless the address names two that are recorded."""
     asked = request.GET.getlist("pair")[:2]
-    chosen = [column for pk in asked for column in columns if str(column.rollout.pk) == pk and column.trajectory]
+    chosen = [column for pk in asked for column in columns if str(column.rollout.pk) == pk and column.reading]
     if len(chosen) != 2:
         return None
     text = request.GET.get("turn", "0")
     if not text.isdecimal() or len(text) > 9:
         raise Http404(f"turn is a number, not {text!r}")
-    left, right = (column.trajectory for column in chosen)
+    left, right = (column.reading for column in chosen)
     assert left is not None and right is not None, "chosen above"
-    longer = max(left, right, key=lambda t: len(t.turns))
-    place = transcript.window(longer, int(text))
-    views = [{view.index: view for view in transcript.window(t, place.first).turns} for t in (left, right)]
+    longer = max(left, right, key=lambda read: read.total)
+    place = transcript.window_of(longer, range(longer.total), int(text))
+    ends = [range(place.first, min(place.end, read.total)) for read in (left, right)]
+    views = [
+        {turn.index: transcript.view(turn) for turn in read.turns(places)}
+        for read, places in zip((left, right), ends, strict=True)
+    ]
     return {
         "columns": chosen,
         "rows": [[side.get(index) for side in views] for index in range(place.first, place.end)],

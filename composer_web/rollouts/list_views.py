@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from django.contrib import messages
-from django.http import FileResponse, Http404, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
@@ -11,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ops.streaming import streamed, streamed_file
 from composer_web.rollouts import exports, reading, saved_queries, selectors, standalone
 from composer_web.rollouts.models import Export
 from composer_web.tasks import interchange
@@ -66,7 +69,7 @@ def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
     path = exports.file_of(export)
     if export.state != "done" or not path.is_file():
         raise Http404(f"export {pk} is {export.state}, or has expired")
-    return FileResponse(path.open("rb"), as_attachment=True, filename=path.name)
+    return streamed_file(request, path, content_type=exports.TYPES[export.format])
 
 
 FORMATS = {"html": "text/html", "jsonl": "application/jsonl", "atif": "application/json"}
@@ -79,17 +82,14 @@ def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBas
     if form not in FORMATS:
         raise Http404(f"a trajectory is exported as {', '.join(FORMATS)}, not {form!r}")
     rollout = selectors.get_rollout(pk)
-    answer: HttpResponseBase
     try:
         if form == "html":
-            answer = StreamingHttpResponse(standalone.page(rollout, reading.of(rollout)))
+            pieces = standalone.page(rollout, reading.of(rollout))
         elif form == "jsonl":
-            answer = StreamingHttpResponse(standalone.lines(selectors.trajectory(rollout)))
+            pieces = standalone.lines(selectors.trajectory(rollout))
         else:
-            answer = JsonResponse(interchange.export_rollout(rollout, "atif")[0], safe=False)
+            pieces = iter([json.dumps(interchange.export_rollout(rollout, "atif")[0])])
     except (ArtifactError, UserError) as error:
         raise Http404(str(error)) from error
     name = f"rollout-{pk}.atif.json" if form == "atif" else f"rollout-{pk}.{form}"
-    answer["Content-Type"] = f"{FORMATS[form]}; charset=utf-8"
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
+    return streamed(request, pieces, content_type=f"{FORMATS[form]}; charset=utf-8", name=name)

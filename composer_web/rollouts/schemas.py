@@ -71,6 +71,7 @@ class TrajectoryPage(Schema):
     turns_total: int
     turns: list[dict[str, Any]]
     next: int | None = Field(description="`offset` of the following turns; null at the end")
+    missing: int = Field(description="Characters of very long texts that only the page's JSON download has")
     segments: list[dict[str, Any]]
 
 
@@ -205,3 +206,22 @@ class AuditRuleOut(Schema):
     looks_at: str
     hazard: str
     exploits: list[str]
+
+
+class QueryIn(Body):
+    name: str = Field(min_length=1, max_length=60)
+    query: str = Field(default="", max_length=2000, description="Query string of the rollouts table")
+    shared: bool = False
+
+
+class QueryOut(Schema):
+    id: int
+    name: str
+    query: str
+    shared: bool
+    owner: str
+
+    @staticmethod
+    def resolve_owner(kept: Any) -> str:
+        name: str = kept.owner.username
+        return name

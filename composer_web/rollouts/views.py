@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
@@ -13,6 +13,7 @@ from django_tables2 import RequestConfig
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import Figure, PageRequest, page, show
+from composer_web.ops.streaming import streamed
 from composer_web.ops.templatetags import ui
 from composer_web.policies.selectors import references
 from composer_web.rollouts import lens, narrowing, reading, saved_queries, searching, selectors, transcript
@@ -203,6 +204,4 @@ def rollout_download(request: PageRequest, pk: int) -> HttpResponseBase:
         pieces = artifacts().stream(rollout.artifact_key)
     except ArtifactError as error:
         raise Http404(str(error)) from error
-    answer = StreamingHttpResponse(pieces, content_type="application/json")
-    answer["Content-Disposition"] = f'attachment; filename="rollout-{pk}.json"'
-    return answer
+    return streamed(request, pieces, content_type="application/json", name=f"rollout-{pk}.json")

@@ -69,9 +69,13 @@ def test_search_counts_beyond_what_it_lists() -> None:
     assert found.turns == 300
 
 
+def ways_of(*trajectories: Trajectory | None) -> comparing.Ways:
+    return comparing.ways([reading.in_memory(one) if one else None for one in trajectories])
+
+
 def test_ways_part_where_somebody_does_something_else() -> None:
     right, wrong, long = episode(), episode(verdict=Verdict.FAILED), episode(rounds=3)
-    ways = comparing.ways([right, right, wrong, None, long])
+    ways = ways_of(right, right, wrong, None, long)
     letters = ["".join(cell.branch if cell else "-" for cell in row) for row in ways.rows]
     assert letters == ["AAA-A", "AAA-A", "AAB-C", "AAB-C"]
     assert ways.parting == 2
@@ -83,9 +87,9 @@ def test_ways_part_where_somebody_does_something_else() -> None:
 def test_stopping_earlier_is_a_way_of_its_own() -> None:
     whole = episode()
     short = whole.model_copy(update={"turns": whole.turns[:2]})
-    assert comparing.ways([whole, short]).parting is None  # nobody is beside the longer one any more
-    assert comparing.ways([whole, whole, short]).parting == 2
-    assert comparing.ways([whole, whole]).parting is None
+    assert ways_of(whole, short).parting is None  # nobody is beside the longer one any more
+    assert ways_of(whole, whole, short).parting == 2
+    assert ways_of(whole, whole).parting is None
     assert comparing.ways([]).rows == []
 
 

@@ -1,0 +1,42 @@
+"""Answers in pieces. Under ASGI Django reads a synchronous iterator to its end before it sends the first byte."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+PIECE = 256 << 10
+
+
+def streamed(
+    request: HttpRequest, pieces: Iterator[bytes] | Iterator[str], *, content_type: str, name: str
+) -> StreamingHttpResponse:
+    """A file to keep, of any size: one piece is in memory at a time."""
+    content: Any = _one_by_one(pieces) if isinstance(request, ASGIRequest) else pieces
+    answer = StreamingHttpResponse(content, content_type=content_type)
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+def streamed_file(request: HttpRequest, path: Path, *, content_type: str) -> StreamingHttpResponse:
+    """A file of ours under its own name. Raises OSError when it is not there."""
+
+    def pieces() -> Iterator[bytes]:
+        with file:
+            yield from iter(lambda: file.read(PIECE), b"")
+
+    file = path.open("rb")
+    answer = streamed(request, pieces(), content_type=content_type, name=path.name)
+    answer["Content-Length"] = path.stat().st_size
+    return answer
+
+
+async def _one_by_one(pieces: Iterator[bytes] | Iterator[str]) -> AsyncIterator[bytes | str]:
+    following: Any = sync_to_async(next, thread_sensitive=False)
+    while (piece := await following(pieces, None)) is not None:
+        yield piece
