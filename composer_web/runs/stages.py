@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from composer_web.env import env
 from composer_web.ops import inference
 from composer_web.runs.layout import checkpoints_folder, served_weights, weights_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
-from trainer.config import MidtrainConfig, RLConfig, SFTConfig
+from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
 from trainer.inference.contract import InferenceError, InferenceRefused
 from trainer.stages.base import StageError, StageResult
 
 if TYPE_CHECKING:
+    from trainer.stages.checkpoint import CheckpointStore
     from trainer.stages.data import ExpertEpisode
 
 
@@ -39,6 +40,8 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         from trainer.stages.midtrain import run_midtrain
 
         sink.phase("training on source and drills")
+        if stage.parallel.ranks > 1:
+            return _on_ranks(run, stage, sink, policy_dir, checkpoints, corpora=env().data / "corpora")
         return run_midtrain(
             policy_dir=policy_dir,
             config=stage,
@@ -53,6 +56,8 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
         episodes = _episodes(stage.episodes, run.seed)
         sink.phase("training on expert episodes")
+        if stage.parallel.ranks > 1:
+            return _on_ranks(run, stage, sink, policy_dir, checkpoints, episodes=episodes)
         return run_sft(
             policy_dir=policy_dir, config=stage, seed=run.seed, episodes=episodes, sink=sink, checkpoints=checkpoints
         )
@@ -65,16 +70,14 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     sink.phase("reinforcement learning")
     source = SessionGroupSource(control, sink) if stage.sessions.channel else DatabaseGroupSource(control)
     if stage.parallel.ranks > 1:
-        from trainer.parallel.launch import run_stage_on_ranks
-
-        return run_stage_on_ranks(
-            policy_dir=policy_dir,
-            config=stage,
-            seed=run.seed,
+        return _on_ranks(
+            run,
+            stage,
+            sink,
+            policy_dir,
+            checkpoints,
             source=source,
-            sink=sink,
             store=weights_folder(run),
-            checkpoints=checkpoints.root,
             keep_streams=sink.streams,
         )
     return run_rl(
@@ -91,6 +94,16 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         ),
         checkpoints=checkpoints,
         keep_streams=sink.streams,
+    )
+
+
+def _on_ranks(
+    run: Run, stage: Stage, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore, **of_stage: Any
+) -> StageResult:
+    from trainer.parallel.launch import run_stage_on_ranks
+
+    return run_stage_on_ranks(
+        policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints.root, **of_stage
     )
 
 

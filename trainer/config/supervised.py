@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from trainer.config.learning import OptimizerConfig
-from trainer.config.machines import CheckpointConfig
+from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
 
 
@@ -41,11 +41,14 @@ class MidtrainConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
         if self.long_share and not self.corpus:
             raise ValueError("long_share needs a corpus: the built-in mixture has no long documents")
+        if self.long_share and self.parallel.ranks > 1:
+            raise ValueError(f"long_share needs parallel.ranks=1, it is {self.parallel.ranks}; turn one of them off")
         if self.long_share and self.long_tokens < self.row_tokens:
             raise ValueError(f"long_tokens={self.long_tokens} must not be below row_tokens={self.row_tokens}")
         return self
@@ -74,3 +77,4 @@ class SFTConfig(Part):
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)

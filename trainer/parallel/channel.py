@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from trainer.config import RLConfig
+from trainer.config import Stage
 from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import GroupSource, StageError, StageSink
@@ -28,12 +28,16 @@ class Job(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stage: RLConfig
+    stage: Stage
     seed: int
     policy_dir: Path
-    store: str
-    """Weight store: a folder or an address in a bucket."""
+    store: str = ""
+    """Weight store of reinforcement learning: a folder or an address in a bucket."""
     checkpoints: Path
+    corpora: Path | None = None
+    """Where a configured corpus lies (mid-training)."""
+    episodes: Path | None = None
+    """A file of expert episodes (SFT)."""
     socket: Path
 
 
@@ -98,19 +102,16 @@ class Server:
 
     def __init__(
         self,
-        source: GroupSource,
+        source: GroupSource | None,
         sink: StageSink,
         keep_streams: Callable[[Sequence[TrainedGroup]], None] | None,
     ) -> None:
+        """`source` is that of reinforcement learning; other stages ask for none."""
         self.result: dict[str, Any] | None = None
         """Of the last `ended` call."""
         self.raised: BaseException | None = None
         """What source or sink raised: it ends the stage, here."""
         self._calls: dict[str, Callable[..., Any]] = {
-            "next_batch": lambda step, timeout: [
-                group.model_dump(mode="json") for group in source.next_batch(step, timeout=timeout)
-            ],
-            "flow": lambda: dict(source.flow()),
             "metrics": sink.metrics,
             "progress": sink.progress,
             "version_published": sink.version_published,
@@ -122,6 +123,13 @@ class Server:
             ),
             "ended": self._ended,
         }
+        if source is not None:
+            self._calls |= {
+                "next_batch": lambda step, timeout: [
+                    group.model_dump(mode="json") for group in source.next_batch(step, timeout=timeout)
+                ],
+                "flow": lambda: dict(source.flow()),
+            }
 
     def answer(self, connection: Connection) -> None:
         """One call. Raises EOFError, OSError when rank 0 is gone."""

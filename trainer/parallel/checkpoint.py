@@ -35,6 +35,7 @@ from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import PATIENCE, Meshes
 from trainer.parallel.optimizer import local
 from trainer.parallel.shard import whole_state
+from trainer.parallel.supervised import ShardedSupervisedLearner
 from trainer.policy.names import checkpoint_state
 from trainer.stages.checkpoint import (
     OPTIMIZER_FILE,
@@ -50,6 +51,7 @@ WEIGHTS, OPTIMIZER = "policy", "optimizer"
 FAILURES = (OSError, ValueError, RuntimeError, TimeoutError, CheckpointException, SafetensorError)
 """What writing and reading can come to."""
 
+Sharded = ShardedLearner | ShardedSupervisedLearner
 Writer = Callable[[Path], StorageWriter]
 
 
@@ -82,7 +84,7 @@ class ShardedCheckpoints:
             for left in store.root.glob(".step-*.partial"):  # of a run that was killed while it wrote
                 shutil.rmtree(left)
 
-    def save(self, policy: policies.Policy, learner: ShardedLearner, state: CheckpointState) -> None:
+    def save(self, policy: policies.Policy, learner: Sharded, state: CheckpointState) -> None:
         """Begin a checkpoint; `finished` and `wait` say when it is there. One at a time: the last is awaited first."""
         self.wait()
         scratch: Path = self.meshes.from_first(self.store.scratch(state.step))
@@ -128,7 +130,7 @@ class ShardedCheckpoints:
             )
         return pending.path if pending else None
 
-    def load(self, path: Path, learner: ShardedLearner) -> None:
+    def load(self, path: Path, learner: Sharded) -> None:
         """Weights and optimizer state of the checkpoint at `path`, whatever ranks wrote it. Raises CheckpointError."""
         try:
             if (path / SHARDS).is_dir():

@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
-from trainer.config import RLConfig
+from trainer.config import Stage
 from trainer.learning.streams import TrainedGroup
 from trainer.parallel.channel import KEY, Job, Server
 from trainer.parallel.errors import RanksLost
 from trainer.stages.base import GroupSource, StageError, StageResult, StageSink
+from trainer.stages.data import ExpertEpisode
 
 POLL_SECONDS = 0.1
 GOODBYE_SECONDS = 20.0
@@ -34,15 +35,20 @@ TAIL = 2000
 def run_stage_on_ranks(
     *,
     policy_dir: Path,
-    config: RLConfig,
+    config: Stage,
     seed: int,
-    source: GroupSource,
     sink: StageSink,
-    store: str,
     checkpoints: Path,
+    source: GroupSource | None = None,
+    store: str = "",
+    corpora: Path | None = None,
+    episodes: Sequence[ExpertEpisode] = (),
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
 ) -> StageResult:
-    """The stage on `config.parallel.ranks` processes of this machine. Raises StageError, and what source and sink raise."""
+    """The stage on `config.parallel.ranks` processes of this machine. Raises StageError, and what source and sink raise.
+
+    `source` and `store` are those of reinforcement learning, `corpora` of mid-training, `episodes` of SFT.
+    """
     server = Server(source, sink, keep_streams)
     with tempfile.TemporaryDirectory(prefix="ranks-") as place:
         folder = Path(place)
@@ -52,8 +58,12 @@ def run_stage_on_ranks(
             policy_dir=policy_dir,
             store=store,
             checkpoints=checkpoints,
+            corpora=corpora,
+            episodes=folder / "episodes" if episodes else None,
             socket=folder / "socket",
         )
+        if job.episodes:
+            job.episodes.write_text("".join(f"{one.model_dump_json()}\n" for one in episodes), encoding="utf-8")
         (folder / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
         key = secrets.token_bytes(32)
         with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
@@ -122,7 +132,7 @@ def _end(agent: subprocess.Popen[bytes]) -> None:
     agent.wait()
 
 
-def _why(log: str, config: RLConfig, code: int | None) -> str:
+def _why(log: str, config: Stage, code: int | None) -> str:
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     return (
         f"the {config.parallel.ranks} ranks ended with {code} after at most {config.parallel.restarts} restarts; "

@@ -42,16 +42,7 @@ class ShardedSupervisedLearner:
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
-        total = sum(weight for example in batch for weight in example.weights[1:])
-        lengths = [len(example.ids) for example in batch]
-        share = max(lengths) * -(-len(batch) // self.meshes.data_ranks)
-        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
-        loss = torch.zeros((), device=self.meshes.device)
-        for rows in dealt[self.meshes.data_rank]:
-            part = self._loss([batch[row] for row in rows] or [NOTHING]) / total
-            part.backward()
-            loss += part.detach()
-        distributed.all_reduce(loss)
+        loss = self._all_rows(batch, learn=True)
         norm = clip(self.model, self.meshes, self.optimizer.config.clip_norm)
         if not torch.isfinite(torch.tensor(norm)):
             self.model.zero_grad(set_to_none=True)
@@ -59,11 +50,34 @@ class ShardedSupervisedLearner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
         return {
-            "loss/train": float(loss),
+            "loss/train": loss,
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
-            "tokens/trained": float(sum(lengths)),
+            "tokens/trained": float(sum(len(example.ids) for example in batch)),
         }
+
+    def loss(self, batch: Sequence[Example]) -> float:
+        """What `train` would report of the batch, without learning from it."""
+        self.model.eval()
+        with torch.no_grad():
+            found = self._all_rows(batch, learn=False)
+        self.model.train()
+        return found
+
+    def _all_rows(self, batch: Sequence[Example], *, learn: bool) -> float:
+        """Weighted mean of the losses of all rows, which are dealt over the ranks; with gradients if asked for."""
+        total = sum(weight for example in batch for weight in example.weights[1:])
+        lengths = [len(example.ids) for example in batch]
+        share = max(lengths) * -(-len(batch) // self.meshes.data_ranks)
+        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
+        loss = torch.zeros((), device=self.meshes.device)
+        for rows in dealt[self.meshes.data_rank]:
+            part = self._loss([batch[row] for row in rows] or [NOTHING]) / total
+            if learn:
+                part.backward()
+            loss += part.detach()
+        distributed.all_reduce(loss)
+        return float(loss)
 
     def _loss(self, rows: Sequence[Example]) -> Tensor:
         """Weighted sum of this rank's next-token losses."""

@@ -12,15 +12,20 @@ from pathlib import Path
 
 from torch import distributed
 
+from trainer.config import RLConfig, SFTConfig
 from trainer.learning.step import NonFiniteGradients
 from trainer.parallel.channel import Job, Remote
-from trainer.parallel.mesh import join
+from trainer.parallel.mesh import Meshes, join
 from trainer.parallel.stage import OfFirst, ShardedRLStage
+from trainer.parallel.trainee import ShardedTrainee
 from trainer.policy import PolicyUnreadable
 from trainer.replay.routers import RouterUnknown
-from trainer.stages.base import StageError
+from trainer.stages.base import StageError, StageResult
 from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.data import read_episodes
+from trainer.stages.midtrain import run_midtrain
 from trainer.stages.rl import run_rl
+from trainer.stages.sft import run_sft
 from trainer.weights import WeightError, WeightStore
 
 REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, RouterUnknown)
@@ -42,23 +47,49 @@ def main(job_file: str) -> None:
 
 
 def _run(job: Job, remote: Remote | None) -> None:
-    config = job.stage
-    meshes = join(config.parallel)
-    outside = OfFirst(meshes, remote, remote)
-    result = run_rl(
-        policy_dir=job.policy_dir,
-        config=config,
-        seed=job.seed,
-        source=outside,
-        sink=outside,
-        store=WeightStore(job.store, dtype=config.checkpoint.published_dtype),
-        checkpoints=CheckpointStore(job.checkpoints, keep=config.checkpoint.keep),
-        keep_streams=remote.keep_streams if remote else None,
-        stage_of=partial(ShardedRLStage, meshes),
-    )
+    meshes = join(job.stage.parallel)
+    result = _stage(job, meshes, remote)
     if remote:
         checkpoint = str(result.checkpoint) if result.checkpoint else None
         remote.call("ended", {"outcome": result.outcome, "step": result.step, "checkpoint": checkpoint})
+
+
+def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
+    config = job.stage
+    outside = OfFirst(meshes, remote, remote)
+    checkpoints = CheckpointStore(job.checkpoints, keep=config.checkpoint.keep)
+    if isinstance(config, RLConfig):
+        return run_rl(
+            policy_dir=job.policy_dir,
+            config=config,
+            seed=job.seed,
+            source=outside,
+            sink=outside,
+            store=WeightStore(job.store, dtype=config.checkpoint.published_dtype),
+            checkpoints=checkpoints,
+            keep_streams=remote.keep_streams if remote else None,
+            stage_of=partial(ShardedRLStage, meshes),
+        )
+    trainee_of = partial(ShardedTrainee, meshes)
+    if isinstance(config, SFTConfig):
+        return run_sft(
+            policy_dir=job.policy_dir,
+            config=config,
+            seed=job.seed,
+            episodes=read_episodes(job.episodes) if job.episodes else [],
+            sink=outside,
+            checkpoints=checkpoints,
+            trainee_of=trainee_of,
+        )
+    return run_midtrain(
+        policy_dir=job.policy_dir,
+        config=config,
+        seed=job.seed,
+        sink=outside,
+        checkpoints=checkpoints,
+        corpora=job.corpora,
+        trainee_of=trainee_of,
+    )
 
 
 if __name__ == "__main__":

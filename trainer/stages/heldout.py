@@ -7,15 +7,13 @@ that two corpora with the same file hold out the same file.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedTokenizerBase
 
-from trainer.learning.supervised import Example, weighted_loss
-from trainer.policy import Policy
+from trainer.learning.supervised import Example
 from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import read_source
 from trainer.stages.packing import cut
@@ -44,23 +42,16 @@ class HeldOut:
 
     rows: dict[str, list[Example]] = field(default_factory=dict)
 
-    def losses(self, policy: Policy) -> dict[str, float]:
+    def losses(self, loss: Callable[[Sequence[Example]], float]) -> dict[str, float]:
         """Mean next-token loss in nats of each, and `loss/heldout` over the tokens of all languages."""
-        policy.model.eval()
         values: dict[str, float] = {}
         total, count = 0.0, 0.0
-        with torch.no_grad():
-            for name, rows in self.rows.items():
-                summed, tokens = 0.0, 0.0
-                for row in rows:
-                    loss, _ = weighted_loss(policy.model, [row])
-                    weight = sum(row.weights[1:])
-                    summed += float(loss) * weight
-                    tokens += weight
-                values[name] = summed / tokens
-                if name.startswith("loss/language/"):
-                    total, count = total + summed, count + tokens
-        policy.model.train()
+        for name, rows in self.rows.items():
+            weights = [sum(row.weights[1:]) for row in rows]
+            summed, tokens = sum(loss([row]) * weight for row, weight in zip(rows, weights, strict=True)), sum(weights)
+            values[name] = summed / tokens
+            if name.startswith("loss/language/"):
+                total, count = total + summed, count + tokens
         return values | ({"loss/heldout": total / count} if count else {})
 
 

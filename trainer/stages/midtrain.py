@@ -23,7 +23,7 @@ from trainer.stages.corpus.store import documents
 from trainer.stages.data import midtrain_examples
 from trainer.stages.heldout import corpus_examples, held_out, is_held_out
 from trainer.stages.packing import pack
-from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Later, latest_policy, run_supervised
+from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Alone, Later, TraineeOf, latest_policy, run_supervised
 
 STAGE = "midtrain"
 HELD_OUT_SEED = 1_000_003
@@ -38,19 +38,29 @@ def run_midtrain(
     sink: StageSink,
     checkpoints: CheckpointStore,
     corpora: Path | None = None,
+    trainee_of: TraineeOf = Alone,
 ) -> StageResult:
     """Run or resume the stage. With `init="scratch"` only the tokenizer and template of `policy_dir` are used.
 
     `corpora` is where a configured corpus and codebase lie. Raises StageError naming the one that cannot be read.
     """
-    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir)
+    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1)
     if resumed is None and config.init == "scratch":
         policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())
     if config.corpus or config.codebase:
         if corpora is None:
             raise StageError("this installation has no folder of corpora; see docs/policy.md on mid-training")
         try:
-            return _on_corpus(policy, config, seed, corpora, resumed=resumed, sink=sink, checkpoints=checkpoints)
+            return _on_corpus(
+                policy,
+                config,
+                seed,
+                corpora,
+                resumed=resumed,
+                sink=sink,
+                checkpoints=checkpoints,
+                trainee_of=trainee_of,
+            )
         except (SourceUnreadable, ContextNotExtensible) as error:
             raise StageError(str(error)) from error
 
@@ -69,6 +79,7 @@ def run_midtrain(
         held_out=list(islice(examples(HELD_OUT_SEED), HELD_OUT_EXAMPLES)),
         sink=sink,
         checkpoints=checkpoints,
+        trainee_of=trainee_of,
     )
 
 
@@ -81,6 +92,7 @@ def _on_corpus(
     resumed: Checkpoint | None,
     sink: StageSink,
     checkpoints: CheckpointStore,
+    trainee_of: TraineeOf,
 ) -> StageResult:
     """Rows of a corpus' documents, or the built-in mixture with a codebase beside it that is only measured."""
     codebase = corpora / config.codebase if config.codebase else None
@@ -110,10 +122,11 @@ def _on_corpus(
         config=config,
         seed=seed,
         examples=rows(config.row_tokens, seed),
-        held_out=lambda: measured.losses(policy),
+        held_out=measured,
         sink=sink,
         checkpoints=checkpoints,
         later=later if config.long_share else None,
+        trainee_of=trainee_of,
     )
 
 

@@ -9,7 +9,7 @@ from trainer.config import SFTConfig
 from trainer.stages.base import StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.data import ExpertEpisode, midtrain_examples, sft_examples, tokenize_episode, with_replay
-from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, latest_policy, run_supervised
+from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Alone, TraineeOf, latest_policy, run_supervised
 from trainer.stages.templates import TemplateNotExact, check_all
 
 STAGE = "sft"
@@ -26,6 +26,7 @@ def run_sft(
     episodes: Sequence[ExpertEpisode],
     sink: StageSink,
     checkpoints: CheckpointStore,
+    trainee_of: TraineeOf = Alone,
 ) -> StageResult:
     """Run or resume the stage. The last few episodes are held out and only measured.
 
@@ -34,7 +35,7 @@ def run_sft(
     held = min(HELD_OUT_EXAMPLES, len(episodes) // 10)
     if held == 0:
         raise StageError(f"SFT needs at least 10 expert episodes, {len(episodes)} were recorded; raise `episodes`")
-    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir)
+    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1)
     try:
         check_all(policy.renderer, episodes)
     except TemplateNotExact as error:
@@ -58,4 +59,5 @@ def run_sft(
         ],
         sink=sink,
         checkpoints=checkpoints,
+        trainee_of=trainee_of,
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -19,6 +20,7 @@ from trainer.learning.supervised import Example, SupervisedLearner, batches, wei
 from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+from trainer.stages.heldout import HeldOut
 
 HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
@@ -35,9 +37,58 @@ class Later:
     examples: Iterator[Example]
 
 
-def latest_policy(checkpoints: CheckpointStore, stage: str, policy_dir: Path) -> tuple[Policy, Checkpoint | None]:
-    """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`."""
-    found = checkpoints.latest(stage=stage)
+class Trainee(Protocol):
+    """A policy that learns: in this process (`Alone`), or together with other ranks (`trainer/parallel`)."""
+
+    def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
+        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
+        ...
+
+    def loss(self, rows: Sequence[Example]) -> float:
+        """Weighted next-token loss in nats, without training on it."""
+        ...
+
+    def save(self, state: CheckpointState) -> Path:
+        """A complete checkpoint. Raises CheckpointError."""
+        ...
+
+    def resume(self, found: Checkpoint) -> None:
+        """Everything beside the weights as it was then. Raises CheckpointError, ValueError."""
+        ...
+
+
+TraineeOf = Callable[[Policy, MidtrainConfig | SFTConfig, CheckpointStore], Trainee]
+
+
+class Alone:
+    """The policy in this process."""
+
+    def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
+        self._policy, self._checkpoints = policy, checkpoints
+        self._learner = SupervisedLearner(policy.model, optimizer=config.optimizer, total_steps=config.steps)
+
+    def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
+        return self._learner.train(batch, step=step)
+
+    def loss(self, rows: Sequence[Example]) -> float:
+        self._policy.model.eval()
+        with torch.no_grad():
+            loss, _ = weighted_loss(self._policy.model, rows)
+        self._policy.model.train()
+        return float(loss)
+
+    def save(self, state: CheckpointState) -> Path:
+        return self._checkpoints.save(self._policy, self._learner.optimizer.state_tensors(), state)
+
+    def resume(self, found: Checkpoint) -> None:
+        self._learner.optimizer.load_state_tensors(found.optimizer)
+
+
+def latest_policy(
+    checkpoints: CheckpointStore, stage: str, policy_dir: Path, *, whole: bool = True
+) -> tuple[Policy, Checkpoint | None]:
+    """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`. `whole` as of `CheckpointStore`."""
+    found = checkpoints.latest(stage=stage, whole=whole)
     return policies.load(found.policy_dir if found else policy_dir), found
 
 
@@ -49,34 +100,36 @@ def run_supervised(
     config: MidtrainConfig | SFTConfig,
     seed: int,
     examples: Iterator[Example],
-    held_out: Sequence[Example] | Callable[[], dict[str, float]],
+    held_out: Sequence[Example] | HeldOut,
     sink: StageSink,
     checkpoints: CheckpointStore,
     later: Later | None = None,
+    trainee_of: TraineeOf = Alone,
 ) -> StageResult:
     """Train `policy` on `examples` for the configured steps, or until asked to stop. Raises StageError, NonFiniteGradients.
 
-    `held_out` is measured now and then: rows, or a function that gives losses by name.
+    `held_out` is measured now and then: rows, or rows by name.
     """
-    learner = SupervisedLearner(policy.model, optimizer=config.optimizer, total_steps=config.steps)
+    trainee = trainee_of(policy, config, checkpoints)
     stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
     step, last = 0, None
     turn = later.after if later else config.steps
     if resumed is not None:
         step, last = resumed.state.step, resumed.path
-        learner.optimizer.load_state_tensors(resumed.optimizer)
+        trainee.resume(resumed)
         for _ in range(min(step, turn)):
             next(stream)
         sink.event("info", f"resumed from the checkpoint of step {step}")
 
     def save(*, final: bool) -> Path:
         state = CheckpointState(stage=stage, step=step, version=step, seed=seed)
-        path = checkpoints.save(policy, learner.optimizer.state_tensors(), state)
+        path = trainee.save(state)
         sink.checkpoint_saved(step, path, final=final)
         return path
 
     sink.progress(step, config.steps)
     began_later = False
+    measured = bool(held_out.rows if isinstance(held_out, HeldOut) else held_out)
     while step < config.steps:
         if sink.should_stop():
             return StageResult("stopped", step, save(final=False) if step else None)
@@ -88,15 +141,18 @@ def run_supervised(
             began_later = True
         began = time.perf_counter()
         try:
-            values = learner.train(next(stream), step=step + 1)
+            values = trainee.train(next(stream), step=step + 1)
         except NonFiniteGradients as error:
             sink.event("error", str(error))
             raise
         step += 1
         trained = time.perf_counter() - began
         values |= {"time/train": trained, "speed/train_tokens": values["tokens/trained"] / trained}
-        if held_out and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
-            values |= held_out() if callable(held_out) else {"loss/heldout": held_out_loss(policy, held_out)}
+        if measured and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
+            if isinstance(held_out, HeldOut):
+                values |= held_out.losses(trainee.loss)
+            else:
+                values["loss/heldout"] = trainee.loss(held_out)
         final = step == config.steps
         if final or step % config.checkpoint.every_steps == 0:
             last = save(final=final)
@@ -104,12 +160,3 @@ def run_supervised(
         sink.metrics(step, values)
         sink.progress(step, config.steps)
     return StageResult("completed", step, last)
-
-
-def held_out_loss(policy: Policy, examples: Sequence[Example]) -> float:
-    """Weighted next-token loss in nats, without training on it."""
-    policy.model.eval()
-    with torch.no_grad():
-        loss, _ = weighted_loss(policy.model, examples)
-    policy.model.train()
-    return float(loss)

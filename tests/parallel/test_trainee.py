@@ -1,0 +1,97 @@
+"""Mid-training on two ranks is that of one process, goes on from its checkpoint, and starts under torchrun as RL does."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from tests.parallel.worlds import meshes, run_world
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink
+from tests.trainer.stages.test_supervised import episodes
+from trainer import policy as policies
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig, SFTConfig
+from trainer.parallel.launch import run_stage_on_ranks
+from trainer.parallel.stage import OfFirst
+from trainer.parallel.trainee import ShardedTrainee
+from trainer.stages.base import StageResult
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.midtrain import run_midtrain
+from trainer.stages.supervised_loop import Alone
+
+RATE = 1e-3
+TWO = ParallelConfig(ranks=2, shards=2)
+STEPS = 3
+
+
+def midtrain(root: Path, sink: MemorySink, parallel: ParallelConfig, rank: int = 0) -> StageResult:
+    config = MidtrainConfig(
+        steps=STEPS, batch_tokens=300, source_share=0.0, parallel=parallel, checkpoint=CheckpointConfig(every_steps=2),
+        optimizer=OptimizerConfig(name="muon", learning_rate=RATE, warmup_steps=0),
+    )  # fmt: skip
+    both = parallel.ranks > 1
+    world = meshes(parallel) if both else None
+    return run_midtrain(
+        policy_dir=BASE_POLICY,
+        config=config,
+        seed=0,
+        sink=OfFirst(world, None, sink if rank == 0 else None) if world else sink,
+        checkpoints=CheckpointStore(root, keep=2),
+        trainee_of=partial(ShardedTrainee, world) if world else Alone,
+    )
+
+
+def two_ranks(rank: int, folder: str) -> None:
+    """A run that is stopped after two steps, and goes on as another."""
+    root = Path(folder) / "ranks"
+    stopped = MemorySink(stop_after=2)
+    assert midtrain(root, stopped, TWO, rank) == StageResult("stopped", 2, root / "step-000002")
+    rest = MemorySink()
+    assert midtrain(root, rest, TWO, rank) == StageResult("completed", STEPS, root / f"step-{STEPS:06d}")
+    if rank:
+        return
+    assert any("resumed from the checkpoint of step 2" in text for _, text in rest.events)
+    one = MemorySink()
+    # One process computes in bfloat16, whose rounding moves the norm of so small a gradient by a tenth.
+    with patch("trainer.learning.supervised.torch.autocast", lambda *_: nullcontext()):
+        midtrain(Path(folder) / "one", one, ParallelConfig())
+    for step, values in (stopped.values | rest.values).items():
+        for name in ("loss/train", "optim/grad_norm", "tokens/trained", "optim/learning_rate"):
+            assert values[name] == pytest.approx(one.values[step][name], rel=2e-3), (name, step, values[name])
+        for name in values.keys() & {"loss/heldout"}:
+            assert values[name] == pytest.approx(one.values[step][name], rel=2e-3), (name, step)
+    mine, other = (
+        policies.load_model(Path(folder) / place / f"step-{STEPS:06d}" / "policy").state_dict()
+        for place in ("ranks", "one")
+    )
+    start = policies.load_model(BASE_POLICY).state_dict()
+    moved = sum(float((other[name] - start[name]).norm()) for name in other)
+    apart = sum(float((mine[name] - other[name]).norm()) for name in other)
+    assert moved > 0 and apart < 0.05 * moved, (apart, moved)
+
+
+@pytest.mark.timeout(500)
+def test_two_ranks_mid_train_as_one_process_and_go_on(tmp_path: Path) -> None:
+    run_world(2, two_ranks, tmp_path, str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sft_on_ranks_under_torchrun(tmp_path: Path) -> None:
+    config = SFTConfig(
+        steps=2, batch_tokens=400, parallel=ParallelConfig(ranks=2, shards=2), checkpoint=CheckpointConfig(every_steps=2),
+        optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0),
+    )  # fmt: skip
+    sink = MemorySink()
+    result = run_stage_on_ranks(
+        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=tmp_path, episodes=episodes(20)
+    )
+    assert result == StageResult("completed", 2, tmp_path / "step-000002")
+    assert sink.values.keys() == {1, 2} and sink.values[2]["loss/train"] < sink.values[1]["loss/train"]
+    saved = policies.load_model(tmp_path / "step-000002" / "policy").state_dict()
+    start = policies.load_model(BASE_POLICY).state_dict()
+    assert any(not torch.equal(saved[name], start[name]) for name in start)

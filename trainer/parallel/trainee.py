@@ -1,0 +1,43 @@
+"""Mid-training and SFT on several ranks: every rank runs the stage's loop on the same batches, and trains its rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.config import MidtrainConfig, SFTConfig
+from trainer.learning.supervised import Example
+from trainer.parallel.checkpoint import ShardedCheckpoints
+from trainer.parallel.mesh import Meshes
+from trainer.parallel.supervised import ShardedSupervisedLearner
+from trainer.policy import Policy
+from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+
+
+class ShardedTrainee:
+    """`trainer.stages.supervised_loop.Alone` on ranks. The policy is cut in place; all ranks call together."""
+
+    def __init__(
+        self, meshes: Meshes, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore
+    ) -> None:
+        """Raises ParallelRefused."""
+        self._policy = policy
+        self._root = checkpoints.root
+        self._learner = ShardedSupervisedLearner(
+            policy.model, meshes, optimizer=config.optimizer, total_steps=config.steps
+        )
+        self._checkpoints = ShardedCheckpoints(checkpoints, meshes)
+
+    def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
+        return self._learner.train(batch, step=step)
+
+    def loss(self, rows: Sequence[Example]) -> float:
+        return self._learner.loss(rows)
+
+    def save(self, state: CheckpointState) -> Path:
+        self._checkpoints.save(self._policy, self._learner, state)
+        self._checkpoints.wait()
+        return self._root / f"step-{state.step:06d}"
+
+    def resume(self, found: Checkpoint) -> None:
+        self._checkpoints.load(found.path, self._learner)
