@@ -39,7 +39,7 @@ class Use:
         return self.rollouts / everything if everything else 0.0
 
 
-def of(*, user_id: int | None, project_id: int) -> list[Quota]:
+def of(*, user_id: int | None, project_id: int | None) -> list[Quota]:
     """The person's own quota or else that of everybody, and the project's; those that there are."""
     rows = Quota.objects.filter(
         Q(user=None, project=None) | Q(user_id=user_id, project=None) | Q(project_id=project_id)

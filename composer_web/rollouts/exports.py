@@ -137,7 +137,8 @@ def write(export_id: int) -> str:
 
 
 def _write(export: Export) -> None:
-    with acting(Access(export.owner_id, "viewer", export.project_id, export.project_id)):
+    project: int = export.project.pk
+    with acting(Access(export.owner_id, "viewer", project, project)):
         _fill(export)
 
 
