@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from sandbox.install.checkout import Checkout, strings
+from sandbox.install.checkout import Checkout, parse_toml, strings
 from sandbox.install.python import examples, setup
 
 NOT_PRODUCT = frozenset(
@@ -101,6 +101,15 @@ def _declared(checkout: Checkout) -> list[str]:
         if path.endswith(".egg-info/top_level.txt") and path.count("/") < 3:
             return [line for line in strings(checkout.text(path)) if line.isidentifier()]
     declared = strings(checkout.setup_calls.get("packages")) + strings(checkout.setup_calls.get("py_modules"))
+    settings = checkout.table("tool", "setuptools")
+    declared += [name for key in ("packages", "py-modules") for name in strings(settings.get(key))]
+    written = [
+        checkout.table("tool", "flit", "module").get("name"),
+        checkout.table("tool", "maturin").get("module-name"),
+    ]
+    crate = parse_toml(checkout.text("Cargo.toml")).get("lib")
+    written += [crate.get("name") if isinstance(crate, dict) else None]
+    declared += [name for name in written if isinstance(name, str)]
     return list(dict.fromkeys(name.split(".")[0] for name in declared))
 
 

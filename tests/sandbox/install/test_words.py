@@ -142,6 +142,18 @@ def test_variables_of_tests_without_secrets_and_without_the_machines_own():
     assert "DJANGO_SETTINGS_MODULE" not in setup.variables(of(files))
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pyproject.toml": "[tool.maturin]\nmodule-name = 'till.inner'\n"},
+        {"Cargo.toml": "[lib]\nname = 'till'\n", "src/lib.rs": ""},
+        {"pyproject.toml": "[tool.setuptools]\npy-modules = ['till']\n"},
+    ],
+)
+def test_the_name_of_a_module_that_only_building_makes(files):
+    assert project.layout(of(files)).modules == ("till",)
+
+
 def test_strewn_tests_are_found_by_the_folders_that_hold_them():
     many = {f"shop/part_{n:03}/test_part.py": "def test_a(): pass\n" for n in range(100)}
     assert project.test_paths(of(many | {"shop/__init__.py": ""})) == ("shop",)
