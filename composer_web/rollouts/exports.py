@@ -18,7 +18,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting
-from composer_web.accounts.models import User
+from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.services import audit
 from composer_web.env import env
 from composer_web.ops import leases
@@ -137,7 +137,7 @@ def write(export_id: int) -> str:
 
 
 def _write(export: Export) -> None:
-    project: int = export.project.pk
+    project = export.project_id or DEFAULT_PROJECT
     with acting(Access(export.owner_id, "viewer", project, project)):
         _fill(export)
 

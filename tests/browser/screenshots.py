@@ -118,6 +118,8 @@ def places(page: Page, url: str) -> dict[str, str]:
         "regressions": first_link(page, url, release, "a:has-text('task by task')") if release else None,
         "task-history": first_link(page, url, release, "a[title='This task in every evaluation']") if release else None,
         "system": "/system/",
+        "projects": "/projects/",
+        "project": "/projects/default/",
         "fidelity": "/system/fidelity/",
         "tokens": "/tokens/",
         "security": "/2fa/",
