@@ -131,8 +131,8 @@ def _read(run: Run, asked: Sequence[tuple[str, int, int, int]]) -> dict[str, lis
     found: dict[str, list[Bucket]] = {name: [] for name in names}
     with connection.cursor() as cursor:
         cursor.execute(_BUCKETS, {"run": run.pk, "names": names, "first": first, "last": last, "widths": widths})
-        for name, *values, many in cursor.fetchall():
-            found[name].append(Bucket(*values, many, x=values[1]))
+        for name, start, end, low, high, value, many in cursor.fetchall():
+            found[name].append(Bucket(start, end, low, high, value, many, x=end))
     return found
 
 

@@ -145,7 +145,7 @@ def fill(size: Size) -> User:
         raise ValueError("the database has rows already; give the bench one of its own")
     config = RunConfig(name="run", stage=RLConfig()).model_dump(mode="json")
     alone = min(EVALUATIONS * EVALUATED, size.groups // 4)
-    values = {
+    values: dict[str, int | str] = {
         "tasks": size.tasks,
         "groups": size.groups,
         "alone": alone,

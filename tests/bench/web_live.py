@@ -62,12 +62,13 @@ class Watcher:
     gaps: int = 0
     wholes: int = 0
     """Times that it was told everything."""
-    bytes: int = 0
+    heard: int = 0
+    """Characters."""
 
     def take(self, text: str | bytes) -> bool:
         """Take over a message; False when it does not build on what is here."""
         at = time.time()
-        self.bytes += len(text)
+        self.heard += len(text)
         message = orjson.loads(text)
         self.parts |= message.get("parts", {})
         if "seq" not in message or "run" not in message:
@@ -115,12 +116,12 @@ async def _measure(run: int, first: int, cookie: str, arguments: argparse.Namesp
 
         def clock() -> None:
             nonlocal began, used, told
-            began, used, told = time.monotonic(), _cpu(server.pid), sum(watcher.bytes for watcher in watchers)
+            began, used, told = time.monotonic(), _cpu(server.pid), sum(watcher.heard for watcher in watchers)
 
         committed = await _publish(run, first=first, steps=int(arguments.seconds * RATE), clock=clock)
         took = time.monotonic() - began
         cores = (_cpu(server.pid) - used) / took
-        told = sum(watcher.bytes for watcher in watchers) - told
+        told = sum(watcher.heard for watcher in watchers) - told
         last = max(committed)
         await _until(lambda: all(watcher.newest >= last for watcher in watchers), "every page shows the last step")
         late = sorted(watcher.first[step] - at for watcher in watchers for step, at in committed.items())
