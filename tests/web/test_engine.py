@@ -24,11 +24,11 @@ from composer_web.runs.layout import weights_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_process import TrainerProcess
 from composer_web.tasks.services import build_procedural
-from tests.trainer.inference.conftest import vllm_double
+from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
@@ -86,6 +86,18 @@ def test_a_group_of_rollouts_through_vllm(
     health = inference.health()
     assert [d.name for d in health.deployments] == [f"run-{base_run.pk}"]
     assert health.deployments[0].generated_tokens >= sum(r.policy_tokens for r in rollouts)
+
+
+def test_a_router_fits_the_setting_and_its_engines_are_shown(
+    choose: Callable[[str, str], None], people: dict[str, Any], tmp_path: Path
+) -> None:
+    with EmbeddedServer(tmp_path / "engine") as engine, router(tmp_path / "router", [engine.url]) as before:
+        choose("embedded", before.url)
+        assert inference.health().engine == "router"
+        client = Client()
+        client.force_login(people["viewer"])
+        shown = client.get("/system/").content.decode()
+        assert "1 of 1 servers answer" in shown and engine.url in shown
 
 
 def test_the_engine_is_shown_on_page_api_and_command_line(
