@@ -95,6 +95,7 @@ class Panel {
     if (this.busy || !this.dirty) return;
     this.busy = true;
     this.dirty = false;
+    plotly().catch(() => {}); // it loads while the values come; draw() says if it does not
     try {
       const marks = this.runs.length === 1 ? (this.streamed(this.runs[0])?.marks ?? marksOf(this.runs[0].marks, view.x)) : [];
       [this.marks, ...this.data] = await Promise.all([marks, ...this.runs.map((run) => this.fetch(run))]);
