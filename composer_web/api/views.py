@@ -49,4 +49,4 @@ def unstorable_middleware(get_response: Callable[[HttpRequest], Any]) -> Callabl
 
     chosen: Any = handle_async if iscoroutinefunction(get_response) else handle
     chosen.process_exception = unstorable
-    return chosen  # type: ignore[no-any-return]
+    return chosen
