@@ -41,12 +41,18 @@ class Excision:
     def _whole(self, node: ast.stmt, *, keeps: bool) -> None:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         assert node.end_lineno is not None
+        # Comments right above a definition speak of it.
+        while isinstance(node, Definition) and first > 1 and self._line(first - 1).lstrip().startswith(b"#"):
+            first -= 1
         start, end = self._lines[first - 1], min(self._lines[node.end_lineno], len(self._data))
-        before = self._data[start : start + node.col_offset]
+        before = self._data[self._lines[node.lineno - 1] :][: node.col_offset]
         after = self._data[self._lines[node.end_lineno - 1] + (node.end_col_offset or 0) : end].strip()
-        if (first == node.lineno and before.strip()) or (after and not after.startswith(b"#")):
+        if before.strip() or (after and not after.startswith(b"#")):
             raise SyntaxError(f"line {node.lineno} holds several statements")
         self._cuts.append((start, end, b" " * node.col_offset + b"pass\n" if keeps else b""))
+
+    def _line(self, number: int) -> bytes:
+        return self._data[self._lines[number - 1] : self._lines[number]]
 
     def items(self, items: Sequence[ast.expr] | Sequence[ast.alias], gone: Collection[int]) -> None:
         """Take some of the items of a list out of it, by their numbers, with their commas; not all of them."""

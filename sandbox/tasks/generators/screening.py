@@ -47,6 +47,8 @@ async def tasks_of(shop: Workshop, places: Sequence[Place]) -> list[TaskSpec]:
         good: list[tuple[Place, Draft, TestRun]] = []
         for (place, draft), run in zip(tried, runs, strict=True):
             judged = judge(run, draft.expected)
+            if not isinstance(judged, Rejected) and draft.shown and not set(judged[0]) & set(draft.shown):
+                judged = Rejected(Reason.NEAR)
             if isinstance(judged, Rejected):
                 shop.found.reject(draft.operator, judged)
             else:
