@@ -21,6 +21,7 @@ from trainer.parallel.trainee import ShardedTrainee
 from trainer.stages.base import StageResult
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.midtrain import run_midtrain
+from trainer.stages.sft import run_sft
 from trainer.stages.supervised_loop import Alone
 
 RATE = 1e-3
@@ -84,14 +85,25 @@ def test_two_ranks_mid_train_as_one_process_and_go_on(tmp_path: Path) -> None:
 def test_sft_on_ranks_under_torchrun(tmp_path: Path) -> None:
     config = SFTConfig(
         steps=2, batch_tokens=400, parallel=ParallelConfig(ranks=2, shards=2), checkpoint=CheckpointConfig(every_steps=2),
-        optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0),
+        optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
     )  # fmt: skip
-    sink = MemorySink()
+    sink, data, root = MemorySink(), episodes(20), tmp_path / "ranks"
     result = run_stage_on_ranks(
-        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=tmp_path, episodes=episodes(20)
+        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, episodes=data
     )
-    assert result == StageResult("completed", 2, tmp_path / "step-000002")
-    assert sink.values.keys() == {1, 2} and sink.values[2]["loss/train"] < sink.values[1]["loss/train"]
-    saved = policies.load_model(tmp_path / "step-000002" / "policy").state_dict()
+    assert result == StageResult("completed", 2, root / "step-000002")
+    alone = MemorySink()
+    run_sft(
+        policy_dir=BASE_POLICY,
+        config=config.model_copy(update={"parallel": ParallelConfig()}),
+        seed=0,
+        episodes=data,
+        sink=alone,
+        checkpoints=CheckpointStore(tmp_path / "one", keep=1),
+    )
+    for step in (1, 2):
+        for name in ("loss/train", "loss/heldout", "tokens/trained"):
+            assert sink.values[step][name] == pytest.approx(alone.values[step][name], rel=1e-2), (name, step)
+    saved = policies.load_model(root / "step-000002" / "policy").state_dict()
     start = policies.load_model(BASE_POLICY).state_dict()
     assert any(not torch.equal(saved[name], start[name]) for name in start)
