@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import httpx
@@ -15,6 +15,7 @@ SECONDS = 60.0
 
 M = TypeVar("M", bound=BaseModel)
 RunAction = Literal["start", "pause", "resume", "stop", "archive", "restore"]
+Kept = Literal["/runs/views", "/rollouts/queries"]
 Json = dict[str, Any]
 
 
@@ -33,11 +34,20 @@ class Unreachable(Exception):
 class Client:
     """One connection pool; use it as a context manager."""
 
-    def __init__(self, url: str, token: str, *, timeout: float = SECONDS, transport: httpx.BaseTransport | None = None):
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        project: str = "",
+        timeout: float = SECONDS,
+        transport: httpx.BaseTransport | None = None,
+    ):
         # Redirects are not followed: a token goes to the address that was configured and nowhere else.
         self._http = httpx.Client(
             base_url=f"{url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
+            params={"project": project} if project else None,
             timeout=timeout,
             transport=transport,
             follow_redirects=False,
@@ -54,9 +64,12 @@ class Client:
 
     def call(self, verb: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """Decoded JSON, or None for an empty answer. Raises ApiError, Unreachable."""
-        asked = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+        return self._read(path, lambda params: self._http.request(verb, path, params=params, json=body), query or {})
+
+    def _read(self, path: str, send: Callable[[Json], httpx.Response], query: Mapping[str, Any]) -> Any:
+        asked = {name: value for name, value in query.items() if value not in (None, "")}
         try:
-            answer = self._http.request(verb, path, params=asked, json=body)
+            answer = send(asked)
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url} does not answer: {error}") from error
         if answer.status_code == 204:
@@ -194,3 +207,128 @@ class Client:
 
     def standings(self, benchmark: str, number: int) -> models.BoardOut:
         return models.BoardOut.model_validate(self.call("GET", f"/releases/{benchmark}/{number}/standings"))
+
+    def publish(self, body: Json) -> models.ReleaseOut:
+        return models.ReleaseOut.model_validate(self.call("POST", "/releases", body=body))
+
+    def run_release(self, benchmark: str, number: int, body: Json) -> models.EvaluationOut:
+        answer = self.call("POST", f"/releases/{benchmark}/{number}/evaluations", body=body)
+        return models.EvaluationOut.model_validate(answer)
+
+    def check_release(self, benchmark: str, number: int) -> models.ReleaseOut:
+        return models.ReleaseOut.model_validate(self.call("POST", f"/releases/{benchmark}/{number}/check"))
+
+    # --- saved addresses -----------------------------------------------------------------------------------------
+
+    def kept(self, path: Kept) -> list[models.ViewOut]:
+        return TypeAdapter(list[models.ViewOut]).validate_python(self.call("GET", path))
+
+    def keep(self, path: Kept, name: str, query: str, *, shared: bool = False) -> models.ViewOut:
+        body = {"name": name, "query": query, "shared": shared}
+        return models.ViewOut.model_validate(self.call("POST", path, body=body))
+
+    def forget(self, path: Kept, pk: int) -> None:
+        self.call("DELETE", f"{path}/{pk}")
+
+    # --- repositories and the tasks made from them ---------------------------------------------------------------
+
+    def repositories(self, *, limit: int = PAGE) -> Iterator[models.RepositoryOut]:
+        return self.pages("/environments/repositories", models.RepositoryOut, limit=limit)
+
+    def add_repository(self, body: Json) -> models.RepositoryOut:
+        return models.RepositoryOut.model_validate(self.call("POST", "/environments/repositories", body=body))
+
+    def upload_repository(self, filename: str, content: bytes, *, name: str = "") -> models.RepositoryOut:
+        path, files = "/environments/repositories/archive", {"archive": (filename.rsplit("/", 1)[-1], content)}
+        answer = self._read(path, lambda _: self._http.post(path, files=files, data={"name": name}), {})
+        return models.RepositoryOut.model_validate(answer)
+
+    def environment(self, name: str) -> models.EnvironmentOut:
+        return models.EnvironmentOut.model_validate(self.call("GET", f"/environments/{name}"))
+
+    def log(self, name: str) -> str:
+        return models.LogOut.model_validate(self.call("GET", f"/environments/{name}/log")).text
+
+    def cancel_build(self, name: str) -> models.EnvironmentOut:
+        return models.EnvironmentOut.model_validate(self.call("POST", f"/environments/{name}/cancel"))
+
+    def build_again(self, name: str) -> models.EnvironmentOut:
+        return models.EnvironmentOut.model_validate(self.call("POST", f"/environments/{name}/again"))
+
+    def tasks(self, *, limit: int = PAGE, **filters: Any) -> Iterator[models.TaskOut]:
+        return self.pages("/tasks", models.TaskOut, limit=limit, query=filters)
+
+    def task(self, slug: str) -> models.TaskDetail:
+        return models.TaskDetail.model_validate(self.call("GET", f"/tasks/{slug}"))
+
+    def generate(self, body: Json) -> models.Requested:
+        return models.Requested.model_validate(self.call("POST", "/tasks/generators", body=body))
+
+    def orders(self) -> list[models.OrderOut]:
+        return TypeAdapter(list[models.OrderOut]).validate_python(self.call("GET", "/tasks/generators/orders"))
+
+    def yields(self, *, limit: int = PAGE) -> Iterator[models.GeneratorRunOut]:
+        return self.pages("/tasks/generators", models.GeneratorRunOut, limit=limit)
+
+    def run_controls(self, suite: str) -> models.Requested:
+        return models.Requested.model_validate(self.call("POST", f"/suites/{suite}/validate"))
+
+    # --- curation ------------------------------------------------------------------------------------------------
+
+    def open_suite(self, body: Json) -> models.SuiteOut:
+        return models.SuiteOut.model_validate(self.call("POST", "/curation/suites", body=body))
+
+    def next_task(self, **filters: Any) -> models.NextOut:
+        return models.NextOut.model_validate(self.call("GET", "/curation/next", query=filters))
+
+    def review_task(self, slug: str, body: Json) -> models.ReviewsOut:
+        return models.ReviewsOut.model_validate(self.call("POST", f"/curation/tasks/{slug}/reviews", body=body))
+
+    def edit_instruction(self, slug: str, text: str) -> models.MadeOut:
+        answer = self.call("POST", f"/curation/tasks/{slug}/instruction", body={"instruction": text})
+        return models.MadeOut.model_validate(answer)
+
+    def change_tasks(self, body: Json) -> models.BatchOut:
+        return models.BatchOut.model_validate(self.call("POST", "/curation/bulk", body=body))
+
+    def undo(self, batch: str) -> models.BatchOut:
+        return models.BatchOut.model_validate(self.call("POST", f"/curation/undo/{batch}"))
+
+    def changes(self, *, limit: int = PAGE, **filters: Any) -> Iterator[models.TaskChangeOut]:
+        return self.pages("/curation/changes", models.TaskChangeOut, limit=limit, query=filters)
+
+    def compare_versions(self, slug: str, before: int, after: int) -> list[models.DiffPartOut]:
+        answer = self.call("GET", f"/curation/tasks/{slug}/compare", query={"before": before, "after": after})
+        return TypeAdapter(list[models.DiffPartOut]).validate_python(answer)
+
+    def disagreements(self) -> list[models.DisagreementOut]:
+        return TypeAdapter(list[models.DisagreementOut]).validate_python(self.call("GET", "/curation/disagreements"))
+
+    # --- review of rollouts --------------------------------------------------------------------------------------
+
+    def queues(self, *, limit: int = PAGE) -> Iterator[models.QueueOut]:
+        return self.pages("/review", models.QueueOut, limit=limit)
+
+    def queue(self, name: str) -> models.QueueOut:
+        return models.QueueOut.model_validate(self.call("GET", f"/review/{name}"))
+
+    def next_item(self, name: str) -> models.NextItemOut:
+        return models.NextItemOut.model_validate(self.call("GET", f"/review/{name}/next"))
+
+    def label_rollout(self, name: str, rollout: int, answers: Mapping[str, Any]) -> models.LabelOut:
+        body = {"rollout": rollout, "answers": answers}
+        return models.LabelOut.model_validate(self.call("POST", f"/review/{name}/labels", body=body))
+
+    def agreement(self, name: str) -> list[models.AgreementOut]:
+        return TypeAdapter(list[models.AgreementOut]).validate_python(self.call("GET", f"/review/{name}/agreement"))
+
+    def label_disagreements(self, name: str) -> list[models.LabelDisagreementOut]:
+        answer = self.call("GET", f"/review/{name}/disagreements")
+        return TypeAdapter(list[models.LabelDisagreementOut]).validate_python(answer)
+
+    def label_rewards(self, name: str, question: str) -> list[models.RewardOut]:
+        answer = self.call("GET", f"/review/{name}/rewards", query={"question": question})
+        return TypeAdapter(list[models.RewardOut]).validate_python(answer)
+
+    def exclude(self, name: str, body: Json) -> models.CountOut:
+        return models.CountOut.model_validate(self.call("POST", f"/review/{name}/exclude", body=body))

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, Field
+
+
+class AgreementOut(BaseModel):
+    question: str
+    text: str
+    counts: dict[str, int]
+    items: Annotated[int, Field(description="With two answers or more")]
+    share: Annotated[float | None, Field(description="Of these, with one and the same answer")]
+    alpha: Annotated[float | None, Field(description="Krippendorff's alpha")]
+    kappa: Annotated[float | None, Field(description="Cohen's kappa, mean over pairs of people")]
+
+
+class BatchOut(BaseModel):
+    id: Annotated[UUID, Field(description="Undoes it: POST /curation/undo/{id}")]
+    changed: int
+    unchanged: int
 
 
 class BucketOut(BaseModel):
@@ -37,10 +54,32 @@ class CheckpointOut(BaseModel):
     created_at: AwareDatetime
 
 
+class CountOut(BaseModel):
+    count: int
+
+
+class DiffPartOut(BaseModel):
+    name: str
+    diff: str
+
+
 class DifferenceOut(BaseModel):
     field: str
     parent: str
     value: str
+
+
+class EnvironmentOut(BaseModel):
+    id: int
+    name: str
+    source: str
+    digest: str | None
+    state: str
+    detail: dict[str, Any]
+    failure: str
+    task_count: int
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
 
 
 class EstimateOut(BaseModel):
@@ -99,6 +138,40 @@ class FlagOut(BaseModel):
     lost: int
 
 
+class GeneratorRunOut(BaseModel):
+    id: int
+    generator: str
+    package: str
+    split: str
+    seed: int
+    tried: int
+    kept: int
+    share: Annotated[float, Field(description="Kept of tried")]
+    per_minute: Annotated[float, Field(description="Kept a minute")]
+    rejected: Annotated[dict[str, int], Field(description="Reason → drafts")]
+    operators: Annotated[dict[str, list[int]], Field(description="Operator → tried, kept")]
+    seconds: float
+    control_seconds: float
+    model_tokens: int
+    created_at: AwareDatetime
+
+
+class LabelOut(BaseModel):
+    rollout: int
+    reviewer: str
+    answers: dict[str, Any]
+    created_at: AwareDatetime
+
+
+class LogOut(BaseModel):
+    text: str
+
+
+class MadeOut(BaseModel):
+    task: str
+    version: int
+
+
 class MemoryOut(BaseModel):
     trainer_bytes: Annotated[int, Field(description="Held for the whole run; activations come on top")]
     engine_bytes: Annotated[int, Field(description="One copy of the policy; the KV cache comes on top")]
@@ -111,6 +184,33 @@ class MetricsOut(BaseModel):
     updated_at: AwareDatetime | None
     names: list[str]
     series: dict[str, list[BucketOut]]
+
+
+class NextItemOut(BaseModel):
+    rollout: Annotated[int | None, Field(description="null: nothing waits for you")]
+    waiting: int
+
+
+class NextOut(BaseModel):
+    task: Annotated[str | None, Field(description="null: nothing waits for you")]
+    waiting: Annotated[int, Field(description="Counted up to 1001")]
+
+
+class OpinionOut(BaseModel):
+    reviewer: str
+    decision: str
+    note: str
+    created_at: AwareDatetime
+
+
+class OrderOut(BaseModel):
+    name: Annotated[str, Field(description="Of the suite that was asked for")]
+    state: Annotated[str, Field(description="under way, made, no task or failed")]
+    tasks: int
+    generators: list[str]
+    by: str
+    at: AwareDatetime
+    why: Annotated[str, Field(description="What kept it from giving tasks")]
 
 
 class ParsedOut(BaseModel):
@@ -178,6 +278,19 @@ class PreviewOut(BaseModel):
     runs: list[PointOut]
 
 
+class QueueOut(BaseModel):
+    id: int
+    name: str
+    title: str
+    reviewers: int
+    questions: list[dict[str, Any]]
+    rollouts: int
+    finished: Annotated[int, Field(description="Rollouts with all their reviewers")]
+    labels: int
+    closed_at: AwareDatetime | None
+    created_at: AwareDatetime
+
+
 class ReleaseOut(BaseModel):
     id: int
     benchmark: str
@@ -194,6 +307,37 @@ class ReleaseOut(BaseModel):
     contamination: dict[str, Any] | None
     evaluation_count: int
     created_at: AwareDatetime
+
+
+class RepositoryOut(BaseModel):
+    id: int
+    name: str
+    kind: str
+    location: str
+    revision: str
+    pin: str
+    licence: str
+    notes: list[str]
+    private: bool
+    environment: str
+    state: str
+
+
+class Requested(BaseModel):
+    requested: int
+
+
+class ReviewsOut(BaseModel):
+    task: str
+    version: int
+    state: Annotated[str, Field(description="new, one, admitted, rejected or disputed")]
+    mine: Annotated[str, Field(description="accept, reject or empty")]
+    opinions: Annotated[list[OpinionOut] | None, Field(description="null until you have given yours")]
+
+
+class RewardOut(BaseModel):
+    rollout: int
+    value: Annotated[float, Field(description="Mean over reviewers, 0 to 1")]
 
 
 class RolloutOut(BaseModel):
@@ -300,6 +444,44 @@ class SweepRunOut(BaseModel):
     latest: dict[str, float]
 
 
+class TaskChangeOut(BaseModel):
+    id: int
+    batch: UUID
+    task: str
+    field: str
+    before: Any
+    after: Any
+    actor_name: str
+    undoes_id: int | None
+    at: AwareDatetime
+
+
+class TaskOut(BaseModel):
+    id: int
+    slug: str
+    source: str
+    category: str
+    family: str
+    newest_number: int | None
+    controls_ok: Annotated[bool | None, Field(description="null: the controls have not run yet")]
+    test_strength: Annotated[
+        float | None,
+        Field(
+            description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
+        ),
+    ]
+    review: Annotated[
+        str,
+        Field(description="new, one (review), admitted, rejected, disputed: of the newest version"),
+    ]
+    split: Annotated[
+        str,
+        Field(description="Side that a person put it on: train, held-out, benchmark or empty"),
+    ]
+    tags: list[str]
+    created_at: AwareDatetime
+
+
 class TemplateOut(BaseModel):
     id: int
     name: str
@@ -347,6 +529,24 @@ class TransitionOut(BaseModel):
     at: AwareDatetime
 
 
+class VersionOut(BaseModel):
+    id: int
+    number: int
+    bundle_hash: str
+    controls_ok: bool | None
+    controls: dict[str, Any] | None
+    test_strength: float | None
+    created_at: AwareDatetime
+
+
+class ViewOut(BaseModel):
+    name: Annotated[str, Field(max_length=60, min_length=1)]
+    query: Annotated[str, Field(description="Query string of the runs table", max_length=2000)] = ""
+    shared: bool = False
+    id: int
+    owner: str
+
+
 class BoardOut(BaseModel):
     release: str
     standings: list[StandingOut]
@@ -374,6 +574,24 @@ class Checked(BaseModel):
         list[DifferenceOut],
         Field(description="From the run `parent`, where one is named"),
     ]
+
+
+class DisagreementOut(BaseModel):
+    task: str
+    version: int
+    reviews: int
+    hidden: Annotated[
+        bool,
+        Field(description="Others' opinions are hidden until you have given yours"),
+    ]
+    opinions: list[OpinionOut]
+
+
+class LabelDisagreementOut(BaseModel):
+    rollout: int
+    questions: list[str]
+    hidden: bool
+    labels: list[LabelOut]
 
 
 class RunDetail(BaseModel):
@@ -417,4 +635,36 @@ class SweepDetail(BaseModel):
     runs: list[SweepRunOut]
 
 
-DESCRIPTION = "41f2484cdaaedce6ae9366971903ba566b351a4257445841b86501f1be16d728"
+class TaskDetail(BaseModel):
+    id: int
+    slug: str
+    source: str
+    category: str
+    family: str
+    newest_number: int | None
+    controls_ok: Annotated[bool | None, Field(description="null: the controls have not run yet")]
+    test_strength: Annotated[
+        float | None,
+        Field(
+            description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
+        ),
+    ]
+    review: Annotated[
+        str,
+        Field(description="new, one (review), admitted, rejected, disputed: of the newest version"),
+    ]
+    split: Annotated[
+        str,
+        Field(description="Side that a person put it on: train, held-out, benchmark or empty"),
+    ]
+    tags: list[str]
+    created_at: AwareDatetime
+    versions: list[VersionOut]
+    instruction: str
+    spec: Annotated[
+        dict[str, Any] | None,
+        Field(description="The whole bundle, hidden tests and oracle included: reviewers only"),
+    ] = None
+
+
+DESCRIPTION = "08d2e5acc1fca91abe4150adc488798219ab0f4789ada10ec694bf41bad94fa3"

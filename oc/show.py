@@ -54,6 +54,13 @@ class Output:
         else:
             self.line(words)
 
+    def last(self, item: BaseModel, columns: Sequence[str]) -> None:
+        """The end of a stream: a row for people, one more line of JSON for programs."""
+        if self.as_json:
+            self.streamed("", item.model_dump(mode="json"))
+        else:
+            self.rows([item], columns)
+
     def streamed(self, words: str, data: Any) -> None:
         """The same within a stream."""
         self.line(json.dumps(data) if self.as_json else words)

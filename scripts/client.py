@@ -32,6 +32,9 @@ ANSWERS = (
         "ReleaseOut",
         "BoardOut",
     ),
+    *("EnvironmentOut", "RepositoryOut", "LogOut", "TaskOut", "TaskDetail", "Requested", "OrderOut", "GeneratorRunOut"),
+    *("ReviewsOut", "NextOut", "MadeOut", "BatchOut", "TaskChangeOut", "DiffPartOut", "DisagreementOut", "ViewOut"),
+    *("QueueOut", "NextItemOut", "LabelOut", "AgreementOut", "LabelDisagreementOut", "RewardOut", "CountOut"),
 )
 """Schemas that `oc/client.py` reads; what they refer to comes along."""
 

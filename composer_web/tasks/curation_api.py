@@ -17,13 +17,13 @@ from composer_web.tasks import comparing, curation, reviewing, selectors
 from composer_web.tasks.curation_schemas import (
     BatchOut,
     BulkIn,
+    DiffPartOut,
     DisagreementOut,
     FacetOut,
     InstructionIn,
     MadeOut,
     NextOut,
     OpenSuiteIn,
-    PartOut,
     ReviewIn,
     ReviewsOut,
     TaskChangeOut,
@@ -107,7 +107,9 @@ def post_instruction(request: HttpRequest, slug: str, payload: InstructionIn) ->
 
 
 @router.get(
-    "/tasks/{slug}/compare", response={200: list[PartOut], 404: ErrorOut}, summary="What differs between two versions"
+    "/tasks/{slug}/compare",
+    response={200: list[DiffPartOut], 404: ErrorOut},
+    summary="What differs between two versions",
 )
 def get_compare(request: HttpRequest, slug: str, before: int, after: int) -> Any:
     """Hidden tests and gold patch are given to reviewers and above only."""

@@ -97,7 +97,7 @@ class FacetOut(Schema):
     more: bool
 
 
-class PartOut(Schema):
+class DiffPartOut(Schema):
     name: str
     diff: str
 

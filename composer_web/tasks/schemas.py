@@ -120,6 +120,16 @@ class GeneratorRunOut(Schema):
     created_at: datetime
 
 
+class OrderOut(Schema):
+    name: str = Field(description="Of the suite that was asked for")
+    state: str = Field(description="under way, made, no task or failed")
+    tasks: int
+    generators: list[str]
+    by: str
+    at: datetime
+    why: str = Field(description="What kept it from giving tasks")
+
+
 class DifficultyOut(Schema):
     policy: str
     measured: int

@@ -37,7 +37,8 @@ def transport(request: httpx.Request) -> httpx.Response:
     """Into this process's own API instead of over a socket."""
     headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
     path = request.url.raw_path.decode()
-    answer = Web().generic(request.method, path, request.content, content_type="application/json", **headers)
+    kind = request.headers.get("Content-Type", "application/json")
+    answer = Web().generic(request.method, path, request.content, content_type=kind, **headers)
     return httpx.Response(answer.status_code, content=answer.content, headers={"Content-Type": answer["Content-Type"]})
 
 

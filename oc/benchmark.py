@@ -1,0 +1,91 @@
+"""oc evals, releases: what policies can do, measured."""
+
+from __future__ import annotations
+
+import argparse
+
+from oc import waiting
+from oc.client import Client
+from oc.grammar import Grammar, Handler, given, optional, patience, waits
+from oc.show import Output
+
+EVAL_COLUMNS = ("id", "policy", "version", "suite", "phase", "state", "groups_done", "groups_total")
+RELEASE_COLUMNS = ("benchmark", "number", "suite", "evaluation_count", "notes")
+CONDITIONS = (
+    *("policy", "samples", "temperature", "effort", "price_input", "price_output", "turns", "context_tokens"),
+    *("interrupt", "grader", "seed"),
+)
+FILTERS = ("run", "policy", "suite", "phase", "state")
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("evals", "measurements of policies on suites")
+    group.listing("evaluations", *FILTERS)
+    group.add("show", "one evaluation", "id")
+    made = group.add("launch", "measure a policy", "policy", "suite")
+    optional(made, "tasks", "samples", "seed", kind=int)
+    optional(made, "temperature", kind=float)
+    waits(made)
+    group.add("stop", "stop an evaluation", "id")
+    patience(group.add("follow", "stay with an evaluation", "id"))
+
+    group = top.noun("releases", "immutable benchmark releases")
+    group.listing("releases")
+    group.add("show", "one release", "benchmark", "number")
+    made = group.add("publish", "the next release of a benchmark, from a suite", "benchmark", "suite")
+    made.add_argument("--keep", action="store_true", help="take over unflagged tasks of the release before")
+    made.add_argument("--unreviewed", action="store_true", help="also tasks that two reviewers have not admitted")
+    optional(made, "notes")
+    made = group.add("run", "passes of a policy over every task of a release", "benchmark", "number", "policy")
+    optional(made, "samples", "turns", "context_tokens", "seed", kind=int)
+    optional(made, "temperature", "price_input", "price_output", kind=float)
+    optional(made, "effort", "grader")
+    made.add_argument("--interrupt", action="store_true", help="a person stops every rollout half-way; ranked nowhere")
+    waits(made)
+    group.add("check", "compare with the training suites again", "benchmark", "number")
+    group.add("standings", "its leaderboard", "benchmark", "number")
+    return {"evals": _evals, "releases": _releases}
+
+
+def _evals(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.evaluations(limit=options.limit, **given(options, FILTERS)), EVAL_COLUMNS)
+        case "show":
+            output.one(client.evaluation(options.id))
+        case "launch":
+            made = client.evaluate(given(options, ("policy", "suite", "tasks", "samples", "temperature", "seed")))
+            _started(client, made.id, options, output)
+        case "follow":
+            _follow(client, options.id, options, output)
+        case _:
+            output.rows([client.cancel_evaluation(options.id)], EVAL_COLUMNS)
+
+
+def _releases(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.releases(limit=options.limit), RELEASE_COLUMNS)
+        case "show":
+            output.one(client.release(options.benchmark, options.number))
+        case "publish":
+            names = ("benchmark", "suite", "keep", "unreviewed", "notes")
+            output.rows([client.publish(given(options, names))], RELEASE_COLUMNS)
+        case "run":
+            body = given(options, CONDITIONS)
+            _started(client, client.run_release(options.benchmark, options.number, body).id, options, output)
+        case "check":
+            output.rows([client.check_release(options.benchmark, options.number)], RELEASE_COLUMNS)
+        case _:
+            output.one(client.standings(options.benchmark, options.number))
+
+
+def _started(client: Client, pk: int, options: argparse.Namespace, output: Output) -> None:
+    if options.follow:
+        _follow(client, pk, options, output)
+    else:
+        output.rows([client.evaluation(pk)], EVAL_COLUMNS)
+
+
+def _follow(client: Client, pk: int, options: argparse.Namespace, output: Output) -> None:
+    output.last(waiting.evaluation(client, pk, output, timeout=options.timeout), EVAL_COLUMNS)

@@ -1,0 +1,61 @@
+"""oc review: queues of rollouts that people answer questions about, and what their labels do."""
+
+from __future__ import annotations
+
+import argparse
+
+from oc.client import Client
+from oc.grammar import Grammar, Handler
+from oc.launch import UsageError
+from oc.show import Output
+
+QUEUE_COLUMNS = ("name", "reviewers", "rollouts", "finished", "labels", "closed_at", "title")
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("review", "queues of rollouts with questions for people")
+    group.listing("queues")
+    group.add("show", "one queue with its questions", "name")
+    group.add("next", "the next rollout that waits for you", "name")
+    made = group.add("label", "answer about a rollout", "name", "rollout")
+    made.add_argument("answers", nargs="+", metavar="question=answer", help="several flags by commas")
+    group.add("agreement", "agreement beyond chance, by question", "name")
+    group.add("disagreements", "rollouts that reviewers answer differently about", "name")
+    group.add("rewards", "labels as rewards from 0 to 1", "name", "question")
+    made = group.add("exclude", "keep out of training what most labelled so", "name", "question", "value")
+    made.add_argument("--tasks", action="store_true", help="set the tasks aside instead of the rollouts")
+    return {"review": _review}
+
+
+def _review(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.queues(limit=options.limit), QUEUE_COLUMNS)
+        case "show":
+            output.one(client.queue(options.name))
+        case "next":
+            output.rows([client.next_item(options.name)], ("rollout", "waiting"))
+        case "label":
+            answers = _answers(client, options)
+            output.one(client.label_rollout(options.name, options.rollout, answers))
+        case "agreement":
+            output.rows(client.agreement(options.name), ("question", "items", "share", "alpha", "kappa"))
+        case "disagreements":
+            output.rows(client.label_disagreements(options.name), ("rollout", "questions", "hidden"))
+        case "rewards":
+            output.rows(client.label_rewards(options.name, options.question), ("rollout", "value"))
+        case _:
+            body = {"question": options.question, "value": options.value, "tasks": options.tasks}
+            output.rows([client.exclude(options.name, body)], ("count",))
+
+
+def _answers(client: Client, options: argparse.Namespace) -> dict[str, str | list[str]]:
+    """`flags=a,b` is a list where the question has flags. Raises UsageError."""
+    flags = {one["id"] for one in client.queue(options.name).questions if one["kind"] == "flags"}
+    found: dict[str, str | list[str]] = {}
+    for word in options.answers:
+        question, separator, answer = word.partition("=")
+        if not separator:
+            raise UsageError(f"{word!r}: write question=answer")
+        found[question] = [one for one in answer.split(",") if one] if question in flags else answer
+    return found

@@ -1,0 +1,203 @@
+"""oc repositories, tasks, suites: from a repository to tasks that people have reviewed."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from pathlib import Path
+
+from oc import waiting
+from oc.client import Client
+from oc.grammar import Grammar, Handler, given, optional, patience, waits
+from oc.launch import UsageError
+from oc.models import RepositoryOut
+from oc.show import Output
+
+ENVIRONMENT_COLUMNS = ("name", "state", "source", "task_count", "failure")
+REPOSITORY_COLUMNS = ("name", "state", "kind", "location", "pin", "licence")
+TASK_COLUMNS = ("slug", "source", "category", "controls_ok", "test_strength", "review", "split", "tags")
+SUITE_COLUMNS = ("name", "purpose", "reviewed", "task_count", "valid_count", "rejected_count", "description")
+ORDER_COLUMNS = ("name", "state", "tasks", "generators", "by", "at", "why")
+YIELD_COLUMNS = ("generator", "package", "tried", "kept", "per_minute", "seconds", "created_at")
+CHANGE_COLUMNS = ("id", "task", "field", "before", "after", "actor_name", "at", "batch")
+REVIEW_COLUMNS = ("task", "version", "state", "mine")
+TASK_FILTERS = (
+    *("q", "source", "category", "suite", "controls", "strength"),
+    *("review", "mine", "split", "tag", "finding"),
+)
+DECISIONS = {"accept": "accept", "reject": "reject", "withdraw": "withdrawn"}
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("repositories", "sources that become environments by themselves")
+    group.listing("repositories")
+    group.add("show", "the environment made from one", "name")
+    made = group.add("add", "one of git, of a folder of the server, or of the package index")
+    made.add_argument("kind", choices=["git", "path", "sdist"])
+    made.add_argument("location", help="address, folder or package")
+    optional(made, "name", "revision")
+    made.add_argument("--private", action="store_true", help="ask for an access token, or read it from standard input")
+    waits(made, "stay with the build and print its log")
+    made = group.add("upload", "one from a .tar.gz or .zip", "location")
+    optional(made, "name")
+    waits(made, "stay with the build and print its log")
+    waits(group.add("again", "build a failed one again", "name"), "stay with the build and print its log")
+    group.add("cancel", "stop a build", "name")
+    group.add("log", "the log of the last build", "name")
+    patience(group.add("follow", "stay with a build and print its log", "name"))
+
+    group = top.noun("tasks", "instruction, environment and hidden tests")
+    group.listing("tasks", *TASK_FILTERS)
+    group.add("show", "one task with its versions", "name")
+    made = group.add("generate", "have generators make a suite of packages or repositories", "name")
+    made.add_argument("packages", nargs="+")
+    made.add_argument("--generators", nargs="+")
+    made.add_argument("--styles", nargs="+")
+    optional(made, "purpose", "rewriter")
+    optional(made, "count", "seed", kind=int)
+    waits(made, "stay until the suite is there and its controls have run")
+    group.add("orders", "what became of the suites that generators were asked for")
+    group.add("yields", "what generators tried, kept and spent").add_argument("--limit", type=int, default=50)
+    optional(group.add("next", "the next task that waits for your review"), *TASK_FILTERS)
+    made = group.add("review", "accept or reject the newest version, or withdraw that", "name")
+    made.add_argument("decision", choices=[*DECISIONS])
+    optional(made, "note", "into")
+    optional(made, "version", kind=int)
+    group.add("edit", "the next version, with the words of a file (- is standard input)", "name", "file")
+    made = group.add("change", "tags, side or suite of many tasks at once")
+    made.add_argument("action", choices=["tag", "untag", "split", "suite", "unsuite"])
+    made.add_argument("value", help="tags by commas, a side, or a suite")
+    made.add_argument("tasks", nargs="+")
+    group.add("undo", "undo a batch of changes", "batch")
+    made = group.add("history", "what people changed")
+    made.add_argument("--limit", type=int, default=50)
+    optional(made, "task")
+    group.add("compare", "what differs between two versions", "name", "before", "after")
+    group.add("disagreements", "tasks whose reviewers do not agree")
+
+    group = top.noun("suites", "sets of task versions")
+    group.listing("suites")
+    group.add("show", "one of them", "name")
+    made = group.add("open", "an empty suite to curate into", "name")
+    made.add_argument("--purpose", choices=["train", "held-out", "benchmark"], default="benchmark")
+    made.add_argument("--description", default="")
+    made.add_argument("--reviewed", action="store_true", help="only what two reviewers admit joins, for good")
+    waits(group.add("controls", "run the controls of tasks that have none", "name"))
+    return {"repositories": _repositories, "tasks": _tasks, "suites": _suites}
+
+
+def _repositories(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.repositories(limit=options.limit), REPOSITORY_COLUMNS)
+        case "show":
+            output.one(client.environment(options.name))
+        case "log":
+            text = client.log(options.name)
+            output.said(text.rstrip(), {"log": text})
+        case "cancel":
+            output.rows([client.cancel_build(options.name)], ENVIRONMENT_COLUMNS)
+        case "follow":
+            _build(client, options.name, options, output)
+        case "again":
+            found = client.build_again(options.name)
+            if options.follow:
+                _build(client, options.name, options, output)
+            else:
+                output.rows([found], ENVIRONMENT_COLUMNS)
+        case _:
+            made = _added(client, options)
+            if options.follow:
+                _build(client, made.environment, options, output)
+            else:
+                output.rows([made], REPOSITORY_COLUMNS)
+
+
+def _added(client: Client, options: argparse.Namespace) -> RepositoryOut:
+    if options.verb == "upload":
+        return client.upload_repository(options.location, _bytes(options.location), name=options.name or "")
+    token = ""
+    if options.private:
+        token = getpass.getpass("Access token: ") if sys.stdin.isatty() else sys.stdin.readline().strip()
+    body = {"kind": options.kind, "location": options.location, "token": token}
+    return client.add_repository(body | given(options, ("name", "revision")))
+
+
+def _build(client: Client, name: str, options: argparse.Namespace, output: Output) -> None:
+    output.last(waiting.build(client, name, output, timeout=options.timeout), ENVIRONMENT_COLUMNS)
+
+
+def _tasks(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.tasks(limit=options.limit, **given(options, TASK_FILTERS)), TASK_COLUMNS)
+        case "show":
+            output.one(client.task(options.name))
+        case "generate":
+            _generate(client, options, output)
+        case "orders":
+            output.rows(client.orders(), ORDER_COLUMNS)
+        case "yields":
+            output.rows(client.yields(limit=options.limit), YIELD_COLUMNS)
+        case "next":
+            output.rows([client.next_task(**given(options, TASK_FILTERS))], ("task", "waiting"))
+        case "review":
+            body = {"decision": DECISIONS[options.decision], **given(options, ("note", "into", "version"))}
+            output.rows([client.review_task(options.name, body)], REVIEW_COLUMNS)
+        case "edit":
+            made = client.edit_instruction(options.name, _text(options.file))
+            output.rows([made], ("task", "version"))
+        case "change":
+            body = {"action": options.action, "value": options.value, "tasks": options.tasks}
+            output.rows([client.change_tasks(body)], ("id", "changed", "unchanged"))
+        case "undo":
+            output.rows([client.undo(options.batch)], ("id", "changed", "unchanged"))
+        case "history":
+            output.rows(client.changes(limit=options.limit, **given(options, ("task",))), CHANGE_COLUMNS)
+        case "compare":
+            parts = client.compare_versions(options.name, options.before, options.after)
+            words = "\n".join(f"{part.name}\n{part.diff}" for part in parts) or "they are the same"
+            output.said(words, [part.model_dump(mode="json") for part in parts])
+        case _:
+            output.rows(client.disagreements(), ("task", "version", "reviews", "hidden"))
+
+
+def _generate(client: Client, options: argparse.Namespace, output: Output) -> None:
+    names = ("name", "packages", "generators", "styles", "purpose", "rewriter", "count", "seed")
+    asked = client.generate(given(options, names))
+    if options.follow:
+        output.last(waiting.order(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
+    else:
+        output.said(f"at most {asked.requested} tasks are on their way", asked.model_dump(mode="json"))
+
+
+def _suites(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.suites(limit=options.limit), SUITE_COLUMNS)
+        case "show":
+            output.one(client.suite(options.name))
+        case "open":
+            names = ("name", "purpose", "description", "reviewed")
+            output.rows([client.open_suite(given(options, names))], SUITE_COLUMNS)
+        case _:
+            asked = client.run_controls(options.name)
+            if options.follow:
+                output.last(waiting.proven(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
+            else:
+                output.said(f"{asked.requested} controls are on their way", asked.model_dump(mode="json"))
+
+
+def _text(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name} cannot be read: {error}") from error
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error}") from error
