@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
@@ -88,8 +86,9 @@ def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBas
         elif form == "jsonl":
             pieces = standalone.lines(selectors.trajectory(rollout))
         else:
-            pieces = iter([json.dumps(interchange.export_rollout(rollout, "atif")[0])])
+            whole = JsonResponse(interchange.export_rollout(rollout, "atif")[0], safe=False)
+            whole["Content-Disposition"] = f'attachment; filename="rollout-{pk}.atif.json"'
+            return whole
     except (ArtifactError, UserError) as error:
         raise Http404(str(error)) from error
-    name = f"rollout-{pk}.atif.json" if form == "atif" else f"rollout-{pk}.{form}"
-    return streamed(request, pieces, content_type=f"{FORMATS[form]}; charset=utf-8", name=name)
+    return streamed(request, pieces, content_type=f"{FORMATS[form]}; charset=utf-8", name=f"rollout-{pk}.{form}")
