@@ -74,8 +74,8 @@ class Installation(Collector):
             key = (kind, "alive" if (now - beat).total_seconds() < SILENT_SECONDS else "silent")
             workers[key] = workers.get(key, 0) + 1
         yield _gauge("workers", "Processes that said they live", workers, "kind", "state")
-        groups = {(r["state"],): r["n"] for r in Group.objects.values("state").annotate(n=Count("pk")).order_by()}
-        yield _gauge("groups", "Groups of rollouts by state", groups, "state")
+        groups = Group.objects.values("state").annotate(n=Count("pk")).order_by()
+        yield _gauge("groups", "Groups of rollouts by state", {(r["state"],): r["n"] for r in groups}, "state")
         ended = Rollout.objects.exclude(verdict="").values("verdict").annotate(n=Count("pk")).order_by()
         yield _gauge("rollouts", "Rollouts by verdict", {(r["verdict"],): r["n"] for r in ended}, "verdict")
         states = Run.objects.values("state").annotate(n=Count("pk")).order_by()
