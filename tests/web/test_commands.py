@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import DEFAULT_PROJECT, Project, User
+from composer_web.accounts.projects import create_project
+from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -102,3 +104,26 @@ def test_the_same_suites_are_built_again_without_a_change(draft: Run) -> None:
     first = run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
     assert first == run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
     assert "train: 5 tasks (train)\nheld-out: 3 tasks (held-out)" in first
+
+
+def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp_path: Path) -> None:
+    other = create_project(slug="other", name="Other", actor=None)
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'name = "theirs"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\ngroup_size = 4\n'
+        'max_in_flight_groups = 4\neval_suite = "train"\n'
+    )
+    run("run", "create", str(file), "--project", "other")
+    run("run", "--project", "other", "create", str(file))
+    assert set(Run.objects.filter(name="theirs").values_list("project", flat=True)) == {other.pk}
+    assert run("run", "list", "--project", "other").count("theirs") == 2
+    assert draft.name not in run("run", "list", "--project", "other")
+    run("importpolicy", str(tmp_path / "policy"), name="own", project="other")
+    assert Policy.objects.get(name="own").project_id == other.pk
+    run("run", "create", str(file), "--set", "name=ours")
+    assert Run.objects.get(name="ours").project_id == DEFAULT_PROJECT
+    Project.objects.filter(pk=DEFAULT_PROJECT).update(library=False)
+    with pytest.raises(CommandError, match=r"train|base"):  # what is no library's cannot be used from elsewhere
+        run("run", "create", str(file), "--project", "other")
+    with pytest.raises(CommandError, match="there are default, other"):
+        run("run", "list", "--project", "none")

@@ -7,15 +7,16 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.evals.selectors import FINAL, get_evaluation
 from composer_web.evals.services import evaluate
 from composer_web.ops.errors import UserError
 from composer_web.tasks.selectors import get_suite
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Evaluate `name` or `name@version` on a suite; waits and prints the results as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

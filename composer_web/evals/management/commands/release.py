@@ -6,15 +6,16 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.evals import comparing, contamination, releases, selectors, standings
 from composer_web.evals.schemas import BoardOut, ComparisonOut, EntryOut
 from composer_web.ops.errors import UserError
 from composer_web.tasks.selectors import get_suite, get_task
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Benchmark releases: immutable task versions, with a leaderboard each."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

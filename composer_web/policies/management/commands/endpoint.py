@@ -7,15 +7,16 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.models import Endpoint
 from composer_web.policies.schemas import EndpointOut
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Policies behind OpenAI-compatible endpoints: they are evaluated, and grade side evaluations."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

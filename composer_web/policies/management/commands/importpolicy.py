@@ -6,13 +6,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Register a folder with config.json, tokenizer and *.safetensors as a policy."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -8,8 +8,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.repositories import selectors, services
@@ -17,7 +18,7 @@ from composer_web.repositories.building import build_environment
 from composer_web.repositories.requests import request_archive, request_repository
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Repositories: add one from git, a path, an archive or the package index, and build its environment."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.accounts.models import User
 from composer_web.ops.errors import UserError
 from composer_web.review import excluding, selectors, services
@@ -18,7 +19,7 @@ from composer_web.review.questions import EXAMPLE, parse
 from composer_web.review.views import found_by
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Review queues of trajectories. Prints JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -6,8 +6,9 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs import labels, selectors, services, summary, text
@@ -16,7 +17,7 @@ from composer_web.runs.models import Run
 from composer_web.runs.presets import PRESETS
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Create, start, list, show, pause, resume and stop runs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

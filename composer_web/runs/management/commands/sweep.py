@@ -6,15 +6,16 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.runs import sweeps
 from composer_web.runs.management.sources import add_source, configuration
 from composer_web.runs.models import SweepMode
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Make, preview, list and show sweeps."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.runs import templates, text
 from composer_web.runs.management.sources import add_source, configuration
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "List, save, change, show and delete templates of the team."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

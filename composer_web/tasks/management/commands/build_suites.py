@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.repositories.building import locked_packages, mutation_specs
 from composer_web.tasks.models import Suite
@@ -15,7 +16,7 @@ from sandbox.backends.base import SandboxError
 from sandbox.tasks.errors import TaskError
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Build the suites `train` and `held-out` from the procedural family, and `packages` from real packages."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -6,14 +6,15 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.accounts.models import User
 from composer_web.ops.errors import UserError
 from composer_web.tasks import comparing, curation, reviewing, selectors
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Curate tasks by hand; every change is written down under --user. Prints JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

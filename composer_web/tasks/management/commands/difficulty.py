@@ -5,14 +5,15 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.evals.models import Evaluation
 from composer_web.ops.errors import UserError
 from composer_web.tasks import difficulty, selectors
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = "Show what pre-passes say of a suite; --measure starts one, --record takes the statistics of one anew."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

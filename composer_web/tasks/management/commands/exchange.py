@@ -7,14 +7,15 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks import importing, interchange, selectors
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = (
         "Tasks and trajectories to and from other formats: Harbor, SWE-bench, ATIF, messages, mini-swe-agent, Inspect."
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any, get_args
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from pydantic import ValidationError
 
+from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.tasks.generating import Wanted, generate_suite
 from composer_web.tasks.models import GeneratorRun
@@ -17,7 +18,7 @@ from sandbox.tasks.generators.instructions import STYLES
 from sandbox.tasks.generators.producing import GENERATORS
 
 
-class Command(BaseCommand):
+class Command(ProjectCommand):
     help = (
         "Make tasks from locked packages or installed repositories: bugs, features, refactorings, tests, from history."
     )
