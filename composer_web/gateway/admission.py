@@ -13,7 +13,7 @@ import redis
 from composer_web.accounts.models import ApiToken, User
 from composer_web.accounts.services import authenticate_token
 from composer_web.env import env
-from composer_web.gateway.configuration import Settings, settings_of
+from composer_web.gateway.configuration import Settings, stored
 from composer_web.gateway.errors import NotAllowed, RateLimited, Unauthenticated, Unavailable
 from composer_web.gateway.routing import Target, choose
 from composer_web.gateway.wire import ChatRequest
@@ -44,6 +44,8 @@ class Admitted:
     caller: Caller
     target: Target
     settings: Settings
+    erasures: int = 0
+    """Deletions of sessions when the request came: what was remembered before the newest of them is void."""
 
 
 def wishes(request: ChatRequest, headers: dict[str, str]) -> Wishes:
@@ -67,10 +69,10 @@ def authenticate(authorization: str) -> Caller:
 def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
     """Raises GatewayError."""
     caller = authenticate(authorization)
-    settings = settings_of()
+    settings, erasures = stored()
     limit(caller.token.pk, settings.requests_per_minute)
     target = choose(request.model, key=affinity(request, caller, asked), settings=settings)
-    return Admitted(caller, target, settings)
+    return Admitted(caller, target, settings, erasures)
 
 
 def affinity(request: ChatRequest, caller: Caller, asked: Wishes) -> str:

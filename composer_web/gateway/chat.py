@@ -186,7 +186,7 @@ async def _start(work: Work) -> Started:
 
 def _prompt(work: Work, folder: Path) -> tuple[ChatRenderer, transcripts.Prompt]:
     render = transcripts.renderer(folder)
-    return render, known.prompt(work.request, render, salt=work.salt)
+    return render, known.prompt(work.request, render, salt=work.salt, erasures=work.admitted.erasures)
 
 
 async def _whole(work: Work) -> HttpResponse:
@@ -307,4 +307,5 @@ async def _keep(work: Work, started: Started, written: Written, said: answers.Sa
         return  # what is shown was cut within what was sampled: nothing goes on from it
     tokens = (*started.prompt.tokens, *written.token_ids)
     key = transcripts.digest([*work.request.messages, answer], work.request.offered, work.salt)
-    known.remember(key, replace(done, tokens=tokens) if done else transcripts.Known(tokens))
+    found = replace(done, tokens=tokens) if done else transcripts.Known(tokens)
+    known.remember(key, found, erasures=work.admitted.erasures)

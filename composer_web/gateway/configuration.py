@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from composer_web.accounts.models import User
@@ -59,8 +60,19 @@ NESTED = re.compile(r"[+*}]\)[+*{]")
 
 def settings_of(channel: str = CHANNEL) -> Settings:
     """What is stored, or the defaults."""
-    stored = Channel.objects.filter(name=channel).values_list("configured", flat=True).first()
-    return Settings.model_validate(stored or {})
+    return stored(channel)[0]
+
+
+def stored(channel: str = CHANNEL) -> tuple[Settings, int]:
+    """The settings, and how many deletions of sessions there were."""
+    found = Channel.objects.filter(name=channel).values_list("configured", "erasures").first()
+    return (Settings.model_validate(found[0]), found[1]) if found else (Settings(), 0)
+
+
+def void_memories(channel: str = CHANNEL) -> None:
+    """From the end of the transaction on, no process goes on from a conversation that it remembers from before."""
+    Channel.objects.get_or_create(name=channel)
+    Channel.objects.filter(name=channel).update(erasures=F("erasures") + 1)
 
 
 @transaction.atomic

@@ -18,6 +18,9 @@ class Channel(models.Model):
 
     name = models.SlugField(max_length=40, unique=True)
     configured = models.JSONField(default=dict)
+    erasures = models.PositiveBigIntegerField(
+        default=0, help_text="Deletions of sessions so far; what a process remembers from before the newest is void"
+    )
     updated_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )

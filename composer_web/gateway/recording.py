@@ -17,6 +17,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.reach import reach
 from composer_web.accounts.services import audit
 from composer_web.gateway.admission import Admitted, Wishes
+from composer_web.gateway.configuration import void_memories
 from composer_web.gateway.generating import Written
 from composer_web.gateway.models import Session, SessionTurn
 from composer_web.gateway.redaction import Redactor, redactor
@@ -193,6 +194,8 @@ def erase(*, user: str, actor: User | None = None) -> int:
         raise UserError("user", "name the user as the client does in its requests")
     subject = subject_of(user)
     count = _delete(Session.objects.filter(subject=subject))
+    if not count:  # nothing was recorded, and still a conversation may be remembered
+        void_memories()
     audit(actor=actor, action="session.erase", target=f"subject:{subject[:16]}", sessions=count)
     return count
 
@@ -215,6 +218,8 @@ def _delete(found: QuerySet[Session]) -> int:
     with connection.cursor() as cursor:  # signals are append-only except here
         cursor.execute("SELECT set_config('opencomposer.erasing', 'on', true)")
     Session.objects.filter(pk__in=ids).delete()
+    if ids:
+        void_memories()
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('opencomposer.erasing', '', true)")
 

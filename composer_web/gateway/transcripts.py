@@ -66,10 +66,21 @@ class Transcripts:
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._held, self._most = 0, most_tokens
+        self._erasures = 0
         self._lock = threading.Lock()
 
-    def remember(self, key: str, known: Known) -> None:
+    def _valid(self, erasures: int) -> bool:
+        """Whether a request that came after so many deletions may use the memory. A deletion that is new here empties it,
+        whoever made it in whichever process; a request from before the deletion neither finds nor leaves anything."""
+        if erasures > self._erasures:
+            self._known.clear()
+            self._held, self._erasures = 0, erasures
+        return erasures == self._erasures
+
+    def remember(self, key: str, known: Known, *, erasures: int = 0) -> None:
         with self._lock:
+            if not self._valid(erasures):
+                return
             old = self._known.pop(key, None)
             self._held += len(known.tokens) - (len(old.tokens) if old else 0)
             self._known[key] = known
@@ -77,19 +88,19 @@ class Transcripts:
                 _, gone = self._known.popitem(last=False)
                 self._held -= len(gone.tokens)
 
-    def find(self, key: str) -> Known | None:
+    def find(self, key: str, *, erasures: int = 0) -> Known | None:
         with self._lock:
-            known = self._known.get(key)
+            known = self._known.get(key) if self._valid(erasures) else None
             if known is not None:
                 self._known.move_to_end(key)
             return known
 
-    def prompt(self, request: ChatRequest, render: ChatRenderer, *, salt: str) -> Prompt:
+    def prompt(self, request: ChatRequest, render: ChatRenderer, *, salt: str, erasures: int = 0) -> Prompt:
         """`salt` keeps conversations of other tokens and policies apart. Raises BadRequest."""
         for end in range(len(request.messages), 0, -1):
             if request.messages[end - 1].role != "assistant":
                 continue
-            known = self.find(digest(request.messages[:end], request.offered, salt))
+            known = self.find(digest(request.messages[:end], request.offered, salt), erasures=erasures)
             bridge = _bridge(request.messages[end:], render) if known else None
             if known is not None and bridge is not None:
                 opened = [] if known.tokens[-1] in render.stop_ids else [render.turn_end_id]

@@ -18,7 +18,7 @@ from django.db import connections
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user, revoke_token
 from composer_web.env import REPOSITORY, env
-from composer_web.gateway import chat, configuration, recording, routing
+from composer_web.gateway import chat, configuration, recording, routing, transcripts
 from composer_web.gateway.models import Session
 from composer_web.policies import endpoints, promotion
 from composer_web.policies.models import Policy
@@ -67,6 +67,7 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(env(), "inference_url", engine.url)
     routing._folders.clear()
+    monkeypatch.setattr(chat, "known", transcripts.Transcripts())
     owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
     server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
@@ -181,6 +182,25 @@ def test_an_agent_goes_on_from_the_very_tokens(promoted: Gateway) -> None:
         messages=messages[:1], tools=TOOLS, extra_headers={"X-OpenComposer-Session": "s-2"}, **GREEDY
     )
     assert other.choices and Session.objects.count() == 1, "nobody asked to record this one"
+
+
+def test_nobody_goes_on_from_what_was_erased(promoted: Gateway) -> None:
+    """The deletion reaches the web process through the database alone, as one by a command or another process does."""
+    configuration.change(values={"recording": True})
+    client = promoted.client()
+    messages: list[Any] = list(MESSAGES)
+
+    def turn() -> int | None:
+        """What the recorded turn goes on from."""
+        said = client.chat.completions.create(
+            messages=messages, user="ada", metadata={"session_id": "s-9", "record": "yes"}, **GREEDY
+        )
+        messages.extend([said.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "go on"}])
+        return recording.turns_of(Session.objects.get())[-1].base
+
+    assert [turn(), turn()] == [None, 0]
+    assert recording.erase(user="ada") == 1
+    assert [turn(), turn()] == [None, 0], "rendered anew, and remembered from there"
 
 
 def test_errors_in_the_clients_own_words(gateway: Gateway, people_token: Callable[..., str]) -> None:

@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.services import create_token
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, exporting, recording, transcripts
 from composer_web.gateway.admission import Admitted, Caller, Wishes
@@ -75,6 +76,7 @@ def on(db: None) -> configuration.Settings:
 def exchange(base: Policy, on: configuration.Settings, people: dict[str, User]) -> Callable[..., recording.Exchange]:
     """exchange("question", "answer"): one request and its answer with real tokens, of session `s` of user `ada`."""
     render = transcripts.renderer(BASE)
+    token, _ = create_token(user=people["viewer"], name="agent", scopes=["gateway"])
 
     def make(
         ask: str,
@@ -93,7 +95,7 @@ def exchange(base: Policy, on: configuration.Settings, people: dict[str, User]) 
         target = Target(base.pk, "base", version, False, BASE)
         return recording.Exchange(
             request=request,
-            admitted=Admitted(Caller(people["viewer"], None), target, configuration.settings_of()),  # type: ignore[arg-type]
+            admitted=Admitted(Caller(people["viewer"], token), target, configuration.settings_of()),
             asked=Wishes(session, True, user),
             answer=transcripts.answered(said, calls),
             calls=calls,
@@ -229,6 +231,46 @@ def test_everything_of_a_user_is_deleted(
         recording.erase(user="")
 
 
+def test_a_deletion_voids_what_other_processes_remember(
+    exchange: Callable[..., recording.Exchange], people: dict[str, User]
+) -> None:
+    """Each process has a memory of its own, and only the database in common."""
+    memories = [transcripts.Transcripts(), transcripts.Transcripts()]
+    messages = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "done"}]
+    again = ChatRequest.model_validate(
+        {"model": "production", "messages": [*messages, {"role": "user", "content": "more"}]}
+    )
+    key = transcripts.digest(again.messages[:2], [], "salt")
+    render = transcripts.renderer(BASE)
+    said = transcripts.Known((*render.start(messages[:1]), *render.turn((), "done")))
+
+    def goes_on(memory: transcripts.Transcripts, erasures: int) -> bool:
+        return memory.prompt(again, render, salt="salt", erasures=erasures).base is not None
+
+    _, before = configuration.stored()
+    for memory in memories:
+        memory.remember(key, said, erasures=before)
+        assert goes_on(memory, before)
+    recording.record(exchange("Fix it"))
+    for erase in (
+        lambda: recording.erase(user="ada", actor=people["operator"]),
+        lambda: recording.erase(user="never recorded"),
+        lambda: recording.delete(session=Session.objects.get(), actor=people["operator"]),
+    ):
+        erase()
+        _, after = configuration.stored()
+        assert after > before
+        for memory in memories:
+            assert not goes_on(memory, after) and not memory._known
+            memory.remember(key, said, erasures=before)
+            assert not memory._known, "a request that came before the deletion leaves nothing"
+            memory.remember(key, said, erasures=after)
+            assert goes_on(memory, after)
+        before = after
+        recording.record(exchange("Fix it", user="bob"))
+    assert recording.expire() == 0 and configuration.stored()[1] == before, "nothing was deleted"
+
+
 def test_export_and_commands(exchange: Callable[..., recording.Exchange]) -> None:
     call = ToolCall(id="c1", name="grep", arguments={"pattern": "x"})
     recording.record(exchange("Fix it", "", calls=(call,)))
@@ -243,6 +285,10 @@ def test_export_and_commands(exchange: Callable[..., recording.Exchange]) -> Non
     assert json.loads(line)["turns"][0]["token_ids"] == list(record.steps[0].completion_token_ids)
     call_command("gateway", "set", '{"retention_days": 7}', stdout=io.StringIO())
     assert configuration.settings_of().retention_days == 7 and configuration.settings_of().recording
+    (change,) = AuditEntry.objects.filter(action="gateway.change").latest("pk").changes
+    assert change["row"].startswith("gateway_channel:")
+    told = [change[side]["configured"]["retention_days"] for side in ("before", "after")]
+    assert told == [30, 7], "the database itself tells before and after"
     with pytest.raises(CommandError, match="retention_days"):
         call_command("gateway", "set", '{"retention_days": 0}', stdout=io.StringIO())
 
