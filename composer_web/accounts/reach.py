@@ -126,13 +126,26 @@ def _chosen(request: HttpRequest, mine: list[Place], token: ApiToken | None) -> 
 
 def may_follow(user: User, topic: str) -> bool:
     """Whether a person reaches what a live topic (`run:12`) is about; everybody may follow lists, which name nothing."""
+    user.__dict__.pop("placed", None)  # a connection lives long: somebody may have left the project since
+    return reaches(user, topic)
+
+
+def reaches(user: User, topic: str) -> bool:
+    """The same for a person who was just read."""
     line = owners.topic_of(topic)
     if line is None:
         return True
-    user.__dict__.pop("placed", None)  # a connection lives long: somebody may have left the project since
     mine = reach(user)
     if len(user.places) == 1 or not mine:
         return bool(mine)
     project = owners.project_at(line, topic.partition(":")[2])
     shared = line[1] == owners.SHARED_TOPIC and any(p["library"] and p["id"] == project for p in user.places)
     return shared or any(place["id"] == project for place in mine)
+
+
+def operates(user: User, topic: str) -> bool | None:
+    """Whether a person who was just read may change what a topic is about; None for what he does not reach."""
+    line = owners.topic_of(topic)
+    if line is None or not reaches(user, topic):
+        return None
+    return may_in(user, owners.project_at(line, topic.partition(":")[2]), Role.OPERATOR)

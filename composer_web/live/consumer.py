@@ -5,6 +5,9 @@ In:  {"subscribe": ["run:3", "runs"]} · {"unsubscribe": [...]} · {"watch": [{"
 Out: {"hello": {"interval": 0.5}} · {"subscribed": "run:3"} · {"topic": "run:3", "seq": 1700000000000000} · {"pong": 1}
      · {"error": {...}} · {"run": 12, ...} as `runs/feed.py` writes them
 
+Who leaves a project while a page is open gets no more of it: what a connection follows is looked at again every `RECHECK`
+seconds, and what its person no longer reaches ends as if it had been refused.
+
 Texts wait for a slow page in a short queue. What does not fit of a feed is dropped, and the page gets everything once it
 has taken the rest.
 """
@@ -14,14 +17,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections import deque
+from dataclasses import dataclass, replace
 from typing import Any
 
 from channels.db import DatabaseSyncToAsync
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
+from redis.exceptions import RedisError
 
 from composer_web.accounts.models import User
-from composer_web.accounts.reach import may_follow, may_in
+from composer_web.accounts.reach import may_follow, may_in, operates, reaches, with_places
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.ops.errors import NotFound
@@ -29,10 +36,14 @@ from composer_web.runs import feed as feeds
 from composer_web.runs import selectors
 from composer_web.runs.feed import Feed, Terms
 
+log = logging.getLogger(__name__)
+
 MAX_TOPICS = 32
 MAX_FRAME = 4096
 MAX_WAITING = 16
 """Texts that wait for a slow page."""
+RECHECK = 30.0
+"""Seconds between looks at what a connection may still follow."""
 
 
 class HintConsumer(AsyncWebsocketConsumer):
@@ -45,24 +56,25 @@ class HintConsumer(AsyncWebsocketConsumer):
         self.waiting: deque[tuple[Feed, str]] = deque()
         self.hints: dict[str, str] = {}
         self.news = asyncio.Event()
-        self.writer: asyncio.Task[None] | None = None
+        self.tasks: tuple[asyncio.Task[None], ...] = ()
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
             await self.close(code=4401)
             return
         await self.accept()
         await self._say({"hello": {"interval": INTERVAL}})
-        self.writer = asyncio.create_task(self._write())
+        self.tasks = (asyncio.create_task(self._write()), asyncio.create_task(self._recheck()))
 
     async def disconnect(self, code: int) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for task in self.tasks:
+            with contextlib.suppress(asyncio.CancelledError, OSError):  # it may have met the closed connection
+                await task
         for topic in self.topics:
             await hub().leave(topic, self)
         for feed in self.watched.values():
             await feeds.leave(feed, self)
-        if self.writer is not None:
-            self.writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError):  # it may have met the closed connection
-                await self.writer
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data is None or len(text_data) > MAX_FRAME:
@@ -83,9 +95,8 @@ class HintConsumer(AsyncWebsocketConsumer):
         for topic in _list(content, "subscribe"):
             await self._subscribe(topic)
         for pk in _list(content, "unwatch"):
-            if isinstance(pk, int) and (feed := self.watched.pop(pk, None)):
-                self.behind.discard(feed)
-                await feeds.leave(feed, self)
+            if isinstance(pk, int):
+                await self._unwatch(pk)
         for asked in _list(content, "watch"):
             await self._watch(asked)
         if "ping" in content:
@@ -119,6 +130,46 @@ class HintConsumer(AsyncWebsocketConsumer):
                 return
             terms = Terms(parts=asked.get("parts") is True, may_operate=may_operate)
             self.watched[pk] = await feeds.join(pk, self, terms)
+
+    async def _recheck(self) -> None:
+        """Closes also for somebody who may not log in any more."""
+        while True:
+            await asyncio.sleep(RECHECK)
+            try:
+                if not await self._end_lost():
+                    return
+            except (DatabaseError, RedisError):
+                log.exception("what somebody may still follow cannot be looked up; next try in %.0f s", RECHECK)
+
+    async def _end_lost(self) -> bool:
+        """False when the connection was closed."""
+        found = await DatabaseSyncToAsync(_looked_again, thread_sensitive=False)(
+            self.scope["user"].pk, {topic for topic in self.topics if ":" in topic}, list(self.watched)
+        )
+        if found is None:
+            await self.close(code=4401)
+            return False
+        for topic in found.lost & self.topics:
+            self.topics.discard(topic)
+            self.hints.pop(topic, None)
+            await hub().leave(topic, self)
+            await self._refuse("gone", f"{topic} is in no project of yours any more")
+        for pk, may_operate in found.runs.items():
+            feed = self.watched.get(pk)
+            if feed is None:
+                continue
+            if may_operate is None:
+                await self._unwatch(pk)
+                await self._refuse("gone", f"run {pk} is in no project of yours any more")
+            elif feed.watchers[self].may_operate != may_operate:
+                await feeds.join(pk, self, replace(feed.watchers[self], may_operate=may_operate))
+        return True
+
+    async def _unwatch(self, pk: int) -> None:
+        if feed := self.watched.pop(pk, None):
+            self.behind.discard(feed)
+            self.waiting = deque(item for item in self.waiting if item[0] is not feed)
+            await feeds.leave(feed, self)
 
     def offer(self, topic: str, text: str) -> None:
         """From the hub: the newest hint of a topic stands for all that a slow page has not taken."""
@@ -163,6 +214,26 @@ def _may_operate(user: User, pk: int) -> bool:
     if not may_follow(user, f"run:{pk}"):
         raise NotFound("run", pk)
     return may_in(user, run.project_id, "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a person may follow now, of what he follows."""
+
+    lost: set[str]
+    """Topics that he does not reach."""
+    runs: dict[int, bool | None]
+    """Watched runs: whether he may change them; None for those that he does not reach."""
+
+
+def _looked_again(user_pk: int, topics: set[str], runs: list[int]) -> Found | None:
+    """None for somebody who may not log in any more. One query, and one for each thing where there are projects."""
+    user = with_places(User.objects.filter(pk=user_pk, is_active=True)).first()
+    if user is None:
+        return None
+    return Found(
+        {topic for topic in topics if not reaches(user, topic)}, {pk: operates(user, f"run:{pk}") for pk in runs}
+    )
 
 
 def _list(content: dict[str, Any], name: str) -> list[Any]:

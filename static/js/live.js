@@ -89,6 +89,7 @@ function receive(message) {
     if (!paused && !take(message)) again ??= setTimeout(() => { again = null; watch(); }, Math.random() * 500);
     return;
   }
+  if (message.error?.code === "gone") location.reload(); // left its project: the page says so
   if (message.error?.code === "watch") {
     forget();
     for (const topic of told) schedule(topic);

@@ -16,8 +16,9 @@ from django.db import connections, transaction
 from django.test import Client
 from websockets.asyncio.client import ClientConnection
 
-from composer_web.accounts.models import Project, User
+from composer_web.accounts.models import Membership, Project, User
 from composer_web.accounts.services import create_user
+from composer_web.live import consumer
 from composer_web.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.live.hints import hint, publish
 from composer_web.live.hub import INTERVAL
@@ -203,18 +204,18 @@ async def test_a_page_that_takes_nothing_gets_everything_later() -> None:
         await blocked.wait()
         sent.append(text_data)
 
-    consumer = HintConsumer()
-    consumer.behind, consumer.waiting, consumer.hints, consumer.news = set(), deque(), {}, asyncio.Event()
-    consumer.send = send  # type: ignore[method-assign,assignment]
+    page = HintConsumer()
+    page.behind, page.waiting, page.hints, page.news = set(), deque(), {}, asyncio.Event()
+    page.send = send  # type: ignore[method-assign,assignment]
     feed = Feed(7)
     feed.seq = 99
-    feed.watchers[consumer] = Terms(parts=False, may_operate=False)
-    writer = asyncio.create_task(consumer._write())
+    feed.watchers[page] = Terms(parts=False, may_operate=False)
+    writer = asyncio.create_task(page._write())
     for number in range(1000):
-        consumer.take(feed, json.dumps({"run": 7, "seq": number, "base": number - 1}))
-        consumer.offer("run:7", json.dumps({"topic": "run:7", "seq": number}))
+        page.take(feed, json.dumps({"run": 7, "seq": number, "base": number - 1}))
+        page.offer("run:7", json.dumps({"topic": "run:7", "seq": number}))
         await asyncio.sleep(0)
-    assert len(consumer.waiting) <= MAX_WAITING
+    assert len(page.waiting) <= MAX_WAITING
     blocked.set()
     async with asyncio.timeout(10):
         while not sent or json.loads(sent[-1]).get("base", 0) is not None:
@@ -232,3 +233,40 @@ async def test_a_run_of_another_project_is_refused(server: str, cookie: str, run
         for frame in ({"subscribe": [f"run:{running.pk}"]}, {"watch": [{"run": running.pk}]}):
             await socket.send(json.dumps(frame))
             assert "error" in await receive(socket), frame
+
+
+async def test_who_leaves_the_project_is_told_no_more(
+    server: str, cookie: str, running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open page loses what it watches; another role in the project makes another page of it."""
+    monkeypatch.setattr(consumer, "RECHECK", 0.1)
+    place = Project.objects.filter(pk=running.project_id)
+    await place.aupdate(open=False)
+    viewer = await User.objects.aget(username="viewer")
+    member = await Membership.objects.acreate(project_id=running.project_id, user=viewer, role="operator")
+    topic = f"run:{running.pk}"
+    async with connect(server, cookie) as socket:
+        await receive(socket)
+        await socket.send(json.dumps({"subscribe": [topic, "runs"], "watch": [{"run": running.pk, "parts": True}]}))
+        await part_that(socket, "head", lambda html: "/pause/" in html)
+        await Membership.objects.filter(pk=member.pk).aupdate(role="viewer")
+        await part_that(socket, "head", lambda html: "/pause/" not in html)
+        await member.adelete()
+        gone = [(await read_for(socket, "error"))["error"] for _ in range(2)]
+        assert [error["code"] for error in gone] == ["gone", "gone"]  # type: ignore[index]
+        await asyncio.to_thread(publish, topic, "runs")
+        while (message := await receive(socket)).get("topic") != "runs":  # lists name nothing: they go on
+            assert "run" not in message and message.get("topic") != topic
+        await User.objects.filter(pk=viewer.pk).aupdate(is_active=False)
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await read_for(socket, "nothing")
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+
+
+async def part_that(socket: ClientConnection, name: str, fits: Callable[[str], bool]) -> None:
+    """Take messages until a part of the watched run's page fits. Raises TimeoutError."""
+    async with asyncio.timeout(30):
+        while True:
+            parts = (await receive(socket)).get("parts")
+            if isinstance(parts, dict) and fits(str(parts.get(name, ""))):
+                return
