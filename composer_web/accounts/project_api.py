@@ -40,7 +40,7 @@ class ProjectChange(Body):
     archived: bool = False
 
 
-class MemberOut(Schema):
+class ProjectMemberOut(Schema):
     username: str
     role: str
     created_at: datetime
@@ -72,12 +72,12 @@ def change_project(request: HttpRequest, slug: str, payload: ProjectChange) -> A
     return _out(projects.change_project(project=project, actor=caller(request), **payload.dict()))
 
 
-@router.get("/{slug}/members", response={200: list[MemberOut], **REFUSED}, summary="Who is in a project")
+@router.get("/{slug}/members", response={200: list[ProjectMemberOut], **REFUSED}, summary="Who is in a project")
 def list_members(request: HttpRequest, slug: str) -> Any:
     return [_member(row) for row in projects.get_project(slug).memberships.select_related("user")]
 
 
-@router.post("/{slug}/members", response={200: MemberOut, **REFUSED}, auth=needs("admin"), summary="Give a role")
+@router.post("/{slug}/members", response={200: ProjectMemberOut, **REFUSED}, auth=needs("admin"), summary="Give a role")
 def set_member(request: HttpRequest, slug: str, payload: MemberIn) -> Any:
     project = projects.get_project(slug)
     return _member(
