@@ -169,14 +169,16 @@ def key_of(group_id: int) -> str:
 def keep(*, run: Run, trained: Sequence[TrainedGroup]) -> None:
     """Store a step's streams beside the trajectories of its groups. A replayed step stores the same again.
 
-    They are for people: when they cannot be written, the run goes on and an event says so.
+    They are for people: when they cannot be written, the run goes on and an event says so. Recorded sessions belong to
+    no group and have no lens: theirs are not kept.
     """
     prompts = [group.prompt_index for group in trained]
     rows = Group.objects.filter(run=run, prompt_index__in=prompts).values_list("prompt_index", "pk")
     keys = {prompt: key_of(pk) for prompt, pk in rows}
     try:
         for group in trained:
-            artifacts().put_model(keys[group.prompt_index], group)
+            if group.prompt_index in keys:
+                artifacts().put_model(keys[group.prompt_index], group)
     except ArtifactError as error:
         add_event(run=run, kind="alert", level="warning", message=f"the token lens lacks a step: {error}")
 

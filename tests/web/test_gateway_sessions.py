@@ -400,6 +400,9 @@ def test_a_run_trains_on_sessions_and_repeats_its_batches(
     values = stage.train(first)
     assert values["tokens/trained"] > 0 and values["reward/mean"] == 0.0
     assert any(not before[name].equal(tensor) for name, tensor in stage.learner.weights().items())
+    DatabaseSink(control).streams(
+        stage.learner.streams(first, step=1)
+    )  # sessions have no group: nothing is kept for the lens
     recording.delete(session=liked, actor=people["operator"])
     with pytest.raises(StageError, match="1 sessions of step 1 were erased"):
         source.next_batch(1, timeout=5)
