@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from hypothesis import HealthCheck, settings
 
 from composer_web.env import env
@@ -14,6 +15,10 @@ from composer_web.env import env
 # A busy machine is no failure: examples may take as long as they need.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+# A million rounds are 0.3 s of processor for each person that a test makes. The number stands in the hash: the
+# product's own processes, which a test may start on its database, check such passwords too.
+PBKDF2PasswordHasher.iterations = 1
 
 LEFT_SECONDS = 30.0
 """A server process ends some time after its connection was closed: on a busy machine later than DROP DATABASE waits."""
