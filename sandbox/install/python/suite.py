@@ -21,7 +21,7 @@ from sandbox.install.python.building import Package
 from sandbox.install.python.repair import missing, outgrown
 from sandbox.install.python.venv import INSTALL_SECONDS, PYTHON, VENV, Venv
 from sandbox.install.recipe import Installed
-from sandbox.install.services import local
+from sandbox.install.services import local, table
 from sandbox.install.system import SystemPackages
 
 SUITE_SECONDS = 90.0
@@ -147,20 +147,21 @@ class Suite:
         } | run.file_errors
         first = next(iter(failing.items()), ("", ""))
         reason = Reason.TIMEOUT if run.timed_out else diagnosis.of_tests(failing.values())
-        return InstallFailed(reason, f"{why}; {first[0]}: {first[1][-200:]}")
+        return InstallFailed(
+            reason, f"{why}; {first[0]}: {first[1][-200:]}", remedy=table.remedy(reason, failing.values())
+        )
 
     async def services(self, run: TestRun) -> bool:
         """Set up what tests could not connect to; whether anything was."""
-        wanted = local.asked_for([*run.file_errors.values(), *(c.message for c in run.cases.values())])
+        said = [*run.file_errors.values(), *(c.message for c in run.cases.values())]
+        wanted = table.asked_for(said)
         if not wanted:
             return False
         self.log(f"services, by the words of the errors: {', '.join(service.name for service in wanted)}")
-        found = await local.provide(
-            self.venv.box, wanted, self.venv.checkout, python=PYTHON, log=self.log, env=self.venv.variables
-        )
-        self.venv.env |= found
+        found = await local.provide(self.venv, self.system, wanted, said, python=PYTHON)
+        self.venv.env |= found or {}
         await self.venv.export()
-        return bool(found)
+        return found is not None
 
     def problem(self, why: InstallFailed, run: TestRun | None = None) -> Installed:
         order = Order(files=(), ids=None, seconds=SUITE_SECONDS, python=PYTHON)

