@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import CONTEXT, long_model, router, wait_for, write_members
-from trainer.inference.client import HttpInferenceClient, InferenceAdmin
+from trainer.inference.client import HttpInferenceClient, InferenceAdmin, Lanes
 from trainer.inference.contract import (
     DeploymentSpec,
     DeploymentStatus,
@@ -21,9 +22,10 @@ from trainer.inference.contract import (
     ServerHealth,
 )
 from trainer.inference.embedded.process import EmbeddedServer
-from trainer.inference.errors import BadRequest
+from trainer.inference.errors import BadRequest, ServerError
 from trainer.inference.router.affinity import SLACK, Affinity
 from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
+from trainer.inference.router.server import Router
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]
 
@@ -132,6 +134,42 @@ class Fleet:
 
     def serving(self, count: int) -> None:
         wait_for(lambda: sum("policy" in s.deployment for s in self.admin.health().servers) == count, f"{count} serve")
+
+
+async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> None:
+    """An engine that takes its time over a policy that it then refuses, looked at meanwhile."""
+    asked, looked_at, let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    placed = 0
+
+    async def engine(request: httpx.Request) -> httpx.Response:
+        nonlocal placed
+        if request.url.path == "/health":
+            if asked.is_set():
+                looked_at.set()
+            return httpx.Response(200, json=health().model_dump(mode="json"))
+        placed += 1
+        asked.set()
+        await let_go.wait()
+        return httpx.Response(400, json={"error": {"code": "unsupported_model", "message": "it does not exist"}})
+
+    spec = MemberSpec(url="http://slow")
+    client = httpx.AsyncClient(base_url=spec.url, transport=httpx.MockTransport(engine))
+    write_members(tmp_path / "members.json", [spec.model_dump()])
+    router = Router(tmp_path / "members.json", memory=tmp_path / "memory.json", policy=BorrowPolicy())
+    router.members = [Member(spec, Lanes(spec.url), client)]
+    await router._look()
+    deploying = asyncio.create_task(router.deploy(DeploymentSpec(name="x", policy_dir="/nowhere")))
+    await asyncio.wait_for(asked.wait(), 30)
+    looking = asyncio.create_task(router._look())
+    await asyncio.wait_for(looked_at.wait(), 30)
+    for _ in range(20):  # the look goes on from the answer, as far as it may
+        await asyncio.sleep(0)
+    let_go.set()
+    with pytest.raises(ServerError, match="it does not exist"):
+        await asyncio.wait_for(deploying, 30)
+    await asyncio.wait_for(looking, 30)
+    assert placed == 1 and not router.specs
+    await router.members[0].aclose()
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,8 @@ class Router:
         self.specs: dict[str, DeploymentSpec] = {}
         self._affinity: Affinity[Member] = Affinity()
         self._problem = ""
+        self._placing = asyncio.Lock()
+        """Held while deployments are placed: an engine that is given the same one twice at once answers neither well."""
         self._changed = asyncio.Event()
         """Set, and replaced, whenever an engine is looked at: requests without one wait for it."""
 
@@ -152,23 +154,18 @@ class Router:
         usable = [member for member in self.members if member.wanted and member.health is not None]
         if not usable:
             raise Unavailable(f"no engine of {self._file} answers; start one, or add it there")
-        before = self.specs.get(spec.name)
-        self.specs[spec.name] = spec
-        try:
+        async with self._placing:  # until it stands, a look knows of the former one, or none
             parts = await asyncio.gather(*(self._place(member, spec) for member in usable))
-        except ServerError:
-            del self.specs[spec.name]
-            if before is not None:
-                self.specs[spec.name] = before
-            raise
+            self.specs[spec.name] = spec
         remember(self._memory, list(self.specs.values()))
         return merged(spec, parts)
 
     async def remove(self, name: str) -> None:
-        self._known(name)
-        del self.specs[name]
-        remember(self._memory, list(self.specs.values()))
-        await asyncio.gather(*(self._displace(member, name) for member in self.members if name in member.served))
+        async with self._placing:
+            self._known(name)
+            del self.specs[name]
+            remember(self._memory, list(self.specs.values()))
+            await asyncio.gather(*(self._displace(member, name) for member in self.members if name in member.served))
 
     async def pause(self, name: str) -> DeploymentStatus:
         return await self._everywhere(name, "pause")
@@ -197,6 +194,9 @@ class Router:
     def _known(self, name: str) -> None:
         if name not in self.specs:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {', '.join(sorted(self.specs)) or 'none'})")
+
+    def _missing(self, member: Member) -> list[DeploymentSpec]:
+        return [spec for spec in self.specs.values() if member.served.get(spec.name) != spec]
 
     async def _place(self, member: Member, spec: DeploymentSpec) -> DeploymentStatus:
         answer = DeploymentStatus.model_validate_json(
@@ -249,8 +249,10 @@ class Router:
             if member.reclaim():
                 log.info("%s was reclaimed by its owners", member.spec.url)
             if member.wanted and not member.draining:
-                for spec in [s for s in self.specs.values() if member.served.get(s.name) != s]:
-                    await self._place(member, spec)
+                if self._missing(member):
+                    async with self._placing:
+                        for spec in self._missing(member):  # of now: somebody else may have held the lock
+                            await self._place(member, spec)
             elif not member.running and not member.draining:
                 for name in list(member.served):
                     await self._displace(member, name)
