@@ -62,7 +62,7 @@ def ours(folder: Path, steps: int) -> None:
         optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_from=1.0),
         temperature=1.0,
         total_steps=steps,
-        micro_batch_tokens=PROMPT_TOKENS * GROUP + NEW * GROUP,
+        micro_batch_tokens=GROUP * (PROMPT_TOKENS + 1 + NEW),  # a group: prompts have a token more at most
         precision="bfloat16",
     )
     shape = DecoderShape.read(folder)

@@ -108,8 +108,7 @@ class _Kept(torch.autograd.Function):
             part = slice(start, start + rows)
             logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, open_M)
             shares_CV = torch.softmax(logits_CV, dim=-1)
-            most_C, where_C = logits_CV.max(-1)
-            log_sum_C = most_C - shares_CV.gather(1, where_C[:, None])[:, 0].log()
+            log_sum_C = logits_CV.amax(-1) - shares_CV.amax(-1).log()
             logprobs_N[part] = logits_CV.gather(1, targets_N[part, None])[:, 0] - log_sum_C
             if kept_NV is not None:
                 kept_NV[part] = shares_CV
@@ -140,7 +139,9 @@ def _logps(
 def _logits(
     hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, open_M: tuple[Tensor, Tensor] | None
 ) -> Tensor:
-    logits_CV = (hidden_CD @ weight_VD.T).float().div_(temperature)
+    logits_CV = (hidden_CD @ weight_VD.T).float()
+    if temperature != 1.0:
+        logits_CV.div_(temperature)
     if open_M is None:
         return logits_CV
     rows_M, ids_M = open_M

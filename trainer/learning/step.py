@@ -22,6 +22,7 @@ from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
+from trainer.learning.norms import norm_in_half
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
 from trainer.learning.parity import mismatch
@@ -93,6 +94,10 @@ class Learner:
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and what it found."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
+        if precision == "bfloat16":
+            for one in (model, reference):
+                if one is not None:
+                    norm_in_half(one)
         model.train()
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
