@@ -6,7 +6,9 @@ median wait is scaled to a share of a measured training step. Compared are accep
 the same number of steps, and what was learned by then: policies of the same number of steps (a quarter, half, three quarters
 and all of them) play the same unseen prompts with their own weights alone (`waiting.measured`). The reward of a step's
 own rollouts would compare policies of different age, since those of the asynchronous loop were begun some versions ago;
-it is reported too. The synchronous loop runs under two seeds, and the largest difference of these two is the noise.
+it is reported too. How far a group may lag is set by the slowest attempts, how many are in flight by the usual ones: a far
+bound (--ahead) with few groups out (--out) neither waits for the tail nor lets the others grow old. The synchronous loop
+runs under two seeds, and the largest difference of these two is the noise.
 """
 
 from __future__ import annotations
@@ -57,14 +59,15 @@ GOALS: dict[str, report.Goal] = {
 CALIBRATION = 4
 
 
-def configuration(steps: int, *, ahead: int, width: int, rate: float) -> RLConfig:
-    """`ahead` 0 is on-policy. The rate is constant, so that steps that are not reached change nothing."""
+def configuration(steps: int, *, ahead: int, width: int, rate: float, out: float) -> RLConfig:
+    """`ahead` 0 is on-policy; otherwise `out` steps' groups are in flight. The rate is constant, so that steps that are
+    not reached change nothing."""
     return RLConfig(
         steps=steps,
         groups_per_step=width,
         group_size=8,
         max_staleness=ahead,
-        max_in_flight_groups=width * (2 if ahead else 1),
+        max_in_flight_groups=round(width * out) if ahead else width,
         sampling=SamplingConfig(temperature=1.0),
         objective=ObjectiveConfig(loss_divisor=256.0),
         optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0, decay_from=1.0),
@@ -195,6 +198,11 @@ def curve(scratch: Path, policy_dir: Path, config: RLConfig, steps: int) -> list
     return found
 
 
+def idle(values: Sequence[Mapping[str, float]]) -> float:
+    """Share of these steps in which the trainer waited for a batch."""
+    return sum(v["time/wait_for_batch"] for v in values) / sum(v["time/step"] for v in values)
+
+
 def first(values: Sequence[Mapping[str, float]]) -> float:
     return values[0]["reward/mean"]
 
@@ -203,7 +211,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="asynchronous beside synchronous training, on episodes that wait")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--groups", type=int, default=6, help="groups of a step")
-    parser.add_argument("--share", type=float, default=0.4, help="median wait as a share of a training step")
+    parser.add_argument("--share", type=float, default=0.2, help="median wait as a share of a training step")
+    parser.add_argument("--out", type=float, default=1.5, help="groups in flight, as a share of a step's")
     parser.add_argument("--ahead", type=int, default=7, help="max_staleness of the asynchronous loop")
     parser.add_argument("--rate", type=float, default=6e-3, help="learning rate of both loops")
     arguments = parser.parse_args()
@@ -211,7 +220,7 @@ def main() -> None:
     sys.setswitchinterval(0.001)  # trainer, engine and episodes share one interpreter
     scratch = Path(tempfile.mkdtemp(prefix="async-"))
     steps, groups = arguments.steps, arguments.groups
-    configured = partial(configuration, width=groups, rate=arguments.rate)
+    configured = partial(configuration, width=groups, rate=arguments.rate, out=arguments.out)
     try:
         policy_dir = make_policy(scratch / "policy", seed=1)
         warm, _, _ = synchronous(scratch / "warm", policy_dir, configured(CALIBRATION, ahead=0), median=0.0)
@@ -244,10 +253,9 @@ def main() -> None:
         "learned_async": curves["async"][-1],
         "ratio_to_sync": hourly["async"] / hourly["sync"],
         # From the second step on: nothing can be trained while the first batch is made.
-        "trainer_idle": sum(v["time/wait_for_batch"] for v in sink.values[1:])
-        / sum(v["time/step"] for v in sink.values[1:]),
-        "trainer_idle_sync": sum(v["time/wait_for_batch"] for v in sync_values)
-        / sum(v["time/step"] for v in sync_values),
+        "trainer_idle": idle(sink.values[1:]),
+        "trainer_idle_whole": idle(sink.values),
+        "trainer_idle_sync": idle(sync_values),
         "p99_over_p50": waited[int(0.99 * len(waited))] / waited[len(waited) // 2],
         "reward_gap": last_third(sync_values) - last_third(sink.values),
         "reward_first": first(sync_values),
@@ -264,6 +272,7 @@ def main() -> None:
         "groups_per_step": groups,
         "group_size": 8,
         "max_staleness": arguments.ahead,
+        "in_flight": arguments.out,
         "median_wait_s": round(median, 4),
         "train_step_s": round(busy, 4),
         "learning_rate": arguments.rate,
