@@ -113,7 +113,13 @@ ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_FORMS = {"login": "composer_web.accounts.forms.LoginForm"}
 ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "reauthenticate": "10/m/user"}
 MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_FORMS = {
+    "add_webauthn": "composer_web.accounts.key_forms.AddKeyForm",
+    "edit_webauthn": "composer_web.accounts.key_forms.RenameKeyForm",
+    "authenticate_webauthn": "composer_web.accounts.key_forms.UseKeyForm",
+    "reauthenticate_webauthn": "composer_web.accounts.key_forms.ConfirmByKeyForm",
+}
 MFA_TOTP_TOLERANCE = 0  # a used code is remembered for one period: with more it would be good again afterwards
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 SOCIALACCOUNT_ADAPTER = "composer_web.accounts.adapters.OIDCAdapter"

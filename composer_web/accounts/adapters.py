@@ -9,6 +9,7 @@ from typing import Any
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialLogin
 from django.db import transaction
@@ -38,11 +39,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 class MFAAdapter(DefaultMFAAdapter):
-    """Secrets of second factors at rest."""
+    """Secrets of second factors at rest, and the names that security keys show."""
 
     error_messages = {
         **DefaultMFAAdapter.error_messages,
-        "incorrect_code": "The code is wrong or was used already; wait for the next one.",
+        "incorrect_code": "The code or key is wrong or was used already; try again with the next code, or your own key.",
     }
 
     def encrypt(self, text: str) -> str:
@@ -56,6 +57,14 @@ class MFAAdapter(DefaultMFAAdapter):
 
     def get_totp_issuer(self) -> str:
         return MFA_LABEL
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        """Keys are bound to the host of the address in use: the one of a public host does not work at another."""
+        return {**super().get_public_key_credential_rp_entity(), "name": MFA_LABEL}
+
+    def generate_authenticator_name(self, user: User, type: str) -> str:  # the argument's name is allauth's
+        number = Authenticator.objects.filter(user=user, type=type).count() + 1
+        return "Security key" if number == 1 else f"Security key {number}"
 
 
 class OIDCAdapter(DefaultSocialAccountAdapter):

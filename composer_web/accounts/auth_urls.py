@@ -11,6 +11,7 @@ urlpatterns = [
     path("account/inactive/", allauth.account_inactive, name="account_inactive"),
     path("account/password/", allauth.password_change, name="account_change_password"),
     path("reauthenticate/", allauth.reauthenticate, name="account_reauthenticate"),
+    path("2fa/webauthn/reauthenticate/", views.ReauthenticateByKey.as_view(), name="mfa_reauthenticate_webauthn"),
     path("2fa/", include("allauth.mfa.urls")),
     path("account/sessions/", include("allauth.usersessions.urls")),
     path("account/sign-on/", include("allauth.socialaccount.urls")),

@@ -52,7 +52,7 @@ def _send_away(request: HttpRequest) -> HttpResponse:
     if request.path.startswith("/api/"):
         message = "this installation asks for a second factor: set it up at /2fa/, or use a token"
         return JsonResponse({"error": {"code": "forbidden", "message": message, "field": "", "fields": {}}}, status=403)
-    return redirect("mfa_activate_totp")
+    return redirect("mfa_index")
 
 
 def _lacks(request: HttpRequest) -> bool:
@@ -87,4 +87,5 @@ def _factor_changed(
 ) -> None:
     request.session.pop(KNOWN, None)
     word = "add" if signal is authenticator_added else "remove" if signal is authenticator_removed else "reset"
-    audit(actor=user, action=f"second_factor.{word}", target=f"user:{user.pk}", kind=str(authenticator.type))
+    name = {"name": str(authenticator)} if authenticator.type == authenticator.Type.WEBAUTHN else {}
+    audit(actor=user, action=f"second_factor.{word}", target=f"user:{user.pk}", kind=str(authenticator.type), **name)

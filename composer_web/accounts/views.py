@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account.views import LoginView as AllauthLoginView
+from allauth.mfa.webauthn.views import ReauthenticateWebAuthnView
 from django.contrib import messages
 from django.contrib.auth import views as auth
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 from redis.exceptions import RedisError
 
@@ -41,6 +42,15 @@ class Login(AllauthLoginView):
 
 class Logout(auth.LogoutView):
     http_method_names = ["post"]
+
+
+class ReauthenticateByKey(ReauthenticateWebAuthnView):  # type: ignore[misc]  # allauth has no types
+    """A refused key is asked for again, here."""
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        for problem in form.errors.get("credential", []):
+            messages.error(self.request, problem)
+        return redirect(self.passthrough_next_url(self.request.path))
 
 
 @page()

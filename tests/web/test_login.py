@@ -151,7 +151,7 @@ def test_a_second_factor_can_be_required(people: dict[str, User], monkeypatch: p
     log_in(admin, "admin")
     log_in(operator, "operator")
     assert operator.get("/runs/").status_code == 200
-    assert admin.get("/runs/")["Location"] == "/2fa/totp/activate/"
+    assert admin.get("/runs/")["Location"] == "/2fa/"
     assert admin.get("/api/v1/runs").json()["error"]["code"] == "forbidden"
     with_second_factor(admin)
     assert admin.get("/runs/").status_code == 200
