@@ -6,8 +6,6 @@ sessions, real evaluations open the gate. `WALK_PICTURES=docs/img` keeps picture
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.celery import app
 from composer_web.env import REPOSITORY, env
+from composer_web.evals.models import Evaluation
 from composer_web.gateway import chat, routing, transcripts
 from composer_web.gateway.models import Session, SessionUse
 from composer_web.policies.services import import_base
@@ -28,16 +27,18 @@ from composer_web.tasks.services import build_procedural
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.tasks.generators.procedural import generate
-from tests.browser import seed
+from tests.browser import seed, walking
 from tests.browser.conftest import serve, strict_tab
-from tests.browser.screenshots import log_in, settle, shrink
+from tests.browser.screenshots import log_in
+from tests.browser.walking import free_port, picture
+from tests.web.helpers import eventually
 from tests.web.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
+db, people = walking.db, walking.people
 
 LONG_MS = 900_000
 """How long a run or an evaluation may take beside everything else that a machine does."""
-PICTURES = os.environ.get("WALK_PICTURES", "")
 SESSIONS = 6
 CONFIG = """
 name: From feedback
@@ -60,25 +61,11 @@ stage:
 
 
 @pytest.fixture
-def db(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chrome: Browser) -> Iterator[None]:
-    """The empty database, really committed to. Its name tells pytest-django to make one."""
-    with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        yield
-
-
-@pytest.fixture
-def people(db: None) -> dict[str, User]:
-    return seed.users()
-
-
-@pytest.fixture
 def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The shipped policy, two small suites, a web server, an engine, workers and a trainer."""
     import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
     build_procedural(n_train=2, n_held_out=2)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     monkeypatch.setattr(env(), "inference_url", f"http://127.0.0.1:{port}")
     monkeypatch.setattr(chat, "known", transcripts.Transcripts())
     routing._folders.clear()
@@ -91,18 +78,6 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
             yield url
         finally:
             product.stop()
-
-
-def picture(page: Page, name: str, theme: str = "light") -> None:
-    """What this station looks like, if pictures are wanted. The page is not loaded anew."""
-    if not PICTURES:
-        return
-    settle(page)
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    target = Path(PICTURES) / f"feedback-{name}.png"
-    page.screenshot(path=target, animations="disabled")
-    shrink(target)
-    page.emulate_media(color_scheme="light")
 
 
 def test_from_feedback_to_the_policy_that_serves(
@@ -185,7 +160,7 @@ def look_at_a_session(page: Page, address: str) -> None:
     page.goto(f"{address}/sessions/{Session.objects.get(client_id='s-0').pk}/")
     expect(page.locator("section", has_text="Signals").first).to_be_visible()
     expect(page.locator("#t0")).to_contain_text("accept")
-    picture(page, "1-session")
+    picture(page, "feedback-1-session")
 
 
 def train(page: Page, address: str) -> str:
@@ -199,15 +174,17 @@ def train(page: Page, address: str) -> str:
     page.get_by_role("button", name="Start run").click()
     expect(page.locator("h1")).to_have_text("From feedback")
     expect(page.locator("#run-head")).to_contain_text("finished", timeout=LONG_MS)
-    picture(page, "2-run")
+    picture(page, "feedback-2-run")
     run = Run.objects.get()
+    after = Evaluation.objects.filter(policy=run.policy_out, version=run.step)  # ends later than its run
+    eventually(lambda: after.filter(state="finished").exists(), seconds=LONG_MS / 1000, what="the evaluation")
     assert SessionUse.objects.filter(run=run).count() == 4
     return f"run-{run.pk}@{run.step}"
 
 
 def gate_and_canary(page: Page, address: str, trained: str) -> None:
     """A gate that asks for more than was shown is shut; what the run's own evaluation shows opens it."""
-    page.goto(f"{address}/policies/promotion/")
+    page.goto(f"{address}/promotion/")
     rule = page.get_by_role("form", name="Add a rule")
     for passes in ("64", "2"):
         rule.get_by_label("On").select_option("suite:held-out")
@@ -221,7 +198,7 @@ def gate_and_canary(page: Page, address: str, trained: str) -> None:
             page.get_by_role("button", name="Remove the rule on held-out").click()
             expect(page.get_by_text("No rule: everything passes.")).to_be_visible()
     expect(page.locator("dl.facts")).to_contain_text(f"{trained} to 50")
-    picture(page, "3-canary")
+    picture(page, "feedback-3-canary")
 
 
 def as_a_canary(page: Page, trained: str) -> None:
@@ -249,4 +226,4 @@ def promote_and_go_back(page: Page, client: openai.OpenAI, trained: str) -> None
     page.get_by_role("button", name="Roll back to base@0").click()
     expect(page.locator("dl.facts")).to_contain_text("base@0")
     assert {asked(client, f"c-{n}", seed=n).system_fingerprint for n in range(6)} == {"base@0"}
-    picture(page, "4-rolled-back", theme="dark")
+    picture(page, "feedback-4-rolled-back", "dark")

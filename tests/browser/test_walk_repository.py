@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,28 +17,17 @@ from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation
 from composer_web.policies.services import import_base
 from composer_web.tasks.models import GeneratorRun, Suite, TaskReview
-from tests.browser import seed
+from tests.browser import seed, walking
 from tests.browser.conftest import PATIENCE_MS, serve, strict_tab
-from tests.browser.screenshots import WIDTHS, log_in, settle, shrink
+from tests.browser.screenshots import log_in
+from tests.browser.walking import free_port, picture
 from tests.web import workshop
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
+db, people = walking.db, walking.people
 
 LONG_MS = 600_000
 """How long an installation, the generators or an evaluation may take beside everything else that a machine does."""
-PICTURES = os.environ.get("WALK_PICTURES", "")
-
-
-@pytest.fixture
-def db(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chrome: Browser) -> Iterator[None]:
-    """The empty database, really committed to. Its name tells pytest-django to make one."""
-    with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        yield
-
-
-@pytest.fixture
-def people(db: None) -> dict[str, User]:
-    return seed.users()
 
 
 @pytest.fixture
@@ -50,9 +37,7 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPENCOMPOSER_GIT_ROOTS", str(tmp_path))
     env.cache_clear()
     workshop.write_repository(tmp_path / workshop.NAME)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with workshop.registry() as index, serve() as url, workshop.workers(tmp_path, port, roots=tmp_path, index=index):
         yield url
     env.cache_clear()
@@ -64,21 +49,6 @@ def second(chrome: Browser) -> Iterator[BrowserContext]:
     made.set_default_timeout(PATIENCE_MS)
     yield made
     made.close()
-
-
-def picture(page: Page, name: str) -> None:
-    """What this station looks like, if pictures are wanted. The page is not loaded anew."""
-    if not PICTURES:
-        return
-    settle(page)
-    for theme, width, suffix in (("light", "wide", ""), ("dark", "wide", "-dark"), ("light", "narrow", "-narrow")):
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        page.set_viewport_size({"width": WIDTHS[width][0], "height": WIDTHS[width][1]})
-        target = Path(PICTURES) / f"walk-{name}{suffix}.png"
-        page.screenshot(path=target, animations="disabled")
-        shrink(target)
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": WIDTHS["wide"][0], "height": WIDTHS["wide"][1]})
 
 
 def ready(page: Page) -> None:
@@ -104,7 +74,7 @@ def test_from_a_repository_to_a_scored_release(
     with strict_tab(context) as page, strict_tab(second) as other:
         log_in(page, address, "operator", seed.PASSWORD)
         log_in(other, address, "reviewer", seed.PASSWORD)
-        picture(page, "1-home")
+        picture(page, "walk-1-home", "dark", "narrow")
         install(page, address, tmp_path)
         made = generate(page)
         open_benchmark(page)
@@ -123,16 +93,16 @@ def install(page: Page, address: str, folder: Path) -> None:
     page.get_by_role("button", name="Add and build").click()
     expect(page.get_by_text("is not below a folder")).to_be_visible()
     page.get_by_label("Address, path or package").fill(str(folder / workshop.NAME))
-    picture(page, "2-add")
+    picture(page, "walk-2-add", "dark", "narrow")
     page.get_by_role("button", name="Add and build").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(workshop.NAME)
     expect(page.locator("#build-log")).to_contain_text("goal 1", timeout=LONG_MS)
     expect(page.get_by_text("Building since")).to_be_visible()
-    picture(page, "3-building")
+    picture(page, "walk-3-building", "dark", "narrow")
     expect(page.locator(".pagehead .badge")).to_have_text("ready", timeout=LONG_MS)
     expect(page.locator("dl.facts")).to_contain_text("7 of 7, three times")
     expect(page.locator("#build-log")).to_contain_text("accepted: ")
-    picture(page, "4-ready")
+    picture(page, "walk-4-ready", "dark", "narrow")
 
 
 def generate(page: Page) -> int:
@@ -145,16 +115,16 @@ def generate(page: Page) -> int:
     page.get_by_role("button", name="Make tasks").click()
     order = page.locator("#orders tbody tr")
     expect(order).to_contain_text(re.compile("under way|made"))
-    picture(page, "5-generating")
+    picture(page, "walk-5-generating", "dark", "narrow")
     expect(order).to_contain_text("made", timeout=LONG_MS)
     expect(page.locator("#rows")).to_contain_text("mutation")
-    picture(page, "6-generated")
+    picture(page, "walk-6-generated", "dark", "narrow")
     order.get_by_role("link", name="fresh").click()
     count = Suite.objects.get(name="fresh").memberships.count()
     assert count == sum(GeneratorRun.objects.values_list("kept", flat=True)) >= 2
     passed = page.locator(".figure", has_text="Controls passed").locator(".figure__value")
     expect(passed).to_have_text(str(count), timeout=LONG_MS)
-    picture(page, "7-suite")
+    picture(page, "walk-7-suite", "dark", "narrow")
     return count
 
 
@@ -183,13 +153,13 @@ def review(page: Page, count: int) -> str:
     page.keyboard.type("too small")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Remove tag too small")).to_be_visible()
-    picture(page, "8-review")
+    picture(page, "walk-8-review", "dark", "narrow")
     page.keyboard.press("r")
     expect(toast).to_have_text(f"Rejected: {rejected}.")
     expect(title).not_to_have_text(rejected)
     names = accept_all(page, count - 1)
     assert rejected not in names and not Suite.objects.get(name="bench").versions.exists()
-    picture(page, "9-reviewed")
+    picture(page, "walk-9-reviewed", "dark", "narrow")
     return rejected
 
 
@@ -213,7 +183,7 @@ def admit(page: Page, address: str, count: int, rejected: str) -> None:
 def release(page: Page, address: str, count: int) -> None:
     page.goto(f"{address}/suites/bench/")
     expect(page.locator("tbody tr")).to_have_count(count)
-    picture(page, "10-draft")
+    picture(page, "walk-10-draft", "dark", "narrow")
     page.get_by_role("link", name="Publish as a release").click()
     form = page.get_by_role("form", name="Publish a release")
     expect(form.get_by_label("Suite")).to_have_value("bench")
@@ -232,16 +202,16 @@ def score(page: Page) -> None:
     form.get_by_label("$ per million written").fill("2")
     form.get_by_role("button", name="Run").click()
     expect(page.get_by_text("The evaluation is on its way")).to_be_visible()
-    picture(page, "11-release")
+    picture(page, "walk-11-release", "dark", "narrow")
     rows = page.locator("section", has=page.get_by_role("heading", name="Leaderboard")).locator("tbody tr")
     expect(rows).to_have_count(1, timeout=LONG_MS)
     expect(rows).to_contain_text("base@0")
     expect(page.locator("[data-pareto][data-drawn]")).to_have_count(2)
-    picture(page, "12-leaderboard")
+    picture(page, "walk-12-leaderboard", "dark", "narrow")
     made = Evaluation.objects.get()
     assert (
         made.state == "finished" and made.results["pass1"] is not None and made.results["verdicts"]["infra_error"] == 0
     )
     rows.get_by_role("link", name="base@0").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("base@0")
-    picture(page, "13-score")
+    picture(page, "walk-13-score", "dark", "narrow")
