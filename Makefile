@@ -41,7 +41,8 @@ system: ## check for the system packages that tests need, and install them when 
 
 test: install system lint ## lint, types, layers and every test that is not slow
 	@# What failed beside others is tried once more alone: on a busy machine a deadline may pass that no fault explains.
-	@$(PY) -m pytest -q -n $(TEST_WORKERS) $(ARGS) || { [ $$? -eq 1 ] && echo "once more, alone: what failed above" \
+	@# Each worker takes one half in order, so that a module is set up once, and what is left when one ends is shared.
+	@$(PY) -m pytest -q -n $(TEST_WORKERS) --dist worksteal $(ARGS) || { [ $$? -eq 1 ] && echo "once more, alone: what failed above" \
 	  && $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
 
 test-slow: install system ## the tests that `make test` leaves out
