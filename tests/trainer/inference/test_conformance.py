@@ -226,8 +226,8 @@ def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
     wait_for(lambda: "version 3" in site.status("damaged").error, "the refusal is shown")
     assert site.status("damaged").version == 2 and store.versions.anchor_requested()
     assert store.publish(4, site.model(4).state_dict()).kind == "anchor"
-    wait_for(lambda: site.status("damaged").version == 4, "the anchor")
-    assert site.status("damaged").error == ""
+    # The engine's thread serves version 4 a moment before the loop that fetched it takes the error back.
+    wait_for(lambda: (now := site.status("damaged")).version == 4 and now.error == "", "the anchor")
 
 
 def test_health_tells_load_and_deployments(site: Site) -> None:
