@@ -31,7 +31,7 @@ class _Named(forms.Form):
         self.fields["name"] = forms.CharField(max_length=60, required=required, help_text=help_text)
 
 
-class AddKeyForm(_Named, AddWebAuthnForm):  # type: ignore[misc]  # allauth has no types
+class AddKeyForm(_Named, AddWebAuthnForm):
     def clean(self) -> Any:
         try:
             return super().clean()
@@ -39,7 +39,7 @@ class AddKeyForm(_Named, AddWebAuthnForm):  # type: ignore[misc]  # allauth has 
             raise get_adapter().validation_error("incorrect_code") from error
 
 
-class RenameKeyForm(_Named, EditWebAuthnForm):  # type: ignore[misc]
+class RenameKeyForm(_Named, EditWebAuthnForm):
     def save(self) -> Any:
         before, name = self.instance.wrap().name, self.cleaned_data["name"]
         with transaction.atomic():
@@ -48,7 +48,7 @@ class RenameKeyForm(_Named, EditWebAuthnForm):  # type: ignore[misc]
         return key
 
 
-class UseKeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]
+class UseKeyForm(AuthenticateWebAuthnForm):
     def clean_credential(self) -> Any:
         try:
             return super().clean_credential()
@@ -56,5 +56,5 @@ class UseKeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]
             raise get_adapter().validation_error("incorrect_code") from error
 
 
-class ConfirmByKeyForm(UseKeyForm, ReauthenticateWebAuthnForm):  # type: ignore[misc]
+class ConfirmByKeyForm(UseKeyForm, ReauthenticateWebAuthnForm):
     pass

@@ -44,7 +44,7 @@ class Logout(auth.LogoutView):
     http_method_names = ["post"]
 
 
-class ReauthenticateByKey(ReauthenticateWebAuthnView):  # type: ignore[misc]  # allauth has no types
+class ReauthenticateByKey(ReauthenticateWebAuthnView):
     """A refused key is asked for again, here."""
 
     def form_invalid(self, form: Any) -> HttpResponse:

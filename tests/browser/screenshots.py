@@ -123,6 +123,11 @@ def places(page: Page, url: str) -> dict[str, str]:
         "fidelity": "/system/fidelity/",
         "tokens": "/tokens/",
         "security": "/2fa/",
+        "security-keys": "/2fa/webauthn/",
+        "confirm": "/reauthenticate/?next=/2fa/",
+        "password": "/account/password/",
+        "reconcile": "/system/reconcile/",
+        "task-changes": "/tasks/changes/",
         "log-in-sessions": "/account/sessions/",
         "alerts": "/alerts/",
         "alert-rules": "/alerts/rules/",
@@ -189,11 +194,14 @@ def main() -> None:
     wanted = set(filter(None, options.only.split(",")))
     with browser() as chrome:
         context = chrome.new_context()
+        context.set_default_timeout(SETTLE_MS)
         page = context.new_page()
         page.goto(f"{url}/login/")
         state_pages = {"login": "/login/"} if not wanted or "login" in wanted else {}
         log_in(page, url, options.user, password)
         found = places(page, url)
+        if page.request.get(f"{url}/audit/").ok:  # admins only
+            found["audit"] = "/audit/"
         signed_in = context.storage_state()
         for theme in options.themes.split(","):
             for width in options.widths.split(","):
@@ -202,6 +210,7 @@ def main() -> None:
                     view = chrome.new_context(
                         viewport=size, color_scheme=theme, storage_state=state, reduced_motion="reduce"
                     )
+                    view.set_default_timeout(SETTLE_MS)
                     tab = view.new_page()
                     for name, path in names.items():
                         if wanted and name not in wanted:
