@@ -31,6 +31,12 @@ NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,80}")
 TRIPLET = os.uname().machine + "-linux-gnu"
 LEFT_OUT = re.compile(r"usr/share/(?:doc|man|locale|lintian|bug)/|etc/|var/|(?:usr/)?lib/systemd/")
 
+RELINK = f"""find {PREFIX} -xtype l | while read -r link; do
+  there=$(readlink "$link"); case $there in /*) ;; *) there=$(dirname "$link")/$there ;; esac
+  there=${{there#{PREFIX}}}; [ ! -e "$there" ] || ln -sf "$there" "$link"
+done"""
+"""A library's link in a -dev package leads to a file of another package: where the machine has that one, to its own."""
+
 
 class Place(Protocol):
     """Where packages are needed: an attempt's sandbox with its variables."""
@@ -82,6 +88,7 @@ class SystemPackages:
             f"-exec sed -i 's#=/usr#={PREFIX}/usr#g; s#-I/usr#-I{PREFIX}/usr#g; s#-L/usr#-L{PREFIX}/usr#g' {{}} +",
             LAY_SECONDS,
         )
+        await place.run(RELINK, LAY_SECONDS)
         place.log(f"laid below {PREFIX}: {', '.join(self.provided)}")
         return bool(archives)
 
