@@ -22,6 +22,7 @@ from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
+from trainer.learning.memory import give_back
 from trainer.learning.norms import norm_in_half
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
@@ -124,6 +125,8 @@ class Learner:
         norm = self._update(rate, step) if batches else 0.0
         loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
         self._last = (useful, scored)
+        del batches
+        give_back()
         seconds = differentiated - started
         return {
             "optim/loss": loss,
