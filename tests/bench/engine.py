@@ -9,7 +9,8 @@ compiled, memory is committed.
 
 `prefix_hit` is the share of the prompt tokens of a group's later members that were not computed again; `prefix_hit_episodes`
 the same over all turns of all episodes. `mtp_*` are one request at a time with speculative decoding against without, on
-the shipped policy. `logprob_gap_fp64_*` is how far engine and library are from the same weights in fp64. `http_*` are whole
+the shipped policy. `logprob_gap_fp64_*` is how far engine and library are from the same weights in fp64,
+`logprob_gap_transformers_cached_max` how far the library's pass over a row is from its own a token at a time. `http_*` are whole
 episodes through the server, in a process of its own, while a weight store publishes a new version every 0.3 s.
 """
 
@@ -106,24 +107,33 @@ class Engine:
 
 @torch.no_grad()
 def gaps(model: PreTrainedModel, jobs: list[Job]) -> dict[str, float]:
-    """Largest differences of log-probabilities: the engine's to the model's, and those of both to the model in fp64."""
+    """Largest differences of log-probabilities: the engine's to the model's, those of both to the model in fp64, and
+    the model's own between one pass over a row and a pass a token with its cache."""
     exact = type(model)(model.config).double().eval()
     exact.load_state_dict(model.state_dict())
-    found = {"gap": 0.0, "gap_fp64": 0.0, "library_gap_fp64": 0.0}
+    found = {"gap": 0.0, "gap_fp64": 0.0, "library_gap_fp64": 0.0, "library_gap_cached": 0.0}
     for job in jobs[::8]:
         ids, tokens = torch.tensor([[*job.prompt, *job.token_ids]]), torch.tensor(job.token_ids)[:, None]
-        ours, theirs, true = (
-            torch.tensor(job.logprobs, dtype=torch.float64),
-            *(
-                torch.log_softmax(made(ids).logits[0, PROMPT - 1 : -1].double() / TEMPERATURE, -1).gather(-1, tokens)[
-                    :, 0
-                ]
-                for made in (model, exact)
-            ),
+        rows = (made(ids).logits[0, PROMPT - 1 : -1] for made in (model, exact))
+        theirs, true, cached = (
+            torch.log_softmax(logits.double() / TEMPERATURE, -1).gather(-1, tokens)[:, 0]
+            for logits in (*rows, one_by_one(model, ids))
         )
-        for name, difference in zip(found, (ours - theirs, ours - true, theirs - true), strict=True):
+        ours = torch.tensor(job.logprobs, dtype=torch.float64)
+        differences = ours - theirs, ours - true, theirs - true, cached - theirs
+        for name, difference in zip(found, differences, strict=True):
             found[name] = max(found[name], float(difference.abs().max()))
     return found
+
+
+def one_by_one(model: PreTrainedModel, ids_1T: torch.Tensor) -> torch.Tensor:
+    """The model's logits [NEW, V] of what follows the prompt, a token at a time with its own cache, as it generates."""
+    out = model(ids_1T[:, :PROMPT], use_cache=True)
+    logits = [out.logits[0, -1:]]
+    for at in range(PROMPT, ids_1T.shape[1] - 1):
+        out = model(ids_1T[:, at : at + 1], past_key_values=out.past_key_values, use_cache=True)
+        logits.append(out.logits[0])
+    return torch.cat(logits)
 
 
 def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
@@ -238,6 +248,7 @@ GAPS = {
     "logprob_gap_max": "gap",
     "logprob_gap_fp64_max": "gap_fp64",
     "logprob_gap_fp64_transformers_max": "library_gap_fp64",
+    "logprob_gap_transformers_cached_max": "library_gap_cached",
 }
 GOALS: dict[str, report.Goal] = {
     "ratio_to_transformers": (">=", 3.0),
