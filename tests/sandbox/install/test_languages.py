@@ -96,6 +96,7 @@ async def test_npm(backend, environments, registry):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @needs("go")
 async def test_go(backend, environments, registry):
     """Modules and compiled dependencies are kept, the checkout's own compiled packages are not."""
@@ -119,6 +120,7 @@ async def test_go(backend, environments, registry):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @needs("cargo", "rustc")
 async def test_cargo_without_crates(backend, environments, registry):
     log: list[str] = []
@@ -137,6 +139,7 @@ async def test_cargo_without_crates(backend, environments, registry):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @needs("cargo", "rustc")
 async def test_cargo_with_crates(backend, environments, registry):
     """Where cargo is too old for a sparse registry, the reason says so."""
