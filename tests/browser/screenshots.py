@@ -126,7 +126,6 @@ def places(page: Page, url: str) -> dict[str, str]:
         "security-keys": "/2fa/webauthn/",
         "confirm": "/reauthenticate/?next=/2fa/",
         "password": "/account/password/",
-        "reconcile": "/system/reconcile/",
         "task-changes": "/tasks/changes/",
         "log-in-sessions": "/account/sessions/",
         "alerts": "/alerts/",
