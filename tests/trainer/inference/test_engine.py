@@ -150,6 +150,18 @@ def test_churn_keeps_every_sequence_apart(compiled: bool) -> None:
             del engine.answers[number]
 
 
+def test_a_prompt_is_not_found_in_a_session_that_holds_another_by_now() -> None:
+    engine = Harness("qwen3")
+    first, second = [1, *prompts(1, 30, 30)[0]], [2, *prompts(1, 40, 40, seed=9)[0]]
+    engine.submit(0, first, session="same")
+    engine.finish()
+    engine.submit(1, second, session="same")  # has no token in common with what the session's slot holds
+    engine.finish()
+    job = engine.submit(2, first)
+    engine.check(first, engine.finish()[2])
+    assert job.reused == 0
+
+
 def test_the_seed_decides_whatever_shares_the_batch() -> None:
     engine = Harness("qwen3")
     prompt = prompts(1, 30, 30)[0]

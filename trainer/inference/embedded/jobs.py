@@ -98,6 +98,8 @@ class Slot:
     session: str | None = None
     family: Family | None = None
     prompt: tuple[int, ...] = ()
+    """Under which others find it; empty where another slot is found for the same prompt. (Asking the table would hash
+    the prompt of every slot.)"""
     guesses: list[int] = field(default_factory=list)
     """Tokens that may come next; the next step checks them."""
     used: int = 0

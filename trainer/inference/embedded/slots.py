@@ -28,7 +28,6 @@ class SlotTable:
             kept = _common_prefix(slot.tokens, job.prompt, min(slot.cached, len(job.prompt) - 1))
             kept = kept if slot.epoch == epoch else 0
             if kept:
-                self._forget_prompt(slot)
                 if slot.family is not None and kept < slot.family.length:
                     slot.family = None
                 return self._start(slot, job, kept, epoch)
@@ -69,6 +68,9 @@ class SlotTable:
         slot.cached = kept
         slot.epoch = epoch
         slot.job = job
+        self._forget_prompt(slot)
+        if (earlier := self.prompts.get(job.prompt)) is not None:
+            earlier.prompt = ()
         slot.prompt = job.prompt
         self.prompts[job.prompt] = slot
         job.reused = kept
@@ -93,7 +95,7 @@ class SlotTable:
         """
 
         def worth(slot: Slot) -> tuple[bool, int]:
-            kept = slot.session is not None or self.prompts.get(slot.prompt) is slot
+            kept = slot.session is not None or bool(slot.prompt)
             return kept or not slot.used, slot.used
 
         idle = [slot for slot in self.slots if slot.job is None and slot is not avoid]
@@ -108,9 +110,9 @@ class SlotTable:
         slot.cached = 0
 
     def _forget_prompt(self, slot: Slot) -> None:
-        if self.prompts.get(slot.prompt) is slot:
+        if slot.prompt:
             del self.prompts[slot.prompt]
-        slot.prompt = ()
+            slot.prompt = ()
 
     def compact(self, rows: list[Slot], moves: int = 4) -> list[Slot]:
         """Moves decode rows towards slot 0 while more than a fifth of their range is idle; returns them sorted.
