@@ -1,9 +1,9 @@
 """`make bench NAME=gateway`: what the gateway adds to the first token of a stream.
 
 A throw-away Postgres and Valkey, the embedded engine and the product under uvicorn, each a process of its own. Requests come
-in pairs, in turn: the engine asked directly for one token of a prompt (tokens in, tokens out), and the gateway asked over its
-API for a stream of the same prompt, timed until its first event, which is sent once the first token is there. Both go
-through one kept connection, and each pair has a prompt of its own, so that neither finds the other's keys in the cache.
+in pairs, either first in turn: the engine asked directly for one token of a prompt (tokens in, tokens out), and the gateway
+asked over its API for a stream of the same prompt, timed until its first event, which is sent once the first token is there.
+Both go through one kept connection, and each has a prompt of its own, so that neither finds the other's keys in the cache.
 `gateway_added_ms_p95` is the 95th percentile of the differences within pairs. On a machine that others use, fewer pairs are
 measured: the measurement ends after `--seconds`, and its conditions say how many there were.
 """
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -34,29 +35,53 @@ START_SECONDS = 120.0
 LEAST_PAIRS = 40
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of one measurement."""
+
+    pairs: int = 300
+    warm: int = 20
+    """Pairs before, not counted."""
+    words: int = 60
+    """Of a prompt."""
+    seconds: float = 120.0
+    """Most that the pairs may take together."""
+    record: bool = False
+    """Whether sessions are recorded."""
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--warm", type=int, default=20, help="pairs before, not counted")
-    parser.add_argument("--words", type=int, default=60, help="words of a prompt")
-    parser.add_argument("--seconds", type=float, default=120.0, help="most that the pairs may take together")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=Sizes.pairs)
+    parser.add_argument("--warm", type=int, default=Sizes.warm, help="pairs before, not counted")
+    parser.add_argument("--words", type=int, default=Sizes.words, help="words of a prompt")
+    parser.add_argument("--seconds", type=float, default=Sizes.seconds, help="most that the pairs may take together")
     parser.add_argument("--record", action="store_true", help="sessions are recorded")
-    arguments = parser.parse_args()
-    with throwaway.services() as variables, tempfile.TemporaryDirectory() as scratch:
+    sizes = Sizes(**vars(parser.parse_args()))
+    with throwaway.services() as variables:
         os.environ.update(variables)
-        with EmbeddedServer(Path(scratch)) as engine:
-            os.environ |= {"OPENCOMPOSER_INFERENCE_URL": engine.url, "DJANGO_SETTINGS_MODULE": "composer_web.settings"}
-            secret, deployment = prepare(arguments)
-            with web(Path(scratch)) as url:
-                measure(arguments, engine.url, url, secret, deployment)
+        os.environ["DJANGO_SETTINGS_MODULE"] = "composer_web.settings"
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        metrics, conditions = measure(sizes)
+    report.emit("gateway", metrics, goals=GOALS, conditions=conditions)
 
 
-def prepare(arguments: argparse.Namespace) -> tuple[str, str]:
-    """A migrated database with the shipped policy promoted; a token, and the name of the deployment that will serve it."""
-    import django
+def measure(sizes: Sizes) -> tuple[dict[str, float], dict[str, object]]:
+    """Figures and conditions, on the migrated database of the environment, which gets a policy and promotes it."""
+    with tempfile.TemporaryDirectory() as scratch, EmbeddedServer(Path(scratch)) as engine:
+        os.environ["OPENCOMPOSER_INFERENCE_URL"] = engine.url
+        secret, deployment = prepare(sizes)
+        with web(Path(scratch)) as url:
+            return paired(sizes, engine.url, url, secret, deployment)
 
-    django.setup()
-    from django.core.management import call_command
+
+def prepare(sizes: Sizes) -> tuple[str, str]:
+    """The shipped policy promoted; a token, and the name of the deployment that will serve it."""
     from django.db import connection
 
     from composer_web.accounts.models import Role
@@ -65,12 +90,12 @@ def prepare(arguments: argparse.Namespace) -> tuple[str, str]:
     from composer_web.policies import promotion
     from composer_web.policies.services import import_base
 
-    call_command("migrate", verbosity=0)
-    user = create_user(username="bench", password="correct horse battery", role=Role.VIEWER)
+    name = f"bench-gateway-{time.time_ns()}"  # the database may be one that is kept
+    user = create_user(username=name, password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=user, name="bench", scopes=["gateway"])
-    policy = import_base(path=BASE, name="base", toy=True)
-    promotion.promote(reference="base@0")
-    change(values={"requests_per_minute": 1_000_000, "recording": bool(arguments.record)})
+    policy = import_base(path=BASE, name=name, toy=True)
+    promotion.promote(reference=f"{name}@0")
+    change(values={"requests_per_minute": 1_000_000, "recording": sizes.record})
     connection.close()
     return secret, f"gateway-{policy.pk}-0"
 
@@ -104,33 +129,39 @@ class web:
         self.log.close()
 
 
-def measure(arguments: argparse.Namespace, engine: str, gateway: str, secret: str, deployment: str) -> None:
+def paired(
+    sizes: Sizes, engine: str, gateway: str, secret: str, deployment: str
+) -> tuple[dict[str, float], dict[str, object]]:
     from trainer.policy.store import load
 
     render = load(BASE).renderer
     direct: list[float] = []
     through: list[float] = []
+    bearer = {"Authorization": f"Bearer {secret}"}
     with (
         httpx.Client(base_url=engine, trust_env=False) as there,
-        httpx.Client(
-            base_url=gateway, trust_env=False, headers={"Authorization": f"Bearer {secret}"}, timeout=120
-        ) as here,
+        httpx.Client(base_url=gateway, trust_env=False, headers=bearer, timeout=120) as here,
     ):
-        end = time.monotonic() + arguments.seconds
-        for pair in range(-arguments.warm, arguments.pairs):
+        end = time.monotonic() + sizes.seconds
+        for pair in range(-sizes.warm, sizes.pairs):
             if time.monotonic() > end:
                 break
-            texts = [
-                " ".join(f"word {pair + arguments.warm} {n} {who}" for n in range(arguments.words // 3)) for who in "ab"
-            ]
-            second = first_token(here, texts[0], f"s{pair}", arguments.record)
-            first = one_token(there, render.start([{"role": "user", "content": texts[1]}]), deployment)
+            texts = [" ".join(f"word {pair + sizes.warm} {n} {who}" for n in range(sizes.words // 3)) for who in "ab"]
+            prompt = render.start([{"role": "user", "content": texts[1]}])
+            if (
+                pair + sizes.warm
+            ) % 2:  # neither always finds the machine as the other left it; the gateway deploys first
+                first = one_token(there, prompt, deployment)
+                second = first_token(here, texts[0], f"s{pair}", sizes.record)
+            else:
+                second = first_token(here, texts[0], f"s{pair}", sizes.record)
+                first = one_token(there, prompt, deployment)
             if pair >= 0:
                 direct.append(first)
                 through.append(second)
     if len(direct) < LEAST_PAIRS:
         raise SystemExit(
-            f"only {len(direct)} pairs in {arguments.seconds:g} s, a percentile needs {LEAST_PAIRS}: this machine is busy; "
+            f"only {len(direct)} pairs in {sizes.seconds:g} s, a percentile needs {LEAST_PAIRS}: this machine is busy; "
             "measure when it is quiet, or give --seconds more"
         )
     with InferenceAdmin(engine) as admin:
@@ -142,8 +173,7 @@ def measure(arguments: argparse.Namespace, engine: str, gateway: str, secret: st
         "direct_ms_p50": round(1000 * statistics.median(direct), 2),
         "through_ms_p50": round(1000 * statistics.median(through), 2),
     }
-    conditions = {"pairs": len(direct), "words": arguments.words, "recorded": arguments.record}
-    report.emit("gateway", metrics, goals=GOALS, conditions=conditions)
+    return metrics, {"pairs": len(direct), "words": sizes.words, "recorded": sizes.record}
 
 
 def one_token(client: httpx.Client, prompt: list[int], deployment: str) -> float:

@@ -8,7 +8,8 @@ points, 2 million of them in the largest run. Then, each a part (`ARGS="--parts 
 * `ingest`: metric points and finished rollouts with their trajectories, by as many writers as there are cores (`web_ingest`);
 * `live`: 100 pages watch a run of 40 metrics at 50 steps a second: from the commit of a point to its answer in the
   page; what they hold in the end against a fresh fetch; then the server is killed and all come back (`web_live`);
-* `browser`: Chromium opens the run and scrolls the trajectory (`web_browser`).
+* `browser`: Chromium opens the run and scrolls the trajectory (`web_browser`);
+* `gateway`: what the gateway adds to the first token, paired with the engine asked directly (`gateway`).
 
 Postgres does not wait for the disk here (the throw-away server of the tests), as the printed conditions say.
 """
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable
 
 from scripts.stack import throwaway
-from tests.bench import report
+from tests.bench import gateway, report
 
 GOALS: dict[str, report.Goal] = {
     "list_p95_ms": ("<=", 200.0),
@@ -36,8 +37,9 @@ GOALS: dict[str, report.Goal] = {
     "live_cores": ("<=", 1.0),
     "ingest_points_per_s": (">=", 200_000.0),
     "rollouts_per_s": (">=", 300.0),
+    **gateway.GOALS,
 }
-PARTS = ("pages", "ingest", "live", "browser")
+PARTS = ("pages", "ingest", "live", "browser", "gateway")
 
 
 def main() -> None:
@@ -82,6 +84,7 @@ def measure(arguments: argparse.Namespace, wanted: list[str]) -> None:
         "ingest": web_ingest.measure,
         "live": web_live.measure,
         "browser": web_browser.measure,
+        "gateway": lambda *_: gateway.measure(gateway.Sizes())[0],
     }
     metrics: dict[str, float] = {}
     for name in wanted:
