@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram,
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from composer_web.accounts import access
 from composer_web.accounts.services import SCOPES, authenticate_token
 from composer_web.env import env
 from composer_web.ops import inference
@@ -33,6 +34,9 @@ SCOPE = "metrics"
 RUN_VALUES = {"reward/mean": "reward_mean", "staleness/max": "staleness_max", "staleness/mean": "staleness_mean"}
 """Latest values of a run that have a series of their own; all others are on its page and in mirrors."""
 
+TOTALS_SECONDS = 60.0
+"""So long counts over whole tables are kept: they read an index from end to end, which a million rows make dear."""
+
 registry = CollectorRegistry()
 latency = Histogram(
     "opencomposer_http_seconds",
@@ -43,18 +47,48 @@ latency = Histogram(
 )
 
 
-def _gauge(name: str, text: str, rows: dict[tuple[str, ...], float], *labels: str) -> Metric:
+Rows = dict[tuple[str, ...], float]
+
+
+def _gauge(name: str, text: str, rows: Rows, *labels: str) -> Metric:
     family = GaugeMetricFamily(f"opencomposer_{name}", text, labels=labels)
     for values, number in rows.items():
         family.add_metric(values, number)
     return family
 
 
+class Totals:
+    """Groups by state and rollouts by verdict: read from indexes alone, and at most once in TOTALS_SECONDS."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int | None, tuple[float, Rows, Rows]] = {}
+        """By the project whose rows the request sees; None sees all."""
+
+    def read(self) -> tuple[Rows, Rows]:
+        """(groups by (state,), rollouts by (verdict,)); a rollout without a verdict is not counted."""
+        from composer_web.rollouts.models import Group, Rollout
+
+        now = access.current()
+        scope = None if now is None else now.scope
+        read_at, groups, rollouts = self._kept.get(scope, (-TOTALS_SECONDS, {}, {}))
+        if time.monotonic() - read_at >= TOTALS_SECONDS:
+            by_state = Group.objects.values_list("state").annotate(n=Count("*")).order_by()
+            by_verdict = Rollout.objects.exclude(verdict="").values_list("verdict").annotate(n=Count("*")).order_by()
+            groups, rollouts = {(state,): n for state, n in by_state}, {(verdict,): n for verdict, n in by_verdict}
+            self._kept[scope] = (time.monotonic(), groups, rollouts)
+        return groups, rollouts
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+
+totals = Totals()
+
+
 class Installation(Collector):
-    """Read anew at each scrape: a web process that starts again forgets nothing."""
+    """Read at the scrape, from the database: a web process that starts again forgets nothing."""
 
     def collect(self) -> Iterator[Metric]:
-        from composer_web.rollouts.models import Group, Rollout
         from composer_web.runs.models import RUN_LIVE, Run
 
         now = timezone.now()
@@ -64,28 +98,25 @@ class Installation(Collector):
         waiting = Outbox.objects.filter(sent_at=None, due_at__lte=now).count()
         yield _gauge("outbox_waiting", "Messages that are due and not sent", {(): waiting})
         held = Lease.objects.exclude(owner="").values_list("resource", "expires_at")
-        leases: dict[tuple[str, ...], float] = {}
+        leases: Rows = {}
         for resource, expires in held:
             key = (resource.partition(":")[0], "expired" if expires < now else "held")
             leases[key] = leases.get(key, 0) + 1
         yield _gauge("leases", "Leases that somebody holds or let expire", leases, "kind", "state")
-        workers: dict[tuple[str, ...], float] = {}
+        workers: Rows = {}
         for kind, beat in WorkerHeartbeat.objects.values_list("kind", "beat_at"):
             key = (kind, "alive" if (now - beat).total_seconds() < SILENT_SECONDS else "silent")
             workers[key] = workers.get(key, 0) + 1
         yield _gauge("workers", "Processes that said they live", workers, "kind", "state")
-        groups = Group.objects.values("state").annotate(n=Count("pk")).order_by()
-        yield _gauge("groups", "Groups of rollouts by state", {(r["state"],): r["n"] for r in groups}, "state")
-        ended = Rollout.objects.exclude(verdict="").values("verdict").annotate(n=Count("pk")).order_by()
-        yield _gauge("rollouts", "Rollouts by verdict", {(r["verdict"],): r["n"] for r in ended}, "verdict")
+        groups, rollouts = totals.read()
+        yield _gauge("groups", "Groups of rollouts by state", groups, "state")
+        yield _gauge("rollouts", "Rollouts by verdict", rollouts, "verdict")
         states = Run.objects.values("state").annotate(n=Count("pk")).order_by()
         yield _gauge("runs", "Runs by state", {(r["state"],): r["n"] for r in states}, "state")
         live = list(Run.objects.filter(state__in=RUN_LIVE).only("pk", "step", "latest"))
         yield _gauge("run_step", "Optimiser steps of a live run", {(str(r.pk),): r.step for r in live}, "run")
         for metric, name in RUN_VALUES.items():
-            values: dict[tuple[str, ...], float] = {
-                (str(r.pk),): r.latest[metric] for r in live if r.latest.get(metric) is not None
-            }
+            values: Rows = {(str(r.pk),): r.latest[metric] for r in live if r.latest.get(metric) is not None}
             yield _gauge(f"run_{name}", f"Latest {metric} of a live run", values, "run")
         yield from _engine()
         usage = shutil.disk_usage(env().data)

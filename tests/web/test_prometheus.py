@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from composer_web.ops import leases
+from composer_web.ops import leases, prometheus
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import metrics
@@ -17,6 +19,12 @@ from tests.web.making import claim, finish
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _counted_anew() -> None:
+    """What another test's scrape counted is another database's."""
+    prometheus.totals.forget()
 
 
 def test_only_its_own_scope_reads_it(client: Client, bearer: Bearer) -> None:
@@ -56,3 +64,28 @@ def test_the_numbers_are_those_of_the_installation(client: Client, bearer: Beare
     assert value("disk_free_bytes") > 0 and value("engine_up") in (0, 1)
     counted = [s for s in families["opencomposer_http_seconds"].samples if s.labels.get("route") == "unknown"]
     assert sum(s.value for s in counted if s.name.endswith("_count")) >= 1
+
+
+def test_whole_tables_are_counted_from_indexes_and_not_at_each_scrape(
+    client: Client, bearer: Bearer, running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = bearer("operator", "metrics")
+    rollouts.pump(run_id=running.pk)
+
+    def counts() -> list[str]:
+        with CaptureQueriesContext(connection) as seen:
+            assert client.get("/metrics", headers=headers).status_code == 200
+        assert len(seen) < 20
+        return [query["sql"] for query in seen if "rollouts_" in query["sql"]]
+
+    first = counts()
+    assert len(first) == 2 and counts() == []
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")  # a handful of rows is read quicker without an index
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+        for query in first:
+            cursor.execute(f"EXPLAIN {query}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "Index Only Scan" in plan and "Seq Scan" not in plan, plan
+    monkeypatch.setattr(prometheus, "TOTALS_SECONDS", 0.0)
+    assert len(counts()) == 2
