@@ -166,6 +166,8 @@ class ExecResult:
     """Processes this sandbox still runs after the call returned."""
     result: bytes = b""
     """What the command wrote to the private result descriptor, when `private_result` was asked for."""
+    overflowed: bool = False
+    """It wrote more there than is taken; `result` is empty then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ class Sandbox(Protocol):
         lost parents, fork bombs).
 
         With `private_result` the command finds a descriptor number in `$RESULT_FD`; what it writes there comes
-        back in `ExecResult.result` (at most 4 MiB) and is visible to nobody else. With `keep_state=False` the
+        back in `ExecResult.result` (at most 32 MiB) and is visible to nobody else. With `keep_state=False` the
         command starts from the carried state but does not change it (so such calls may overlap).
         """
         ...

@@ -12,7 +12,7 @@ import struct
 PREFIX = struct.Struct("<II")
 MAX_HEADER_BYTES = 4 << 20
 MAX_BLOB_BYTES = 64 << 20
-MAX_RESULT_BYTES = 4 << 20
+MAX_RESULT_BYTES = 32 << 20
 """Most that a command can send through its private result descriptor."""
 
 DUMP_FD, STATE_FD, RESULT_FD, QUIET_FD = 60, 61, 62, 63

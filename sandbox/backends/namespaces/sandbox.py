@@ -203,12 +203,16 @@ class NamespacesSandbox:
             exit_code = answer["exit"]
             if exit_code is not None and type(exit_code) is not int:
                 raise TypeError("exit code")
-            ended, lasted = EndReason(answer["ended"]), float(answer["seconds"])
+            ended, lasted, overflowed = (
+                EndReason(answer["ended"]),
+                float(answer["seconds"]),
+                answer["overflowed"] is True,
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise self._broken(f"bad answer to a command: {error}") from None
         if exit_code and await self._memory_was_short():
             exit_code, ended = None, EndReason.MEMORY
-        return ExecResult(exit_code, ended, blob[:size], total, lasted, background, blob[size:])
+        return ExecResult(exit_code, ended, blob[:size], total, lasted, background, blob[size:], overflowed)
 
     async def _memory_was_short(self) -> bool:
         """Whether the kernel killed for memory since this was last asked."""

@@ -284,7 +284,8 @@ class Shell:
         if call.starved and call.ended == "exit" and exit_code:
             call.ended = "memory"
         output = call.capture.text()
-        result = bytes(call.result) if len(call.result) <= MAX_RESULT_BYTES else b""
+        overflowed = len(call.result) > MAX_RESULT_BYTES
+        result = b"" if overflowed else bytes(call.result)
         answer = {
             "exit": exit_code if call.ended == "exit" else None,
             "ended": call.ended,
@@ -292,6 +293,7 @@ class Shell:
             "seconds": round(time.monotonic() - call.began, 6),
             "background": background,
             "output": len(output),
+            "overflowed": overflowed,
         }
         self._loop.reply(call.number, answer, output + result)
 

@@ -106,6 +106,10 @@ class Adapter(Protocol):
 def started(result: ExecResult) -> TestRun:
     """A run of which only the ending is known yet."""
     said = result.output.decode("utf-8", "replace").strip()[-300:]
+    if result.overflowed:
+        said = (
+            f"the report of its tests is longer than may be kept; run fewer of them, or give them shorter names\n{said}"
+        )
     return TestRun(
         timed_out=result.ended is EndReason.TIMEOUT or result.exit_code in CPU_EXIT_CODES,
         out_of_memory=result.ended is EndReason.MEMORY,

@@ -98,10 +98,10 @@ class TestCommands:
         assert await output(sandbox, "echo [$RESULT_FD]") == "[]"
 
     async def test_private_result_of_most_and_of_too_many_bytes(self, sandbox: Sandbox) -> None:
-        whole = await sandbox.exec("head -c 4194304 /dev/zero >&$RESULT_FD", private_result=True)
-        assert len(whole.result) == 4 * MIB
-        over = await sandbox.exec("head -c 4194305 /dev/zero >&$RESULT_FD; echo on", private_result=True)
-        assert (over.result, over.output) == (b"", b"on\n")
+        whole = await sandbox.exec(f"head -c {32 * MIB} /dev/zero >&$RESULT_FD", private_result=True)
+        assert len(whole.result) == 32 * MIB and not whole.overflowed
+        over = await sandbox.exec(f"head -c {32 * MIB + 1} /dev/zero >&$RESULT_FD; echo on", private_result=True)
+        assert (over.result, over.output, over.overflowed) == (b"", b"on\n", True)
 
     async def test_result_descriptor_belongs_to_one_call(self, sandbox: Sandbox) -> None:
         command = "sleep 0.2; echo $N >&$RESULT_FD"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.grading import calls
-from sandbox.grading.adapters.base import Invocation, Order
+from sandbox.grading.adapters.base import Invocation, Order, started
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.canaries.planting import Planted
 from sandbox.grading.judging import judge_run
@@ -129,3 +129,8 @@ def test_each_ending_has_its_row_of_the_table(data, how, outcome, rules):
     found = judged(data, must_fail=must_fail, **how)
     assert found.outcome is outcome
     assert [finding.rule for finding in found.findings] == rules
+
+
+def test_a_report_that_did_not_fit_says_so() -> None:
+    run = started(ExecResult(0, EndReason.EXIT, b"7,512 passed", 12, 0.1, 0, overflowed=True))
+    assert "shorter names" in run.ending and run.ending.endswith("7,512 passed") and not run.finished
