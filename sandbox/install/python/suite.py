@@ -128,16 +128,26 @@ class Suite:
         for module in older:
             self.log(f"a part of {module} is missing: as it was when this was released")
             some = await self.venv.older(module) or some
+        if self.broken(run) and "pytest" not in self.tried:
+            self.tried.add("pytest")
+            self.log("pytest itself does not start: the newest that fits, whatever the tests pin beside it")
+            some = (await self.venv.pip("pytest", options="--upgrade")).exit_code == 0 or some
         return await self.system.provide(self.venv, libraries) or some
+
+    @staticmethod
+    def broken(run: TestRun) -> bool:
+        """Whether pytest ended before it came to collect: with 5 it ran and found nothing."""
+        return not (run.cases or run.file_errors or run.timed_out or "exit code 5" in run.ending)
 
     def unsuited(self, run: TestRun) -> InstallFailed | None:
         """Why this run is not that of an environment."""
         if not run.cases:
             why = next(iter(run.file_errors.values()), run.ending)[-300:]
             reason = Reason.TIMEOUT if run.timed_out else diagnosis.of_tests(run.file_errors.values())
-            nothing = not run.file_errors and not run.timed_out
-            if nothing:  # 5: pytest ran and found nothing; else it did not come so far
-                reason = Reason.NO_TESTS if "exit code 5" in run.ending else diagnosis.of_build(run.ending)
+            if self.broken(run):
+                reason = diagnosis.of_build(run.ending)
+            elif "exit code 5" in run.ending and not run.file_errors:
+                reason = Reason.NO_TESTS
             return InstallFailed(reason, f"no test can be collected: {why}")
         suite = next(goal for goal in goals.goals(self.venv.checkout) if goal.kind == "suite")
         if not (why := judge_suite(suite, run)):

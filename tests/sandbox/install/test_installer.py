@@ -243,6 +243,17 @@ async def test_an_installer_that_asks_gets_no_answer_and_the_sources_are_used(ba
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_pins_with_which_pytest_does_not_start_give_way(backend, environments, registry, upstreams):
+    registry.add_wheel("iniconfig", "1.0.1")  # has nothing of what pytest imports from it
+    change: dict[str, str | None] = {"requirements/tests.txt": "pytest\niniconfig==1.0.1\n"}
+    record, log = await discarded(backend, environments, upstreams, change)
+    assert record.built is not None and len(record.attempts) == 1, (record.problem, log[-20:])
+    assert any("pytest itself does not start" in line for line in log)
+    assert not any(word == "iniconfig==1.0.1" for word in record.packages)
+
+
+@pytest.mark.slow
 async def test_what_cannot_be_built_is_tried_in_other_ways_and_leaves_nothing(backend, environments, upstreams):
     files = FILES | {
         "src/counting/__init__.py": "raise RuntimeError('broken')\n",
