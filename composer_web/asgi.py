@@ -1,8 +1,9 @@
-"""ASGI entry: HTTP through Django, one websocket address for live hints."""
+"""ASGI entry: HTTP through Django, the gateway's answers by a shorter way, one websocket address for live hints."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
@@ -14,14 +15,22 @@ from django.urls import path
 
 http = get_asgi_application()
 
-from composer_web.live.consumer import HintConsumer  # noqa: E402 (needs the app registry)
+from composer_web.gateway.handler import PATH, AnswersHandler  # noqa: E402 (needs the app registry)
+from composer_web.live.consumer import HintConsumer  # noqa: E402
 from composer_web.warm import warm  # noqa: E402
 
 warm()
 
+answers = AnswersHandler()
+
+
+async def by_path(scope: Any, receive: Any, send: Any) -> None:
+    await (answers if scope["path"] == PATH else http)(scope, receive, send)
+
+
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": by_path,
         "websocket": AllowedHostsOriginValidator(
             AuthMiddlewareStack(URLRouter([path("ws/live", HintConsumer.as_asgi())]))
         ),

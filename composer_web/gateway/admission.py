@@ -11,11 +11,11 @@ from functools import lru_cache
 import redis
 
 from composer_web.accounts.models import ApiToken, User
-from composer_web.accounts.services import authenticate_token
 from composer_web.env import env
-from composer_web.gateway.configuration import Settings, stored
-from composer_web.gateway.errors import NotAllowed, RateLimited, Unauthenticated, Unavailable
+from composer_web.gateway.configuration import Settings
+from composer_web.gateway.errors import BadRequest, NotAllowed, RateLimited, Unauthenticated, Unavailable
 from composer_web.gateway.routing import Target, choose
+from composer_web.gateway.standing import Standing, read
 from composer_web.gateway.wire import ChatRequest
 
 SCOPE = "gateway"
@@ -49,30 +49,34 @@ class Admitted:
 
 
 def wishes(request: ChatRequest, headers: dict[str, str]) -> Wishes:
+    """Raises BadRequest."""
     given = request.metadata or {}
     session = headers.get(SESSION_HEADER.lower()) or given.get("session_id") or ""
     record = headers.get(RECORD_HEADER.lower()) or given.get("record") or ""
+    if "\0" in session:
+        raise BadRequest("the session's name has a NUL character", param="metadata")
     return Wishes(session[:120], record.lower() in YES, request.user or given.get("user_id") or "")
 
 
-def authenticate(authorization: str) -> Caller:
+def authenticate(authorization: str) -> Standing:
     """Raises Unauthenticated, NotAllowed. The scope must be named: wider ones do not include the gateway."""
     scheme, _, secret = authorization.partition(" ")
-    token = authenticate_token(secret.strip()) if scheme.lower() == "bearer" and secret else None
-    if token is None:
+    found = read(secret.strip()) if scheme.lower() == "bearer" and secret else None
+    if found is None:
         raise Unauthenticated("send `Authorization: Bearer <token>` with a living token of scope `gateway`")
-    if SCOPE not in token.scopes:
-        raise NotAllowed(f"this needs a token with scope {SCOPE!r}; it has {', '.join(token.scopes)}")
-    return Caller(token.user, token)
+    if SCOPE not in found.token.scopes:
+        raise NotAllowed(f"this needs a token with scope {SCOPE!r}; it has {', '.join(found.token.scopes)}")
+    return found
 
 
 def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
     """Raises GatewayError."""
-    caller = authenticate(authorization)
-    settings, erasures = stored()
-    limit(caller.token.pk, settings.requests_per_minute)
-    target = choose(request.model, key=affinity(request, caller, asked), settings=settings)
-    return Admitted(caller, target, settings, erasures)
+    found = authenticate(authorization)
+    caller = Caller(found.user, found.token)
+    limit(found.token.pk, found.settings.requests_per_minute)
+    key = affinity(request, caller, asked)
+    target = choose(request.model, key=key, settings=found.settings, serving=found.serving)
+    return Admitted(caller, target, found.settings, found.erasures)
 
 
 def affinity(request: ChatRequest, caller: Caller, asked: Wishes) -> str:

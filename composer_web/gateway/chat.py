@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -15,10 +14,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.views.decorators.csrf import csrf_exempt
 
 from composer_web.gateway import admission, answers, outside, recording, routing, transcripts
-from composer_web.gateway.configuration import settings_of
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import Ask, NotDeployed, Reader, Shown, Written, generate
-from composer_web.gateway.threads import beside
+from composer_web.gateway.threads import beside, connected
 from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
 from composer_web.ops import inference
 from composer_web.ops.artifacts import ArtifactError
@@ -55,6 +53,9 @@ class Work:
     asked: admission.Wishes
     envelope: answers.Envelope
     began: float
+    render: ChatRenderer | None = None
+    prompt: transcripts.Prompt | None = None
+    """None of a policy behind an endpoint, like `render`."""
 
     @property
     def deadline(self) -> float:
@@ -100,8 +101,7 @@ async def chat_completions(request: HttpRequest) -> HttpResponseBase:
 @csrf_exempt
 async def model_list(request: HttpRequest) -> HttpResponse:
     def read() -> list[str]:
-        admission.authenticate(request.headers.get("authorization", ""))
-        return routing.models(settings_of())
+        return routing.models(admission.authenticate(request.headers.get("authorization", "")).settings)
 
     try:
         names = await beside(read)
@@ -114,10 +114,9 @@ async def model_list(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 async def model_detail(request: HttpRequest, name: str) -> HttpResponse:
     def read() -> None:
-        admission.authenticate(request.headers.get("authorization", ""))
-        settings = settings_of()
-        if name not in routing.models(settings):
-            routing.choose(name, key="", settings=settings)
+        found = admission.authenticate(request.headers.get("authorization", ""))
+        if name not in routing.models(found.settings):
+            routing.choose(name, key="", settings=found.settings, serving=found.serving)
 
     try:
         await beside(read)
@@ -131,12 +130,22 @@ async def _admitted(request: HttpRequest) -> Work:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_BODY:
         raise BadRequest(f"the body has {length} bytes; at most {MAX_BODY} are taken", code="body_too_large")
-    wanted = parse(request.body)
+    wanted = parse(request.read(MAX_BODY + 1))  # not `body`, which has a bound of its own for forms
     headers = {name.lower(): value for name, value in request.headers.items()}
     asked = admission.wishes(wanted, headers)
-    found = await beside(admission.admit, wanted, headers.get("authorization", ""), asked)
-    envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", wanted.model, found.target.served)
-    return Work(wanted, found, asked, envelope, began)
+
+    def admit() -> Work:
+        """In one thread, because each change of threads costs time; without the connection once it is not needed."""
+        with connected():
+            found = admission.admit(wanted, headers.get("authorization", ""), asked)
+        envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", wanted.model, found.target.served)
+        work = Work(wanted, found, asked, envelope, began)
+        if found.target.folder is not None:
+            work.render = transcripts.renderer(found.target.folder)
+            work.prompt = known.prompt(wanted, work.render, salt=work.salt, erasures=found.erasures)
+        return work
+
+    return await beside(admit)
 
 
 @dataclass(slots=True)
@@ -152,8 +161,8 @@ class Started:
 async def _start(work: Work) -> Started:
     """Raises GatewayError: whatever goes wrong before the first token is an answer with a status of its own."""
     target, here = work.admitted.target, Here.of_this_loop()
-    assert target.folder is not None
-    render, prompt = await asyncio.to_thread(_prompt, work, target.folder)
+    render, prompt = work.render, work.prompt
+    assert render is not None and prompt is not None, "what is behind an endpoint is asked in `outside`"
     reader = Reader(
         render,
         tools=bool(work.request.offered),
@@ -182,11 +191,6 @@ async def _start(work: Work) -> Started:
             if attempt == 2:
                 raise Unavailable(f"the inference server keeps losing {target.served}: {error}") from error
     raise AssertionError("not reached")
-
-
-def _prompt(work: Work, folder: Path) -> tuple[ChatRenderer, transcripts.Prompt]:
-    render = transcripts.renderer(folder)
-    return render, known.prompt(work.request, render, salt=work.salt, erasures=work.admitted.erasures)
 
 
 async def _whole(work: Work) -> HttpResponse:

@@ -127,7 +127,9 @@ def record(exchange: Exchange) -> Known | None:
 
 
 def _opening(request: ChatRequest) -> str:
-    return next((" ".join(m.text.split()) for m in request.messages if m.role == "user"), "")[:2000]
+    """Postgres has no text with a NUL in it."""
+    first = next((message.text for message in request.messages if message.role == "user"), "")
+    return " ".join(first.replace("\0", " ").split())[:2000]
 
 
 def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[RecordedTurn, int]:
@@ -142,7 +144,7 @@ def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[Record
     facts = facts_of(
         text=text,
         calls=exchange.calls,
-        error=clean.text(exchange.error)[0] if exchange.error else None,
+        error=clean.text(exchange.error)[0].replace("\0", " ") if exchange.error else None,
         tools=request.offered,
         edit_tools=exchange.admitted.settings.edit_tools,
     )

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import NothingPromoted, Unavailable, UnknownModel
+from composer_web.gateway.standing import Serving
 from composer_web.gateway.threads import beside
 from composer_web.ops import inference
 from composer_web.ops.errors import UserError
 from composer_web.policies import promotion
-from composer_web.policies.models import Endpoint, Policy, Promotion
+from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import resolve
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
 
@@ -52,16 +53,15 @@ def on_canary(key: str, share: float) -> bool:
     return place < share
 
 
-def choose(model: str, *, key: str, settings: Settings) -> Target:
+def choose(model: str, *, key: str, settings: Settings, serving: Serving | None) -> Target:
     """Raises UnknownModel, NothingPromoted, Unavailable. Nothing is remembered: a rollback counts from the next request."""
     if model == promotion.CHANNEL:
-        current = promotion.current()
-        if current is None:
+        if serving is None:
             raise NothingPromoted(
                 "nothing is promoted yet: promote a policy version on the promotion page or with "
                 "`manage.py promote policy NAME@VERSION`"
             )
-        return _weights(current, key)
+        return _weights(serving, key)
     if model in settings.endpoints:
         policy = Policy.objects.filter(name=model, kind="endpoint").first()
         if policy is not None:
@@ -79,20 +79,17 @@ _folders: dict[tuple[int, int], Path] = {}
 """Weights of a version never move while they are promoted; a gone folder is looked up again."""
 
 
-def _weights(current: Promotion, key: str) -> Target:
-    policy, version, canary = current.policy, current.version, False
-    if current.canary_policy is not None and current.canary_version is not None:
-        canary = on_canary(key, current.canary_share)
-        if canary:
-            policy, version = current.canary_policy, current.canary_version
-    folder = _folders.get((policy.pk, version))
+def _weights(serving: Serving, key: str) -> Target:
+    canary = serving.canary if serving.canary is not None and on_canary(key, serving.share) else None
+    chosen = canary or serving.promoted
+    folder = _folders.get((chosen.policy_id, chosen.version))
     if folder is None or not folder.is_dir():
         try:
-            folder = resolve(f"{policy.name}@{version}").path
+            folder = resolve(f"{chosen.name}@{chosen.version}").path
         except UserError as error:
             raise Unavailable(f"the promoted version cannot be served: {error.message}") from error
-        _folders[policy.pk, version] = folder
-    return Target(policy.pk, policy.name, version, canary, folder)
+        _folders[chosen.policy_id, chosen.version] = folder
+    return Target(chosen.policy_id, chosen.name, chosen.version, canary is not None, folder)
 
 
 def endpoint_of(target: Target) -> Endpoint:

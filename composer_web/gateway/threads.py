@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
@@ -16,14 +17,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@contextmanager
+def connected() -> Iterator[None]:
+    """The thread's connection goes back to the pool at the end."""
+    try:
+        yield
+    finally:
+        connections["default"].close()
+
+
 async def beside(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Runs `work` in a thread. Raises Unavailable when Postgres does not answer."""
 
     def run() -> T:
-        try:
+        with connected():
             return work(*arguments, **named)
-        finally:
-            connections["default"].close()
 
     try:
         return await asyncio.to_thread(run)

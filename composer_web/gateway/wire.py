@@ -116,7 +116,7 @@ class ChatRequest(Open):
 def parse(body: bytes) -> ChatRequest:
     """Raises BadRequest that names the first wrong field."""
     if len(body) > MAX_BODY:
-        raise BadRequest(f"the body has {len(body)} bytes; at most {MAX_BODY} are taken", code="body_too_large")
+        raise BadRequest(f"the body has more than {MAX_BODY} bytes", code="body_too_large")
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,110 @@
+"""Whose token a request carries, how the gateway is set and what is promoted: all of it as it is now, in one statement.
+
+Every request reads it anew, so that a token that is revoked, a setting and a rollback count from the next request on. It is
+written out, because building it from models takes several times as long as Postgres takes to answer it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from django.db import connection
+from django.utils import timezone
+
+from composer_web.accounts.models import ApiToken, User
+from composer_web.gateway.configuration import Settings
+from composer_web.policies.promotion import CHANNEL
+
+SEEN = timedelta(minutes=1)
+"""A token's last use is noted this often."""
+STATEMENT = """
+SELECT t.id, t.user_id, u.role, u.is_active, t.project_id, t.scopes::text, t.last_used_at,
+       c.configured::text, coalesce(c.erasures, 0),
+       p.policy_id, a.name, p.version, p.canary_policy_id, b.name, p.canary_version, p.canary_share
+FROM accounts_apitoken t
+JOIN accounts_user u ON u.id = t.user_id AND u.is_active
+LEFT JOIN gateway_channel c ON c.name = %(channel)s
+LEFT JOIN LATERAL (
+    SELECT * FROM policies_promotion WHERE channel = %(channel)s ORDER BY id DESC LIMIT 1
+) p ON true
+LEFT JOIN policies_policy a ON a.id = p.policy_id
+LEFT JOIN policies_policy b ON b.id = p.canary_policy_id
+WHERE t.digest = %(digest)s AND t.revoked_at IS NULL AND t.expires_at > %(now)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A policy version."""
+
+    policy_id: int
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What the channel serves."""
+
+    promoted: Served
+    canary: Served | None = None
+    share: float = 0.0
+    """Of the sessions, that the canary answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`token` and `user` know the columns that admission and recording need; Django reads the others when they are asked for."""
+
+    token: ApiToken
+    user: User
+    settings: Settings
+    erasures: int
+    serving: Serving | None
+
+
+def read(secret: str) -> Standing | None:
+    """None unless a living token of an active user has this secret. Notes the use."""
+    now = timezone.now()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    with connection.cursor() as cursor:
+        cursor.execute(STATEMENT, {"channel": CHANNEL, "digest": digest, "now": now})
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    pk, owner, role, active, project, scopes, used, configured, erasures, *serving = row
+    _note(pk, used, now)
+    user = User.from_db("default", ["id", "is_active", "role"], [owner, active, role])  # in the order of the model
+    token = ApiToken.from_db(
+        "default", ["id", "user_id", "scopes", "project_id"], [pk, owner, json.loads(scopes), project]
+    )
+    return Standing(token, user, _settings(configured or "{}"), erasures, _serving(*serving))
+
+
+def _note(pk: int, used: datetime | None, now: datetime) -> None:
+    if used is None or now - used > SEEN:
+        ApiToken.objects.filter(pk=pk).update(last_used_at=now)
+
+
+@lru_cache(maxsize=64)
+def _settings(configured: str) -> Settings:
+    return Settings.model_validate_json(configured)
+
+
+def _serving(
+    policy: int | None,
+    name: str,
+    version: int,
+    canary: int | None,
+    canary_name: str,
+    canary_version: int,
+    share: float,
+) -> Serving | None:
+    if policy is None:
+        return None
+    beside = None if canary is None else Served(canary, canary_name, canary_version)
+    return Serving(Served(policy, name, version), beside, share)
