@@ -18,7 +18,7 @@ ROWS = [
 
 
 @functools.cache
-def tests_of(path: str) -> set[str]:
+def functions_of(path: str) -> set[str]:
     """Names of the test functions of a file, those in classes too."""
     tree = ast.parse((ROOT / path).read_text())
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -38,4 +38,4 @@ def test_what_proves_an_answer_is_there(row: list[str]) -> None:
     for file, function in named:
         path = file or path
         assert path.startswith("tests/") and (ROOT / path).is_file(), f"there is no file {path!r}"
-        assert function in tests_of(path), f"{path} has no test {function!r}"
+        assert function in functions_of(path), f"{path} has no test {function!r}"

@@ -117,6 +117,7 @@ class Shell:
                 "seconds": 0.0,
                 "background": 0,
                 "output": len(text),
+                "overflowed": False,
             }
             self._loop.reply(number, answer, text)
 

@@ -55,6 +55,8 @@ class Suite:
     def __init__(self, venv: Venv, package: Package, system: SystemPackages) -> None:
         self.venv, self.package, self.system, self.log = venv, package, system, venv.log
         self.tried: set[str] = set()
+        self.wanted: list[str] = []
+        """Requirements of the tests."""
         self.imported = project.imported(venv.checkout)
         self.hanging: list[str] = []
         """Tests that did not end."""
@@ -68,7 +70,7 @@ class Suite:
             self.log(f"no tests of its own: its examples become {path}")
             await venv.box.write(f"{WORKDIR}/{path}", text.encode())
         paths = project.test_paths(checkout)
-        wanted = list(dict.fromkeys(["pytest", *requirements.test_requirements(checkout)]))
+        wanted = self.wanted = list(dict.fromkeys(["pytest", *requirements.test_requirements(checkout)]))
         if found := setup.variables(checkout):
             self.log(f"variables of its tests: {', '.join(f'{k}={v}' for k, v in found.items())}")
             venv.env |= found
@@ -130,8 +132,9 @@ class Suite:
             some = await self.venv.older(module) or some
         if self.broken(run) and "pytest" not in self.tried:
             self.tried.add("pytest")
-            self.log("pytest itself does not start: the newest that fits, whatever the tests pin beside it")
-            some = (await self.venv.pip("pytest", options="--upgrade")).exit_code == 0 or some
+            self.log("pytest itself does not start: the newest that fits of it and of what the tests pin beside it")
+            names = ("pytest", *(line.partition("==")[0] for line in self.wanted if "==" in line))
+            some = (await self.venv.pip(*names, options="--upgrade")).exit_code == 0 or some
         return await self.system.provide(self.venv, libraries) or some
 
     @staticmethod
