@@ -120,7 +120,8 @@ class Suite:
         said = texts(run)
         own = self.package.modules
         names = [n for n in missing(said, own, self.imported) if n not in self.tried]
-        older = [n for n in outgrown(said, own) if f"older {n}" not in self.tried]
+        # What is not there at all has no part missing: it is added first.
+        older = [n for n in outgrown(said, own) if f"older {n}" not in self.tried and n not in names]
         libraries = diagnosis.system_packages("\n".join(said))
         self.tried |= {*names, *(f"older {n}" for n in older)}
         some = False
