@@ -52,10 +52,11 @@ class Sizes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=Sizes.pairs)
-    parser.add_argument("--warm", type=int, default=Sizes.warm, help="pairs before, not counted")
-    parser.add_argument("--words", type=int, default=Sizes.words, help="words of a prompt")
-    parser.add_argument("--seconds", type=float, default=Sizes.seconds, help="most that the pairs may take together")
+    usual = Sizes()
+    parser.add_argument("--pairs", type=int, default=usual.pairs)
+    parser.add_argument("--warm", type=int, default=usual.warm, help="pairs before, not counted")
+    parser.add_argument("--words", type=int, default=usual.words, help="words of a prompt")
+    parser.add_argument("--seconds", type=float, default=usual.seconds, help="most that the pairs may take together")
     parser.add_argument("--record", action="store_true", help="sessions are recorded")
     sizes = Sizes(**vars(parser.parse_args()))
     with throwaway.services() as variables:
@@ -116,8 +117,8 @@ class web:
         url = f"http://127.0.0.1:{self.port}"
         while True:
             try:
-                if httpx.get(f"{url}/health/live", trust_env=False).is_success:
-                    return url
+                httpx.get(f"{url}/v1/models", trust_env=False)  # 401 is an answer too
+                return url
             except httpx.TransportError:
                 if time.monotonic() > end or self.process.poll() is not None:
                     raise
