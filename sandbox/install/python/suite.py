@@ -134,8 +134,8 @@ class Suite:
         if self.broken(run) and "pytest" not in self.tried:
             self.tried.add("pytest")
             self.log("pytest itself does not start: the newest that fits of it and of what the tests pin beside it")
-            names = ("pytest", *(line.partition("==")[0] for line in self.wanted if "==" in line))
-            some = (await self.venv.pip(*names, options="--upgrade")).exit_code == 0 or some
+            pinned = [line.partition("==")[0] for line in self.wanted if "==" in line]
+            some = (await self.venv.pip("pytest", *pinned, options="--upgrade")).exit_code == 0 or some
         return await self.system.provide(self.venv, libraries) or some
 
     @staticmethod
