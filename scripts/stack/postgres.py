@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import tuning
 from .errors import NotAnswering, StackError
 from .layout import Layout, package_folder
 
@@ -111,14 +112,15 @@ def initialise(cluster: Path, *, durable: bool = True) -> None:
     marker.touch()
 
 
-def server_command(cluster: Path, sockets: Path, *, durable: bool = True) -> list[str]:
-    """The command that is the server: run it in the foreground, stop it with SIGINT."""
+def server_command(cluster: Path, sockets: Path, *, durable: bool = True, large: bool = True) -> list[str]:
+    """The command that is the server: run it in the foreground, stop it with SIGINT. `large`: it may take its share of the
+    machine, else as little as Postgres asks for by itself."""
     settings = {
         "listen_addresses": "",
         "unix_socket_directories": str(sockets),
         "unix_socket_permissions": "0700",  # `trust` is safe only because nobody else can reach the socket.
         "max_connections": "200",
-        "shared_buffers": "128MB",
+        **(tuning.settings() if large else {}),
         "wal_level": "minimal",
         "max_wal_senders": "0",
         **({} if durable else FAST_AND_LOSSY),

@@ -22,8 +22,9 @@ PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
-def services() -> Iterator[dict[str, str]]:
-    """Start both servers; yields the environment that makes the product use them."""
+def services(*, large: bool = False) -> Iterator[dict[str, str]]:
+    """Start both servers; yields the environment that makes the product use them. `large`: Postgres takes the share of the
+    machine that the product's own does."""
     _sweep()
     home = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
     (home / "owner").write_text(f"{os.getpid()}\n")
@@ -35,7 +36,7 @@ def services() -> Iterator[dict[str, str]]:
         valkey.write_configuration(home / "valkey.conf", home / "valkey", endpoint, durable=False)
         running.append((_start(valkey.server_command(home / "valkey.conf"), home / "valkey.log"), signal.SIGTERM))
         postgres.initialise(cluster, durable=False)
-        command = postgres.server_command(cluster, cluster, durable=False)
+        command = postgres.server_command(cluster, cluster, durable=False, large=large)
         running.append((_start(command, home / "postgres.log"), signal.SIGINT))
         postgres.wait_ready(cluster, cluster, seconds=60, log=home / "postgres.log")
         postgres.ensure_database(cluster)

@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=usual.seconds, help="most that the pairs may take together")
     parser.add_argument("--record", action="store_true", help="sessions are recorded")
     sizes = Sizes(**vars(parser.parse_args()))
-    with throwaway.services() as variables:
+    with throwaway.services(large=True) as variables:
         os.environ.update(variables)
         os.environ["DJANGO_SETTINGS_MODULE"] = "composer_web.settings"
         import django

@@ -71,7 +71,7 @@ def main() -> None:
     if arguments.kept:
         measure(arguments)
         return
-    with throwaway.services() as variables:
+    with throwaway.services(large=True) as variables:
         os.environ.update(variables)
         measure(arguments)
 

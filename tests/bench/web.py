@@ -60,7 +60,7 @@ def main() -> None:
     if arguments.kept:
         measure(arguments, wanted)
         return
-    with throwaway.services() as variables:
+    with throwaway.services(large=True) as variables:
         os.environ.update(variables)
         measure(arguments, wanted)
 

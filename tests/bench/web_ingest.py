@@ -88,16 +88,19 @@ def _points(pk: int, seconds: float) -> Done:
 
 
 def _rollouts(pk: int, seconds: float) -> Done:
+    from django.db.models import Max
+
     from composer_web.ops.artifacts import artifacts
     from composer_web.rollouts import services
     from composer_web.rollouts.models import Group, Rollout, RolloutState
     from composer_web.tasks.models import TaskVersion
     from sandbox.grading.report import Verdict
-    from tests.browser import seed
+    from tests.browser import episodes
 
     used = Group.objects.filter(run_id=pk).values("task_version")
     versions = list(TaskVersion.objects.exclude(pk__in=used).select_related("task").order_by("pk")[:BACKLOG])
-    first = 10_000_000
+    newest = Group.objects.filter(run_id=pk).aggregate(newest=Max("prompt_index"))["newest"]  # of a kept database
+    first = max(10_000_000, (newest or 0) + 1)
     made = Group.objects.bulk_create(
         [
             Group(
@@ -117,7 +120,7 @@ def _rollouts(pk: int, seconds: float) -> Done:
     )
     draw = random.Random(pk)
     samples = [
-        seed.trajectory(
+        episodes.trajectory(
             versions[0].bundle, sample=s, verdict=Verdict.PASSED if s % 2 else Verdict.FAILED, version=1, draw=draw
         )
         for s in range(GROUP)
