@@ -20,13 +20,32 @@ from django.test import Client
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.env import env
 from composer_web.ops.errors import Conflict, UserError
-from composer_web.repositories import installing, selectors, services, tokens
+from composer_web.repositories import installing, places, selectors, services, tokens
 from composer_web.repositories.building import build_environment
 from composer_web.repositories.models import Environment, Repository
 from composer_web.repositories.requests import request_archive, request_repository
+from sandbox.install.sources import git
+from tests.web.git_server import presented, private_repositories
 from tests.web.helpers import eventually
 
 SECRET = "tok-3f9c-do-not-show"
+HALVES = [[text[:9], text[9:]] for text in (SECRET, presented(SECRET).removeprefix("Basic "))]
+"""The token as it is kept and as it is sent; in halves, so that who looks for it does not find itself."""
+LOOKING = """const fs = require('node:fs'), path = require('node:path');
+function* files(top) {
+  for (const one of fs.readdirSync(top, { withFileTypes: true })) {
+    const full = path.join(top, one.name);
+    if (one.isDirectory()) yield* files(full); else if (one.isFile()) yield full;
+  }
+}
+exports.seen = (secret) => {
+  const processes = fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name));
+  const places = processes.flatMap((pid) => [`/proc/${pid}/environ`, `/proc/${pid}/cmdline`]);
+  return [...places, ...files(process.env.HOME), ...files('/tmp')].filter((place) => {
+    try { return fs.readFileSync(place, 'latin1').includes(secret); } catch { return false; }
+  });
+};
+"""
 ADDRESS = "https://git.inside.example/team/shop.git"
 Bearer = Callable[..., dict[str, str]]
 
@@ -51,12 +70,13 @@ def archive(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-def repository(folder: Path, files: dict[str, str]) -> Path:
+def repository(folder: Path, files: dict[str, str], submodule: str = "") -> Path:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "one"]):
+    module = ["update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{submodule}"]
+    for words in (["init", "-q"], ["add", "-A"], *([module] if submodule else []), [*who, "commit", "-qm", "one"]):
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
     return folder
 
@@ -174,16 +194,26 @@ def test_the_command_line(tmp_path: Path, db: None) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_build_pins_what_it_fetched_and_says_why_it_was_discarded(tmp_path: Path) -> None:
-    """Nothing but the machine's Python is asked: the checkout wants another one."""
+def test_a_build_pins_what_it_fetched_and_says_why_it_was_discarded(tmp_path: Path, operator: Client) -> None:
+    """Nothing but the machine's Python is asked: the checkout wants another one. What is left out of it is on the page."""
     files = {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\nrequires-python = "<3"\n', "shop.py": "x = 1\n",
-             "LICENSE": "Permission is hereby granted, free of charge, to any person obtaining a copy\n"}  # fmt: skip
-    folder = repository(tmp_path / "shop", files)
+             "LICENSE": "Permission is hereby granted, free of charge, to any person obtaining a copy\n",
+             "large.bin": f"{git.LFS.decode()}\noid sha256:{'0' * 64}\nsize 9\n"}  # fmt: skip
+    folder = repository(tmp_path / "shop", files, submodule="parts")
     made = request_repository(kind="path", location=str(folder))
     assert build_environment(made.environment.pk).startswith("failed: language-version")
     made.refresh_from_db()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout
     assert (made.pin, made.licence) == (commit.strip(), "MIT")
+    page = operator.get(f"/environments/{made.environment.pk}/").content.decode()
+    for word in (
+        commit.strip(),
+        "MIT",
+        "1 submodules are left out",
+        "1 files are LFS pointers",
+        "requires Python &lt;3",
+    ):
+        assert word in page, word
     environment = selectors.get_environment("shop")
     assert environment.state == "failed" and "requires Python <3" in environment.failure
     log = selectors.build_log(environment)
@@ -194,24 +224,46 @@ def test_a_build_pins_what_it_fetched_and_says_why_it_was_discarded(tmp_path: Pa
 @pytest.mark.timeout(600)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin") is None, reason="no npm on this machine")
-def test_a_repository_becomes_an_environment_and_its_page_says_how(tmp_path: Path, operator: Client) -> None:
-    """From the form to stable tests, as the build workers do it."""
+def test_a_private_repository_becomes_an_environment_that_never_saw_the_token(
+    tmp_path: Path, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the form to stable tests, as the build workers do it. The repository's own test looks for the token wherever a
+    program in the sandbox can look, while it is installed and in every check afterwards."""
+    monkeypatch.setenv("OPENCOMPOSER_GIT_HOSTS", "127.0.0.1")
+    env.cache_clear()
     files = {
+        "looking.js": LOOKING,
+        "looking.test.js": "const { test } = require('node:test');\nconst { seen } = require('./looking.js');\n"
+        "test('finds what is there', () => { if (!seen('PATH=').length) throw new Error('blind'); });\n"
+        f"test('no token', () => {{ for (const part of {HALVES!r}) {{\n"
+        "  const found = seen(part.join('')); if (found.length) throw new Error(found.join()); } });\n",
         "package.json": '{"name": "sums", "version": "1.0.0", "main": "sums.js", "scripts": {"test": "node --test"}}',
         "sums.js": "exports.add = (a, b) => a + b;\n",
         "sums.test.js": "const { test } = require('node:test');\nconst { add } = require('./sums.js');\n"
         "test('adds', () => { if (add(2, 3) !== 5) throw new Error('sum'); });\n",
     }
-    folder = repository(tmp_path / "sums", files)
-    page = operator.post("/environments/new/", {"kind": "path", "location": str(folder)}, follow=True)
-    assert page.status_code == 200 and "not fetched yet" in page.content.decode()
+    repository(tmp_path / "sums", files)
+    with private_repositories(tmp_path, SECRET) as host:
+        said = {"kind": "git", "location": f"{host}/sums"}
+        page = operator.post("/environments/new/", {**said, "name": "closed"}, follow=True)
+        assert page.status_code == 200 and "not fetched yet" in page.content.decode()
+        assert build_environment(selectors.get_environment("closed").pk).startswith(
+            "failed: the repository cannot be read"
+        )
+        operator.post("/environments/new/", {**said, "token": SECRET})
+        environment = selectors.get_environment("sums")
+        assert build_environment(environment.pk) == "ready", selectors.build_log(selectors.get_environment("sums"))
     environment = selectors.get_environment("sums")
-    assert build_environment(environment.pk) == "ready", selectors.build_log(selectors.get_environment("sums"))
-    environment = selectors.get_environment("sums")
-    assert installing.built_package(environment).tests.keys() == {"sums.test.js::adds"}
+    looked = {"looking.test.js::finds what is there", "looking.test.js::no token"}
+    assert installing.built_package(environment).tests.keys() == {"sums.test.js::adds", *looked}
+    kept = [selectors.build_log(environment), installing.install_record(environment).model_dump_json()]
+    for secret in ("".join(halves) for halves in HALVES):
+        assert not any(secret in text for text in kept)
+        layer = places.store().repository(environment.digest or "").parent
+        assert not any(secret.encode() in file.read_bytes() for file in layer.rglob("*") if file.is_file())
     assert environment.detail["unseen_goals_met"] == "7 of 7, three times"
     text = operator.get(f"/environments/{environment.pk}/").content.decode()
-    for word in ("ready", "npm test", "goal 10", "accepted: 1 stable tests"):
+    for word in ("ready", "npm test", "goal 10", "accepted: 3 stable tests"):
         assert word in text, word
     assert build_environment(environment.pk) == "nothing to do"
 

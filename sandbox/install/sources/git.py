@@ -165,7 +165,7 @@ class Git:
         if self._token is not None:
             said = said.replace(self._token.get_secret_value(), "***")
         why = _shown(" ".join(said.split())[-300:])
-        if re.search(r"File too large|file size limit|SIGXFSZ", said, re.IGNORECASE):
+        if re.search(r"File too large|file size limit|SIGXFSZ|died of signal 25", said, re.IGNORECASE):
             return PackageError(
                 f"the repository is larger than {MAX_PACK_BYTES} bytes", remedy="Upload an archive of a part"
             )

@@ -84,7 +84,7 @@ def spec_of(shop: Workshop, work: Work, instruction: str) -> TaskSpec:
     # A test file that the work itself changes is not laid over it.
     files = sorted({test.split("::", 1)[0] for test in work.tests} - work.gold.keys())
     tests = tuple(test for test in work.tests if test.split("::", 1)[0] in files)
-    judging = {path: work.rewritten.get(path) or shop.read(path) for path in (*files, *conftests)}
+    judging = {p: work.rewritten.get(p) or text for p, text in shop.texts((*files, *conftests)).items()}
     return TaskSpec(
         id=f"{work.source}-{built.name}-{digest}".lower(),
         source=work.source,

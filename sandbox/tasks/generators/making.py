@@ -66,6 +66,16 @@ class Workshop:
         """A file of the pristine checkout. Raises OSError, UnicodeDecodeError."""
         return (self.store.repository(self.built.environment.digest) / path).read_text(encoding="utf-8")
 
+    def texts(self, paths: Sequence[str]) -> dict[str, str]:
+        """Those of these files that are UTF-8: the others stay as the environment has them, protected. Raises OSError."""
+        found = {}
+        for path in paths:
+            try:
+                found[path] = self.read(path)
+            except UnicodeDecodeError:
+                continue
+        return found
+
     def pristine(self, path: str) -> str:
         """A file of the pristine checkout; empty where there is none that can be read as text."""
         try:
@@ -176,7 +186,7 @@ async def spec_of(
         instruction=told,
         environment=BuiltEnvironment(digest=built.environment.digest, overrides={**pruned, **draft.broken}),
         verifier=PytestVerifier(
-            test_files={**pristine, **{path: shop.read(path) for path in conftests}},
+            test_files={**pristine, **shop.texts(conftests)},
             fail_to_pass=tuple(failing),
             pass_to_pass=tuple(passing),
             timeout_seconds=seconds_for(built, expected),

@@ -27,7 +27,7 @@ from sandbox.tasks.generators.reach import Reach
 from sandbox.tasks.generators.renaming import rename
 from sandbox.tasks.generators.reworking import migrate, reworkable
 from sandbox.tasks.generators.screening import Place, tasks_of
-from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, split_of
+from sandbox.tasks.generators.targets import Split, Target, find_targets, mutants_of, readable, split_of
 from sandbox.tasks.generators.writing import write_examples, write_tests
 from sandbox.tasks.generators.yields import Yield, YieldStore
 from sandbox.tasks.packages import BuiltPackage, with_backend
@@ -97,8 +97,8 @@ async def generate_tasks(
         return
     slots = asyncio.Semaphore(at_once)
     shop = Workshop(
-        store, built, backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history, slots=slots,
-        places=min(PLACES, count),
+        store, readable(store, built), backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history,
+        slots=slots, places=min(PLACES, count),
     )  # fmt: skip
     done: list[TaskSpec] = []
     with found.timed():

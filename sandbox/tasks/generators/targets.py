@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from sandbox.tasks.environments import EnvironmentStore
@@ -56,6 +57,32 @@ def mutants_of(
             broken={target.path: mutated.decode()}, gold={target.path: original}, expected=expected, functions=(target.name,),
             family=f"{shop.built.name}:{target.path}:{target.name}", shown=distant,
         )  # fmt: skip
+
+
+def readable(store: EnvironmentStore, built: BuiltPackage) -> BuiltPackage:
+    """The package without functions and tests of files that are not UTF-8: a bundle carries texts, and has no place for them."""
+    repo = store.repository(built.environment.digest)
+    files = {place.rpartition(":")[0] for place in built.covered} | {test.split("::", 1)[0] for test in built.tests}
+    odd = {path for path in files if not _is_text(repo / path)}
+    if not odd:
+        return built
+    tests = {test: seconds for test, seconds in built.tests.items() if test.split("::", 1)[0] not in odd}
+    covered = {
+        place: tuple(test for test in entered if test in tests)
+        for place, entered in built.covered.items()
+        if place.rpartition(":")[0] not in odd
+    }
+    return built.model_copy(update={"tests": tests, "covered": covered})
+
+
+def _is_text(file: Path) -> bool:
+    try:
+        file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return False
+    except FileNotFoundError:
+        return True  # who asks for it says so
+    return True
 
 
 def split_of(package: str, target: Target) -> Split:

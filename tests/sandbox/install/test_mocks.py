@@ -6,6 +6,7 @@ The libraries are the package index's own, so these ask the index that the machi
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 from collections.abc import AsyncIterator
 
@@ -17,7 +18,7 @@ from sandbox.install.errors import Reason
 from sandbox.install.installer import install
 from sandbox.install.python.recipe import PythonRecipe
 from sandbox.install.recipe import Installed
-from sandbox.install.services import local
+from sandbox.install.services import local, table
 from sandbox.install.tools import tools_layer
 from sandbox.install.tree import lay_out
 from sandbox.install.verify import LIMITS
@@ -110,6 +111,20 @@ CACHE_TESTS = """from shop import remembered
 def test_the_cache_remembers():
     assert remembered(b"bread") == b"bread"
 """
+LATEST = """import redis
+
+
+def kept(what):
+    line = redis.Redis("localhost", 6379, socket_timeout=5)
+    line.rpush("all", what, "last")
+    return line.lrange("all", 0, -1), line.eval("return redis.call('llen', KEYS[1])", 1, "all")
+"""
+LATEST_TESTS = """from shop import kept
+
+
+def test_what_came_last():
+    assert kept("bread") == ([b"bread", b"last"], 2)
+"""
 QUEUE_TESTS = """import socket
 
 
@@ -185,6 +200,25 @@ async def test_a_service_stands_in(backend, environments, upstreams, needs, modu
         assert any("services, by the words of the errors" in line for line in log)
         assert [case.status for case in made.run.cases.values()] == ["passed"]
         await local.stop(box, log.append)
+        shown = await box.exec("python -m pytest -q tests", timeout=120, env=made.env)
+        assert b"1 passed" in shown.output, shown.output[-2000:]
+
+
+async def test_a_cache_that_no_program_can_be_had_for_is_a_python_one(backend, environments, upstreams, monkeypatch):
+    """fakeredis stands in where neither this machine nor a PyPI package has Redis; it starts again when it was stopped."""
+    redis = next(one for one in table.SERVICES if one.name == "redis")
+    assert redis.server is not None
+    nowhere = dataclasses.replace(redis.server, program="no-such-redis", package="")
+    lone = dataclasses.replace(redis, server=nowhere)
+    monkeypatch.setattr(table, "SERVICES", tuple(lone if one is redis else one for one in table.SERVICES))
+    log: list[str] = []
+    async with installed(backend, environments, upstreams, shop(LATEST, LATEST_TESTS, "redis"), log) as (box, made):
+        assert made.problem is None and made.run is not None, "\n".join([*log[-60:], str(made.problem)])
+        assert any("service redis is replaced by a mock: fakeredis[lua]" in line for line in log), log[-40:]
+        assert [case.status for case in made.run.cases.values()] == ["passed"]
+        await local.stop(box, log.append)
+        gone = await box.exec("(exec 3<>/dev/tcp/127.0.0.1/6379) 2>/dev/null", timeout=30)
+        assert gone.exit_code != 0
         shown = await box.exec("python -m pytest -q tests", timeout=120, env=made.env)
         assert b"1 passed" in shown.output, shown.output[-2000:]
 

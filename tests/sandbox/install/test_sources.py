@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import subprocess
 import tarfile
 import zipfile
@@ -14,6 +15,7 @@ from sandbox.install.licences import licence_of
 from sandbox.install.sources import git
 from sandbox.install.sources.sdist import from_archive
 from sandbox.install.sources.upload import from_upload
+from sandbox.tasks import archives
 from sandbox.tasks.errors import PackageError, PackageUnavailable
 from tests.sandbox.shelf import write_sdist
 
@@ -123,6 +125,36 @@ def test_odd_names_are_refused_with_the_name(repository):
         git.fetch(str(repository))
 
 
+@pytest.mark.parametrize(
+    ("bound", "value", "why"),
+    [
+        ("MAX_FILE_BYTES", 1000, "noise.bin is larger than 1000 bytes"),
+        ("MAX_MEMBERS", 2, "the commit has 4 files"),
+        ("MAX_TOTAL_BYTES", 200_000, "at most .* and 200000"),
+        ("MAX_PACK_BYTES", 51_200, "the repository is larger than 51200 bytes"),
+    ],
+)
+def test_a_repository_that_is_too_large_is_refused_with_the_bound(repository, monkeypatch, bound, value, why):
+    """The last of the bounds is the kernel's: what is fetched does not fit the disk before anybody has looked at it."""
+    (repository / "noise.bin").write_bytes(random.Random(0).randbytes(300_000))
+    run(repository, "add", "-A")
+    run(repository, "commit", "-qm", "large")
+    monkeypatch.setattr(git, bound, value)
+    with pytest.raises(PackageError, match=why):
+        git.fetch(str(repository))
+
+
+def test_text_that_is_not_utf_8_comes_as_it_is(repository):
+    text = "# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\n".encode("latin-1")
+    (repository / "odd.py").write_bytes(text)
+    (repository / "setup.py").write_bytes(b"# caf\xe9\nfrom setuptools import setup\nsetup(name='shop', version='7')\n")
+    run(repository, "add", "-A")
+    run(repository, "commit", "-qm", "odd")
+    found = git.fetch(str(repository)).checkout
+    assert found.files["odd.py"].content == text
+    assert found.setup_calls == {"name": "shop", "version": "7"}
+
+
 def test_the_token_is_in_no_error(tmp_path):
     token = SecretStr("tok-123-secret")
     with pytest.raises(PackageUnavailable) as error:
@@ -175,6 +207,16 @@ def test_uploads_that_are_refused(tmp_path, monkeypatch):
     for path, why in cases:
         with pytest.raises(PackageError, match=why):
             from_upload(path, name="x")
+    good = _zip(tmp_path / "good.zip", "top/a.py", b"x" * 600)
+    assert set(from_upload(good, name="x").files) == {"a.py", "ok.py"}
+    for bound, value, why in (
+        ("MAX_PACKED_BYTES", 100, "is larger than 100 bytes"), ("MAX_MEMBERS", 1, "more than 1 members"),
+        ("MAX_TOTAL_BYTES", 600, "unpacks to more than 600 bytes"),
+    ):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setattr(archives, bound, value)
+            with pytest.raises(PackageError, match=why):
+                from_upload(good, name="x")
 
 
 def test_the_age_of_a_source_distribution(tmp_path):
