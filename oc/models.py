@@ -470,6 +470,12 @@ class TaskOut(BaseModel):
             description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
         ),
     ]
+    pass_rate: Annotated[
+        float | None,
+        Field(
+            description="Share of rollouts that solved the newest version when it was last measured; null: not measured"
+        ),
+    ]
     review: Annotated[
         str,
         Field(description="new, one (review), admitted, rejected, disputed: of the newest version"),
@@ -649,6 +655,12 @@ class TaskDetail(BaseModel):
             description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
         ),
     ]
+    pass_rate: Annotated[
+        float | None,
+        Field(
+            description="Share of rollouts that solved the newest version when it was last measured; null: not measured"
+        ),
+    ]
     review: Annotated[
         str,
         Field(description="new, one (review), admitted, rejected, disputed: of the newest version"),
@@ -667,4 +679,4 @@ class TaskDetail(BaseModel):
     ] = None
 
 
-DESCRIPTION = "08d2e5acc1fca91abe4150adc488798219ab0f4789ada10ec694bf41bad94fa3"
+DESCRIPTION = "a974a89b7fbbca0c139f3391904d657deec0847050ef37debc2bd260120ba1b6"

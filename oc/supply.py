@@ -23,7 +23,7 @@ YIELD_COLUMNS = ("generator", "package", "tried", "kept", "per_minute", "seconds
 CHANGE_COLUMNS = ("id", "task", "field", "before", "after", "actor_name", "at", "batch")
 REVIEW_COLUMNS = ("task", "version", "state", "mine")
 TASK_FILTERS = (
-    *("q", "source", "category", "suite", "controls", "strength"),
+    *("q", "source", "category", "suite", "controls", "strength", "difficulty"),
     *("review", "mine", "split", "tag", "finding"),
 )
 DECISIONS = {"accept": "accept", "reject": "reject", "withdraw": "withdrawn"}

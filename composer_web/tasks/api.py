@@ -62,6 +62,7 @@ def list_tasks(
     suite: str = "",
     controls: str = "",
     strength: str = "",
+    difficulty: str = "",
     strength_max: float | None = None,
     review: str = "",
     mine: str = "",

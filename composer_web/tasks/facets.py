@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest, QueryDict
 
-from composer_web.tasks.filters import BOUNDS, STRENGTHS, TaskFilter
+from composer_web.tasks.filters import BOUNDS, DIFFICULTIES, RATES, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
 
@@ -47,6 +47,7 @@ def facets(request: HttpRequest) -> list[Facet]:
     for name, label, count in (
         ("source", "Source", _plain("source")),
         ("category", "Category", _plain("category")),
+        ("difficulty", "Difficulty", _difficulty),
         ("controls", "Controls", _controls),
         ("strength", "Hidden tests", _strength),
         ("review", "Review", _review),
@@ -98,6 +99,11 @@ def _strength(query: QuerySet[Task]) -> Rows:
     for value, number in query.values_list("test_strength").annotate(n=Count("pk")):
         counts[strength_class(value)] += number
     return [(name, label, counts[name]) for name, label in STRENGTHS]
+
+
+def _difficulty(query: QuerySet[Task]) -> Rows:
+    counts = query.aggregate(**{name: Count("pk", filter=rates) for name, rates in RATES.items()})
+    return [(name, label, counts[name]) for name, label in DIFFICULTIES]
 
 
 def strength_class(value: float | None) -> str:

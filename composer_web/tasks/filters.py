@@ -30,6 +30,25 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
+DIFFICULTIES = [
+    ("never", "never solved"),
+    ("hard", "hard: under 25 %"),
+    ("middle", "25 to 75 %"),
+    ("easy", "easy: from 75 %"),
+    ("always", "always solved"),
+    ("unknown", "not measured"),
+]
+"""Classes of the pass rate that the newest version showed when it was last measured, by whichever policy."""
+RATES: dict[str, Q] = {
+    "never": Q(pass_rate=0),
+    "hard": Q(pass_rate__gt=0, pass_rate__lt=0.25),
+    "middle": Q(pass_rate__gte=0.25, pass_rate__lt=0.75),
+    "easy": Q(pass_rate__gte=0.75, pass_rate__lt=1),
+    "always": Q(pass_rate=1),
+    "unknown": Q(pass_rate__isnull=True),
+}
+
+
 class TaskFilter(filters.FilterSet):
     """Over `selectors.tasks()`. "My review" is that of who sends the `request`."""
 
@@ -39,6 +58,9 @@ class TaskFilter(filters.FilterSet):
     suite = filters.CharFilter(method="by_suite", label="Suite")
     controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Controls", empty_label="any")
     strength = filters.ChoiceFilter(choices=STRENGTHS, method="by_strength", label="Hidden tests", empty_label="any")
+    difficulty = filters.ChoiceFilter(
+        choices=DIFFICULTIES, method="by_difficulty", label="Difficulty", empty_label="any"
+    )
     strength_max = filters.NumberFilter(
         field_name="test_strength", lookup_expr="lte", label="Test strength at most", min_value=0, max_value=1
     )
@@ -57,7 +79,18 @@ class TaskFilter(filters.FilterSet):
 
     class Meta:
         model = Task
-        fields = ["q", "source", "category", "suite", "controls", "strength", "strength_max", "review", "mine"]
+        fields = [
+            "q",
+            "source",
+            "category",
+            "suite",
+            "controls",
+            "strength",
+            "difficulty",
+            "strength_max",
+            "review",
+            "mine",
+        ]
 
     def by_controls(self, query, name, value):  # type: ignore[no-untyped-def]
         wanted = {"true": True, "false": False, "none": None}[value]
@@ -74,6 +107,9 @@ class TaskFilter(filters.FilterSet):
             return query.filter(test_strength__isnull=True)
         low, high = BOUNDS[value]
         return query.filter(test_strength__gte=low, test_strength__lt=high)
+
+    def by_difficulty(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        return query.filter(RATES[value])
 
     def by_split(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         return query.filter(split="" if value == "none" else value)

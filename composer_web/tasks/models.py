@@ -36,7 +36,7 @@ class Task(Material):
     """One problem under one name; the words and files live in its versions.
 
     `review` is kept by triggers from the reviews of its newest version (migration 0007); so is what lists show of that
-    version (migration 0008): a list of all tasks reads no version.
+    version (migration 0008) and how hard it was when last measured (migration 0011): a list of all tasks reads no version.
     """
 
     slug = models.SlugField(max_length=128, unique=True, allow_unicode=False)
@@ -52,6 +52,7 @@ class Task(Material):
     newest_number = models.PositiveIntegerField(null=True, blank=True, editable=False)
     controls_ok = models.BooleanField(null=True, blank=True, editable=False)
     test_strength = models.FloatField(null=True, blank=True, editable=False)
+    pass_rate = models.FloatField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -59,6 +60,7 @@ class Task(Material):
         indexes = [
             models.Index(fields=["controls_ok", "slug"], name="task_by_controls"),
             models.Index(fields=["test_strength", "slug"], name="task_by_strength"),
+            models.Index(fields=["pass_rate", "slug"], name="task_by_pass_rate"),
             models.Index(fields=["source", "family"]),
             models.Index(fields=["review", "id"], name="task_by_review"),
             models.Index(fields=["split", "id"], name="task_by_split"),

@@ -23,6 +23,9 @@ class TaskOut(Schema):
     test_strength: float | None = Field(
         description="Share of small mutants of the oracle's patch that the hidden tests reject; null: not measured"
     )
+    pass_rate: float | None = Field(
+        description="Share of rollouts that solved the newest version when it was last measured; null: not measured"
+    )
     review: str = Field(description="new, one (review), admitted, rejected, disputed: of the newest version")
     split: str = Field(description="Side that a person put it on: train, held-out, benchmark or empty")
     tags: list[str]

@@ -22,11 +22,11 @@ class ControlsColumn(tables.Column):
         return {None: ui.badge("not run"), True: ui.badge("passed"), False: ui.badge("failed", "rejected")}[value]
 
 
-class StrengthColumn(tables.Column):
-    """Share of the oracle's mutants that the hidden tests reject."""
+class ShareColumn(tables.Column):
+    """A share of 1, in percent."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, verbose_name="Test strength", default="–", attrs=NUMBER, **kwargs)
+        super().__init__(*args, default="–", attrs=NUMBER, **kwargs)
 
     def render(self, value: float) -> str:
         return f"{value:.0%}"
@@ -42,7 +42,8 @@ class TaskTable(Table):
     family = tables.Column(attrs=LONG)
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
-    test_strength = StrengthColumn()
+    test_strength = ShareColumn(verbose_name="Test strength")
+    pass_rate = ShareColumn(verbose_name="Pass rate")
     review = tables.Column()
     split = tables.Column(verbose_name="Side", default="–")
     tags = tables.Column(orderable=False, default="–")
@@ -61,6 +62,7 @@ class TaskTable(Table):
             "newest_number",
             "controls_ok",
             "test_strength",
+            "pass_rate",
             "review",
             "split",
             "tags",

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -24,8 +25,8 @@ from composer_web.policies.models import Policy
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import dispatch_evaluation
-from composer_web.tasks import difficulty, generating, interchange
-from composer_web.tasks.models import GeneratorRun, Suite, TaskStatistic, TaskVersion
+from composer_web.tasks import curation, difficulty, generating, interchange
+from composer_web.tasks.models import GeneratorRun, Suite, Task, TaskStatistic, TaskVersion
 from composer_web.tasks.selectors import prompt_order
 from composer_web.tasks.services import build_suite
 from sandbox.tasks.formats import atif
@@ -33,6 +34,7 @@ from sandbox.tasks.generators.yields import Yield
 from tests.sandbox.tasks.formats.examples import CALLS, TASK
 from tests.web.making import claim, trajectory
 from trainer.config import SamplerConfig
+from trainer.rollouts.types import Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -76,6 +78,50 @@ def test_a_prepass_gives_statistics_of_each_task(measured: Suite, policy: Policy
     assert (total.measured, total.solved_all, total.solved_none) == (5, 2, 1)
     difficulty.record_statistics(evaluation_id=found[0].evaluation_id)
     assert TaskStatistic.objects.count() == 5, "the same evaluation counts once"
+
+
+def test_tasks_are_listed_by_how_hard_they_were_when_last_measured(
+    measured: Suite, policy: Policy, client: Client, people: dict[str, User], bearer: Bearer
+) -> None:
+    client.force_login(people["viewer"])
+    at = {m.position: m.task for m in measured.memberships.select_related("task")}
+
+    def found(value: str) -> set[str]:
+        rows = client.get("/api/v1/tasks", {"difficulty": value}, headers=bearer("viewer")).json()["items"]
+        return {row["slug"] for row in rows}
+
+    def counts() -> dict[str, int]:
+        facets = client.get("/api/v1/curation/facets", headers=bearer("viewer")).json()
+        return {
+            one["value"]: one["count"] for facet in facets if facet["name"] == "difficulty" for one in facet["values"]
+        }
+
+    assert counts() == {"always": 2, "middle": 2, "never": 1, "unknown": 1}
+    assert found("never") == {at[1].slug} and found("unknown") == {at[5].slug}
+    assert found("always") == {at[0].slug, at[3].slug} and found("easy") == found("hard") == set()
+    text = client.get("/tasks/", {"difficulty": "middle", "sort": "-pass_rate"}).content.decode()
+    assert at[2].slug in text and "50%" in text and at[0].slug not in text
+    later = measure(measured, policy, {0: [False, False, False, False, True]})
+    difficulty.record_statistics(evaluation_id=later.pk)
+    assert found("hard") == {at[0].slug}, "the newest measurement counts"
+    old = TaskStatistic.objects.create(
+        task_version=at[0].newest_version, policy="older", samples=1, passed=1, evaluation_id=1,
+        measured_at=timezone.now() - timedelta(days=9),
+    )  # fmt: skip
+    assert found("hard") == {at[0].slug}, "and no older one that is written later"
+    assert old.pass_rate == 1.0
+    curation.edit_instruction(task=at[0], text="In other words", actor=people["reviewer"])
+    assert found("unknown") == {at[0].slug, at[5].slug}, "nobody has measured the new version"
+
+
+def test_thinking_is_counted_from_the_trajectories(make_suite: Callable[..., Suite], policy: Policy) -> None:
+    made = measure(make_suite(count=1), policy, {0: [True, False]})
+    for rollout, tokens in zip(Rollout.objects.filter(group__evaluation=made).order_by("pk"), (30, 10), strict=True):
+        kept = artifacts().get_model(rollout.artifact_key, Trajectory)
+        turns = tuple(Turn(index=n, text="", token_start=1, token_end=3, thinking_tokens=tokens // 2) for n in range(2))
+        artifacts().put_model(rollout.artifact_key, kept.model_copy(update={"turns": turns}))
+    difficulty.record_statistics(evaluation_id=made.pk)
+    assert TaskStatistic.objects.get().thinking_tokens == 20.0
 
 
 def test_statistics_are_shares(measured: Suite) -> None:
@@ -193,7 +239,7 @@ def test_a_bad_upload_imports_nothing(client: Client, people: dict[str, User], d
     assert not Suite.objects.exists()
 
 
-def test_one_bad_directory_keeps_all_out() -> None:
+def test_one_bad_directory_keeps_all_out(client: Client, people: dict[str, User]) -> None:
     data, _ = interchange.export_tasks([CALLS], "harbor")
     archive = io.BytesIO(data)
     with zipfile.ZipFile(archive, "a") as out:
@@ -201,6 +247,11 @@ def test_one_bad_directory_keeps_all_out() -> None:
         out.writestr("second/instruction.md", "x")
     with pytest.raises(UserError, match=r"second: schema_version 9\.9 is newer"):
         interchange.import_harbor(archive.getvalue())
+    client.force_login(people["reviewer"])
+    form = {"name": "both", "file": SimpleUploadedFile("x.zip", archive.getvalue())}
+    text = client.post("/imports/tasks/", form, follow=True).content.decode()
+    assert "second: schema_version 9.9 is newer than 1.4" in text
+    assert not (Suite.objects.exists() or Task.objects.exists() or TaskVersion.objects.exists())
 
 
 def test_rollouts_leave_in_each_format(measured: Suite, client: Client, bearer: Bearer, tmp_path) -> None:
