@@ -1,8 +1,9 @@
 """A large product for `tests.bench.tables`: 100,000 tasks, 1,000,000 rollouts, and what belongs to them.
 
 Rows are made inside Postgres (`generate_series`), each from its own number, so the same call makes the same world.
-Triggers are off meanwhile: histories stay empty, which no list reads. Shares are those of a busy installation: one task in
-eight has a second version, three rollouts in a hundred are lost, rewards depend on how hard the prompt is.
+Triggers are off meanwhile: histories stay empty, which no list reads; what triggers keep for lists is written here. Shares are
+those of a busy installation: one task in eight has a second version, three rollouts in a hundred are lost, rewards depend on
+how hard the prompt is.
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ SELECT id, v, jsonb_set(%(spec)s::jsonb, '{id}', to_jsonb(slug)), md5(id || '/' 
        1 + id %% %(environments)s, '{"oracle": ["passed", "passed", "passed"], "noop": ["failed", "failed", "failed"]}',
        CASE WHEN id %% 20 = 0 THEN NULL ELSE id %% 17 <> 0 END, now(), (id * 37 %% 101) / 100.0, now()
 FROM tasks_task, generate_series(1, 2) v WHERE v = 1 OR id %% 8 = 0;
+UPDATE tasks_task t
+SET newest_version_id = v.id, newest_number = v.number, controls_ok = v.controls_ok, test_strength = v.test_strength,
+    pass_rate = CASE WHEN t.id %% 3 = 0 THEN NULL ELSE (t.id %% 9) / 8.0 END
+FROM tasks_taskversion v WHERE v.task_id = t.id AND v.number = 1 + (t.id %% 8 = 0)::int;
 INSERT INTO tasks_suite (name, purpose, description, recipe, created_at)
 SELECT CASE n WHEN 1 THEN 'train' WHEN 2 THEN 'held-out' ELSE 'suite-' || n END,
        CASE n %% 3 WHEN 1 THEN 'train' WHEN 2 THEN 'held-out' ELSE 'benchmark' END, 'Tasks of one kind', '{}',
        now() - n * interval '1 day' FROM generate_series(1, %(suites)s) n;
-INSERT INTO tasks_suitemembership (suite_id, task_version_id, position)
-SELECT s.id, v.id, row_number() OVER (PARTITION BY s.id ORDER BY v.id) - 1
+INSERT INTO tasks_suitemembership (suite_id, task_version_id, task_id, position)
+SELECT s.id, v.id, v.task_id, row_number() OVER (PARTITION BY s.id ORDER BY v.id) - 1
 FROM tasks_suite s JOIN tasks_taskversion v
   ON CASE WHEN s.id = 1 THEN v.task_id %% 2 = 0 AND v.number = 1 ELSE v.task_id %% 60 = s.id END;
 """

@@ -42,7 +42,7 @@ Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
 Reworking = Callable[[Workshop, Package, Target, Function, random.Random], Work | None]
 Writing = Callable[[Workshop, Target, random.Random], Awaitable[Work | Rejected]]
 REWORKINGS: dict[str, Reworking] = {"rename": rename, "move": move, "migration": migrate}
-VERSION = 9
+VERSION = 10
 """Changed whenever the same seed would give other tasks."""
 
 
@@ -138,7 +138,7 @@ def _mutation_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
 
 def _distance_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     targets = _targets(shop, seed, split)
-    reach = Reach(Package.of(shop))
+    reach = Reach(Package.of(shop), shop.built.tests)
     far = [(target, tests) for target in targets if (tests := reach.distant(target))]
     shop.found.pass_over(Reason.NEAR, len(targets) - len(far))
     return _mutated(shop, far, seed)

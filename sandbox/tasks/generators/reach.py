@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from sandbox.tasks.generators.package import Definition, Function, Package, module_of
@@ -17,6 +19,8 @@ from sandbox.tasks.generators.targets import Target
 
 MOST_STEPS = 12
 """Re-exports that are followed."""
+MOST = 0.5
+"""Share of the tests that speak of a file, above which its name leads nowhere."""
 
 
 @dataclass(slots=True)
@@ -30,10 +34,11 @@ class Names:
 
 
 class Reach:
-    """Over one package; answers are kept."""
+    """Over one package; answers are kept. `tests` are its ids: what most of them speak of leads nowhere."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, tests: Iterable[str] = ()) -> None:
         self._package = package
+        self._tests = frozenset(map(_place, tests))
         self._modules = {module_of(path, package.roots): path for path in package.trees}
         # Tests that lie beside their package are imported by their place in the checkout as well.
         self._modules |= {module_of(path, (".",)): path for path in package.tests}
@@ -42,16 +47,26 @@ class Reach:
         self._known: dict[tuple[str, tuple[str, ...]], tuple[frozenset[str], str]] = {}
 
     def distant(self, target: Target) -> tuple[str, ...]:
-        """Tests that enter the target but name neither it nor its class nor anything else that its file defines."""
+        """Tests that enter the target but name neither it nor its class nor anything else that its file defines.
+
+        Where most tests of a package name something of one file (its one entry point, say), only the other files that a
+        test names say where it looks; where it names no other, that one does.
+        """
         words = [word for word in target.name.split(".") if not word.startswith("__")]
         named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words))
         found = []
         for test_id in target.tests:
-            path, *where = test_id.split("[", 1)[0].split("::")
-            files, text = self._told(path, tuple(where))
-            if files and target.path not in files and not (words and named.search(text)):
+            files, text = self._told(*_place(test_id))
+            led = files - self._everywhere or files
+            if led and target.path not in led and not (words and named.search(text)):
                 found.append(test_id)
         return tuple(found)
+
+    @cached_property
+    def _everywhere(self) -> frozenset[str]:
+        """Files that more than MOST of the tests speak of."""
+        counts = Counter(path for place in self._tests for path in self.spoken(*place))
+        return frozenset(path for path, count in counts.items() if count > MOST * len(self._tests))
 
     def spoken(self, path: str, where: tuple[str, ...]) -> frozenset[str]:
         """Files of the product that define what a test names; none for a test that is not found."""
@@ -147,6 +162,12 @@ class Reach:
         """The dotted name of the package that relative imports of a file start from."""
         parts = module_of(path, self._package.roots).split(".")
         return parts if path.endswith("/__init__.py") else parts[:-1]
+
+
+def _place(test_id: str) -> tuple[str, tuple[str, ...]]:
+    """(file, qualified name) of a test, without its case."""
+    path, *where = test_id.split("[", 1)[0].split("::")
+    return path, tuple(where)
 
 
 def _with_class(body: list[ast.stmt], where: tuple[str, ...]) -> Iterator[ast.AST]:

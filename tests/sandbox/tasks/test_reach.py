@@ -147,6 +147,33 @@ def test_a_test_is_distant_where_it_reaches_a_function_by_another_file_only(pack
     assert Reach(package).distant(target(shop, "src/mill/front.py", "grind")) == ()
 
 
+def test_what_most_tests_name_leads_nowhere():
+    """Everything goes in by one gate: a test of a part names the gate as well, and a bug behind the gate is far from it."""
+    product = {
+        "gate.py": "class Gate:\n    def go(self, part):\n        return _checked(part)\n\n\ndef _checked(part):\n"
+        "    return part()\n",
+        "wings.py": "def wing():\n    return 1\n",
+        "tails.py": "def tail():\n    return 2\n",
+    }
+    text = "from gate import Gate\nfrom tails import tail\nfrom wings import wing\n" + "".join(
+        f"\n\ndef test_{name}():\n    assert {said}\n"
+        for name, said in (
+            ("wing", "Gate().go(wing) == 1"),
+            ("tail", "Gate().go(tail)"),
+            ("gate", "Gate()"),
+            ("part", "wing()"),
+        )
+    )
+    trees = {path: ast.parse(source) for path, source in {**product, "test_all.py": text}.items()}
+    package = Package(product, {"test_all.py": text}, {}, trees, (".",))
+    ids = tuple(f"test_all.py::test_{name}" for name in ("wing", "tail", "gate"))
+    reach = Reach(package, [*ids, "test_all.py::test_part"])
+    assert reach.distant(Target("gate.py", "_checked", 6, ids)) == ids[:2], "a test of the gate alone looks at the gate"
+    assert reach.distant(Target("gate.py", "Gate.go", 2, ids)) == (), "it is named"
+    assert reach.distant(Target("wings.py", "wing", 1, ids[:1])) == ()
+    assert Reach(package).distant(Target("gate.py", "_checked", 6, ids)) == ()
+
+
 def test_methods_are_features_with_the_helpers_that_only_they_need(package, shop):
     found = {feature.name: feature for feature in find_features(shop, package)}
     assert found.keys() == {"grind", "Door", "Door.open", "Door.shut"}, "another file of the package turns the wheel"
