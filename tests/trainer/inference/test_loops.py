@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from trainer.inference.embedded import numba_loops
+from trainer.inference.embedded.linear import Linear
 from trainer.inference.embedded.loops import Loops, compiled_loops
 from trainer.inference.embedded.sampling import sample
 
@@ -16,6 +21,30 @@ def loops() -> Loops:
     found = compiled_loops()
     assert found is not None, "numba is a dependency: it must be there"
     return found
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(33, 97), (64, 32), (128, 160)])
+def test_products_equal_torch_and_a_row_does_not_depend_on_its_batch(loops: Loops, inputs: int, outputs: int) -> None:
+    torch.manual_seed(inputs)
+    weight, bias, x = torch.randn(outputs, inputs), torch.randn(outputs), torch.randn(23, inputs)
+    linear = Linear.of(weight, bias, loops)
+    whole = linear(x)
+    torch.testing.assert_close(whole, F.linear(x, weight, bias), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(Linear.of(weight, None, loops)(x), F.linear(x, weight), rtol=1e-5, atol=1e-4)
+    for rows in (1, 2, 4, 7, 8, 11, 13, 20):
+        assert linear(x[3 : 3 + rows]).equal(whole[3 : 3 + rows])
+
+
+@pytest.mark.parametrize(
+    ("file", "made_of"),
+    [("numba_products.py", ["vectors.py"]), ("numba_loops.py", ["vectors.py", "numba_products.py"])],
+)
+def test_compiled_code_is_made_anew_when_what_it_is_made_of_changes(file: str, made_of: list[str]) -> None:
+    folder = Path(numba_loops.__file__).parent
+    digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in made_of)).hexdigest()[:16]
+    assert f'BUILT_ON = "{digest}"' in (folder / file).read_text(), (
+        f"set BUILT_ON in {file}: numba compiles it again then"
+    )
 
 
 @pytest.mark.parametrize("size", [24, 64, 128])
@@ -92,16 +121,16 @@ def test_a_row_does_not_depend_on_its_batch(loops: Loops) -> None:
     assert together == ([a[0][0] for a in alone], [a[1][0] for a in alone])
 
 
-def test_gate_and_norms(loops: Loops) -> None:
+def test_gate_and_norms() -> None:
     torch.manual_seed(3)
     both = torch.randn(5, 66) * 20
     out = torch.empty(5, 33)
-    loops.gate(both.numpy(), out.numpy())
+    numba_loops.gate(both.numpy(), out.numpy())
     torch.testing.assert_close(out, F.silu(both[:, :33]) * both[:, 33:], rtol=1e-5, atol=1e-6)
     x, delta, weight, normed = torch.randn(5, 33), torch.randn(5, 33), torch.randn(33), torch.empty(5, 33)
     summed = x + delta
-    loops.add_norm(x.numpy(), delta.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
+    numba_loops.add_norm(x.numpy(), delta.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
     torch.testing.assert_close(x, summed)
     torch.testing.assert_close(normed, F.rms_norm(summed, (33,), weight, 1e-6), rtol=1e-5, atol=1e-6)
-    loops.norm(x.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
+    numba_loops.norm(x.numpy(), weight.numpy(), np.float32(1e-6), normed.numpy())
     torch.testing.assert_close(normed, F.rms_norm(summed, (33,), weight, 1e-6), rtol=1e-5, atol=1e-6)

@@ -1,7 +1,7 @@
 """The forward pass of a dense decoder through compiled loops, in buffers that live from step to step.
 
-The same arithmetic as `model.py`. What torch does in a dozen small operators a layer is here four loops around four
-matrix products that write where the next one reads.
+The same arithmetic as `model.py`. What torch does in a dozen small operators a layer is here two calls around its
+attention, which write where the next one reads.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.linear import Linear
 from trainer.inference.embedded.loops import Floats, Loops
 from trainer.inference.embedded.model import Decoder, Layer, Weights
 from trainer.inference.embedded.shape import DecoderShape
@@ -22,25 +23,34 @@ from trainer.inference.embedded.shape import DecoderShape
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """A layer's vectors as the loops take them."""
+    """A layer as the loops take it."""
 
     norm_in_C: Floats
     norm_mlp_C: Floats
+    normed: bool
     query_norm_D: Floats
     key_norm_D: Floats
-    normed: bool
+    qkv: tuple[Floats, Floats]
+    out: tuple[Floats, Floats]
+    gate_up: tuple[Floats, Floats]
+    down: tuple[Floats, Floats]
 
     @classmethod
     def of(cls, layer: Layer, head_dim: int) -> _Views:
-        normed = layer.query_norm_D is not None and layer.key_norm_D is not None
         ones = torch.ones(head_dim)
         return cls(
             layer.norm_in_C.numpy(),
             layer.norm_mlp_C.numpy(),
+            layer.query_norm_D is not None and layer.key_norm_D is not None,
             (ones if layer.query_norm_D is None else layer.query_norm_D).numpy(),
             (ones if layer.key_norm_D is None else layer.key_norm_D).numpy(),
-            normed,
+            *(_arrays(linear) for linear in (layer.qkv, layer.out, layer.gate_up, layer.down)),
         )
+
+
+def _arrays(linear: Linear) -> tuple[Floats, Floats]:
+    assert linear.panels is not None, "these weights were built for a decoder without compiled loops"
+    return linear.panels.weight_PIO, linear.panels.bias_PO
 
 
 class _Space:
@@ -53,8 +63,9 @@ class _Space:
         self.qkv, self.q, self.attended = new((heads + 2 * kv_heads) * size), new(heads * size), new(heads * size)
         self.gate_up, self.gated = new(2 * shape.intermediate_size), new(shape.intermediate_size)
         self.logits = new(shape.vocab_size)
-        self.x_, self.normed_ = self.x.numpy(), self.normed.numpy()
-        self.q_, self.gated_ = self.q.numpy(), self.gated.numpy()
+        self.x_, self.normed_, self.delta_ = self.x.numpy(), self.normed.numpy(), self.delta.numpy()
+        self.qkv_, self.q_, self.attended_ = self.qkv.numpy(), self.q.numpy(), self.attended.numpy()
+        self.gate_up_, self.gated_ = self.gate_up.numpy(), self.gated.numpy()
 
     def first(self, tokens: int) -> _Space:
         """The same buffers, for fewer tokens."""
@@ -84,9 +95,11 @@ class FusedDecoder(Decoder):
         torch.index_select(weights.embedding_VC, 0, batch.tokens_N, out=space.x)
         loops.norm(space.x_, self._layers[0].norm_in_C, eps, space.normed_)
         ends = [*(view.norm_in_C for view in self._layers[1:]), weights.norm_C.numpy()]
-        for index, (view, layer, end_C) in enumerate(zip(self._layers, weights.layers, ends, strict=True)):
-            loops.rotate(
-                layer.qkv(space.normed, space.qkv).numpy(),
+        for index, (view, end_C) in enumerate(zip(self._layers, ends, strict=True)):
+            loops.enter(
+                space.normed_,
+                *view.qkv,
+                space.qkv_,
                 self._cos_TD,
                 self._sin_TD,
                 positions_N,
@@ -101,11 +114,20 @@ class FusedDecoder(Decoder):
                 space.q_,
             )
             attention(index, space.q, self.scale, space.attended)
-            delta_NC = layer.out(space.attended, space.delta).numpy()
-            loops.add_norm(space.x_, delta_NC, view.norm_mlp_C, eps, space.normed_)
-            loops.gate(layer.gate_up(space.normed, space.gate_up).numpy(), space.gated_)
-            delta_NC = layer.down(space.gated, space.delta).numpy()
-            loops.add_norm(space.x_, delta_NC, end_C, eps, space.normed_)
+            loops.leave(
+                space.attended_,
+                *view.out,
+                space.x_,
+                space.delta_,
+                view.norm_mlp_C,
+                eps,
+                space.normed_,
+                *view.gate_up,
+                space.gate_up_,
+                space.gated_,
+                *view.down,
+                end_C,
+            )
         wanted = len(batch.logits_at)
         last = space.normed if wanted == len(batch.tokens_N) else space.normed[batch.logits_at]
         self.hidden = last

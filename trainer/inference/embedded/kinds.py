@@ -33,20 +33,20 @@ def read_shape(policy_dir: Path) -> DecoderShape:
     return DecoderShape.read(policy_dir)
 
 
-def build_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor]) -> Weights:
-    """Of one version, ready to be swapped in. Raises UnsupportedModel."""
+def build_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor], *, compiled: bool = True) -> Weights:
+    """Of one version, ready to be swapped in; `compiled` as its decoder. Raises UnsupportedModel."""
     if shape.model_type in WITH_EXPERTS:
         from trainer.inference.embedded.library import library_weights
 
         return library_weights(shape, state)
-    return Weights.build(shape, state)
+    return Weights.build(shape, state, compiled=compiled)
 
 
 def build_decoder(
     shape: DecoderShape, state: Mapping[str, torch.Tensor], max_length: int, *, compiled: bool = True
 ) -> Decoder:
     """With compiled loops where the machine has them, unless `compiled` forbids. Raises UnsupportedModel."""
-    weights = build_weights(shape, state)
+    weights = build_weights(shape, state, compiled=compiled)
     loops: Loops | None = None
     if compiled:
         prepare()

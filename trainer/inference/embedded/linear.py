@@ -1,51 +1,55 @@
-"""Products with weights: the plain matrix product, and oneDNN's with weights that were laid out for it beforehand."""
+"""Products with weights: compiled panels where there are loops, else torch's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-PACKED_FROM = 1 << 17
-"""Weights of fewer elements stay in the fast cache whatever their layout; measured: nothing is gained for them."""
-PACKED_ROWS = 8
-"""With fewer rows the plain product is faster."""
-_HINT = 64
-"""Rows that the layout is made for."""
+from trainer.inference.embedded.loops import Floats, Loops
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A weight as `Loops.product` reads it: panels of 32 outputs, inputs first in each, filled up with zeros."""
+
+    weight_PIO: Floats
+    bias_PO: Floats
+
+    @classmethod
+    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None, width: int) -> Panels:
+        missing = -len(weight_OI) % width
+        filled = F.pad(weight_OI, (0, 0, 0, missing)).view(-1, width, weight_OI.shape[1])
+        bias = weight_OI.new_zeros(len(weight_OI)) if bias_O is None else bias_O
+        return cls(filled.transpose(1, 2).contiguous().numpy(), F.pad(bias, (0, missing)).view(-1, width).numpy())
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """x · weight + bias. Big weights are kept twice."""
+    """x · weight + bias."""
 
-    weight_IO: torch.Tensor
-    """Contiguous, inputs first: products with few rows are faster that way."""
+    outputs: int
+    weight_IO: torch.Tensor | None
+    """Contiguous, inputs first: torch's products with few rows are faster that way. None where there are panels."""
     bias_O: torch.Tensor | None
-    packed: torch.Tensor | None
+    panels: Panels | None
+    loops: Loops | None
 
     @classmethod
-    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None = None) -> Linear:
+    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None = None, loops: Loops | None = None) -> Linear:
         """From a weight as checkpoints have it: [out, in], fp32."""
-        packed = None
-        if weight_OI.numel() >= PACKED_FROM and _packs():
-            packed = _onednn()._reorder_linear_weight(weight_OI.contiguous(), _HINT)
-        return cls(weight_OI.t().contiguous(), bias_O, packed)
+        if loops is not None:
+            return cls(len(weight_OI), None, None, Panels.of(weight_OI, bias_O, loops.PANEL), loops)
+        return cls(len(weight_OI), weight_OI.t().contiguous(), bias_O, None, None)
 
     def __call__(self, x_NI: torch.Tensor, out_NO: torch.Tensor | None = None) -> torch.Tensor:
-        """[N, O], contiguous; in `out_NO` where that saves a copy."""
-        if self.packed is not None and len(x_NI) >= PACKED_ROWS:
-            product: torch.Tensor = _onednn()._linear_pointwise(x_NI, self.packed, self.bias_O, "none", [], "")
-            return product
+        """[N, O], contiguous; in `out_NO` where that saves an allocation."""
+        if self.loops is not None and self.panels is not None:
+            out = x_NI.new_empty(len(x_NI), self.outputs) if out_NO is None else out_NO
+            self.loops.product(x_NI.contiguous().numpy(), self.panels.weight_PIO, self.panels.bias_PO, out.numpy())
+            return out
+        assert self.weight_IO is not None
         if self.bias_O is None:
             return torch.mm(x_NI, self.weight_IO, out=out_NO)
         return torch.addmm(self.bias_O, x_NI, self.weight_IO, out=out_NO)
-
-
-def _onednn() -> Any:
-    return torch.ops.mkldnn
-
-
-def _packs() -> bool:
-    """Whether this build of torch has the operators (its own compiler uses them)."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")

@@ -20,14 +20,18 @@ Ints = npt.NDArray[np.int64]
 class Loops(Protocol):
     """What `numba_loops` has; see there. Arrays are contiguous and belong to the caller."""
 
+    PANEL: int
+    """Outputs of a panel of weights."""
+
+    def product(self, x_NI: Floats, weight_PIO: Floats, bias_PO: Floats, out_NO: Floats) -> None: ...
+
     def norm(self, x_NC: Floats, weight_C: Floats, eps: np.float32, out_NC: Floats) -> None: ...
 
-    def add_norm(self, x_NC: Floats, delta_NC: Floats, weight_C: Floats, eps: np.float32, out_NC: Floats) -> None: ...
-
-    def gate(self, gate_up_NF: Floats, out_NF: Floats) -> None: ...
-
-    def rotate(
+    def enter(
         self,
+        normed_NC: Floats,
+        weight_PIO: Floats,
+        bias_PO: Floats,
         qkv_NE: Floats,
         cos_TD: Floats,
         sin_TD: Floats,
@@ -41,6 +45,25 @@ class Loops(Protocol):
         keys_N: Ints,
         values_after: int,
         q_NE: Floats,
+    ) -> None: ...
+
+    def leave(
+        self,
+        attended_NE: Floats,
+        out_PIO: Floats,
+        out_bias_PO: Floats,
+        x_NC: Floats,
+        delta_NC: Floats,
+        norm_mlp_C: Floats,
+        eps: np.float32,
+        normed_NC: Floats,
+        gate_up_PIO: Floats,
+        gate_up_bias_PO: Floats,
+        gate_up_NF: Floats,
+        gated_NF: Floats,
+        down_PIO: Floats,
+        down_bias_PO: Floats,
+        norm_end_C: Floats,
     ) -> None: ...
 
     def attend(
@@ -83,12 +106,17 @@ def prepare() -> None:
     loops = compiled_loops()
     if loops is None:
         return
-    one, wide = np.ones((1, 4), np.float32), np.ones((1, 12), np.float32)
-    eps, at, lengths = np.float32(1e-6), np.zeros(1, np.int64), np.ones(1, np.int64)
-    rows = np.zeros((2, 4), np.float32)
-    loops.norm(one, one[0], eps, np.empty_like(one))
-    loops.add_norm(np.ones((1, 4), np.float32), one, one[0], eps, np.empty_like(one))
-    loops.gate(np.ones((1, 8), np.float32), np.empty_like(one))
-    loops.rotate(wide, one, one, at, True, one[0], one[0], eps, 1, rows, at, 1, np.empty_like(one))
-    loops.attend(one, rows, at, lengths, at, 1, eps, 4, np.empty_like(one))
+
+    def new(*sizes: int) -> Floats:
+        return np.ones(sizes, np.float32)
+
+    eps, at, lengths, rows = np.float32(1e-6), np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros((2, 4), np.float32)
+    one, weight, bias, none = new(1, 4), new(1, 4, loops.PANEL), new(1, loops.PANEL), new(4)
+    loops.norm(one, none, eps, new(1, 4))
+    loops.product(one, weight, bias, new(1, 4))
+    loops.enter(one, weight, bias, new(1, 12), one, one, at, True, none, none, eps, 1, rows, at, 1, new(1, 4))
+    gate_up, gated = new(1, 8), new(1, 4)
+    down = (weight, bias)
+    loops.leave(one, *down, new(1, 4), new(1, 4), none, eps, new(1, 4), *down, gate_up, gated, *down, none)
+    loops.attend(one, rows, at, lengths, at, 1, eps, 4, new(1, 4))
     loops.draw(one, np.ones(1, np.float32), np.zeros(1), at.copy(), np.empty(1))

@@ -15,6 +15,12 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from trainer.inference.embedded.numba_products import PANEL as PANEL
+from trainer.inference.embedded.numba_products import product
+
+BUILT_ON = "7c83cc3501885a72"
+"""Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""
+
 _LOOSE = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order, but infinities keep their meaning
 _options: Final[dict[str, Any]] = {
     "nogil": True,
@@ -161,6 +167,62 @@ def _rotate(
 
 
 rotate = compiled(_rotate)
+
+
+def _enter(
+    normed_NC: Any,
+    weight_PIO: Any,
+    bias_PO: Any,
+    qkv_NE: Any,
+    cos_TD: Any,
+    sin_TD: Any,
+    positions_N: Any,
+    normed: Any,
+    query_norm_D: Any,
+    key_norm_D: Any,
+    eps: Any,
+    kv_heads: Any,
+    rows_RE: Any,
+    keys_N: Any,
+    values_after: Any,
+    q_NE: Any,
+) -> None:
+    """A layer up to its attention: queries to `q_NE`, keys and values into the cache's rows."""
+    product(normed_NC, weight_PIO, bias_PO, qkv_NE)
+    norms = (normed, query_norm_D, key_norm_D, eps)
+    rotate(qkv_NE, cos_TD, sin_TD, positions_N, *norms, kv_heads, rows_RE, keys_N, values_after, q_NE)
+
+
+enter = compiled(_enter)
+
+
+def _leave(
+    attended_NE: Any,
+    out_PIO: Any,
+    out_bias_PO: Any,
+    x_NC: Any,
+    delta_NC: Any,
+    norm_mlp_C: Any,
+    eps: Any,
+    normed_NC: Any,
+    gate_up_PIO: Any,
+    gate_up_bias_PO: Any,
+    gate_up_NF: Any,
+    gated_NF: Any,
+    down_PIO: Any,
+    down_bias_PO: Any,
+    norm_end_C: Any,
+) -> None:
+    """A layer from its attention on: `x_NC` goes on, `normed_NC` is what comes after it reads."""
+    product(attended_NE, out_PIO, out_bias_PO, delta_NC)
+    add_norm(x_NC, delta_NC, norm_mlp_C, eps, normed_NC)
+    product(normed_NC, gate_up_PIO, gate_up_bias_PO, gate_up_NF)
+    gate(gate_up_NF, gated_NF)
+    product(gated_NF, down_PIO, down_bias_PO, delta_NC)
+    add_norm(x_NC, delta_NC, norm_end_C, eps, normed_NC)
+
+
+leave = compiled(_leave)
 
 
 def _score(q_E: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_HT: Any) -> None:

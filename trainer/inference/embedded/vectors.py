@@ -1,0 +1,108 @@
+"""Vectors of 16 fp32 numbers for the compiled loops: where sums over rows are wanted, the compiler finds none by itself.
+
+What they compute does not depend on the machine's width (a narrower one takes several instructions), nor on what else is
+in a loop: nothing is reordered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+WIDTH = 16
+_IR = ir.VectorType(ir.FloatType(), WIDTH)
+_INDEX = ir.IntType(32)
+
+
+class Vector(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="float32x16")
+
+
+_vector: Final = Vector()
+
+
+@register_model(Vector)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _IR)
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [at]), ir.PointerType(_IR))
+
+
+def _load(typing: Any, array: Any, at: Any) -> Any:
+    """16 numbers of a contiguous array from element `at` on, counted from its beginning whatever its shape."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_place(context, builder, signature.args[0], *arguments), align=4)
+
+    return _vector(array, types.int64), emit
+
+
+def _store(typing: Any, array: Any, at: Any, value: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], place, align=4)
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, _vector), emit
+
+
+def _splat(typing: Any, number: Any) -> Any:
+    """The same number 16 times."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        empty = ir.Constant(_IR, ir.Undefined)
+        one = builder.insert_element(empty, arguments[0], ir.Constant(_INDEX, 0))
+        return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))
+
+    return _vector(types.float32), emit
+
+
+def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a · b + c, rounded once."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_IR, [_IR, _IR, _IR])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.v16f32"), arguments)
+
+    return _vector(_vector, _vector, _vector), emit
+
+
+def _add(typing: Any, a: Any, b: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments)
+
+    return _vector(_vector, _vector), emit
+
+
+def _folding(width: int) -> Any:
+    """Adds lanes that are `width` apart: of `a` where the lane's bit is clear, of `b` where it is set."""
+
+    def fold(typing: Any, a: Any, b: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = range(WIDTH)
+            near = [WIDTH + lane if lane & width else lane for lane in lanes]
+            far = [WIDTH + (lane ^ width) if lane & width else lane ^ width for lane in lanes]
+            kind = ir.VectorType(_INDEX, WIDTH)
+            parts = (builder.shuffle_vector(*arguments, ir.Constant(kind, chosen)) for chosen in (near, far))
+            return builder.fadd(*parts)
+
+        return _vector(_vector, _vector), emit
+
+    return intrinsic(fold)
+
+
+load: Final[Any] = intrinsic(_load)
+store: Final[Any] = intrinsic(_store)
+splat: Final[Any] = intrinsic(_splat)
+fma: Final[Any] = intrinsic(_fma)
+add: Final[Any] = intrinsic(_add)
+fold8, fold4, fold2, fold1 = (_folding(width) for width in (8, 4, 2, 1))
