@@ -16,7 +16,7 @@ from composer_web.runs.models import Run
 from sandbox.grading.report import Verdict
 from tests.bench.tables_data import BENCH, RUNS, Size
 from tests.bench.tables_data import fill as fill_tables
-from tests.browser import seed
+from tests.browser import episodes
 
 METRICS = 200
 """Names of metrics of a run."""
@@ -111,7 +111,7 @@ def _long_trajectory() -> None:
     """Give one recorded rollout a trajectory of TURNS turns."""
     rollout = Rollout.objects.filter(verdict="passed").order_by("pk").select_related("group__task_version").first()
     assert rollout is not None
-    made = seed.trajectory(
+    made = episodes.trajectory(
         rollout.group.task_version.bundle,
         sample=rollout.sample,
         verdict=Verdict.PASSED,

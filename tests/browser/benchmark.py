@@ -12,7 +12,7 @@ from composer_web.policies import gate, promotion
 from composer_web.policies.models import Endpoint, Policy
 from composer_web.rollouts import services as rollouts
 from composer_web.tasks.models import Suite
-from tests.browser import seed
+from tests.browser import episodes
 
 LEVELS = (("low", 0.35), ("high", 0.7))
 
@@ -35,7 +35,7 @@ def evaluate(
     members = release.members.order_by("position").values_list("task_version_id", flat=True)
     rollouts.dispatch_evaluation(evaluation=made, version_ids=list(members))
     for index, group in enumerate(made.groups.select_related("task_version").order_by("prompt_index")):
-        seed.finish_group(group, draw=draw, skill=1.0 if index == 0 else 0.0 if index == 1 else skill)
+        episodes.finish_group(group, draw=draw, skill=1.0 if index == 0 else 0.0 if index == 1 else skill)
     tasks.advance(evaluation_id=made.pk)
     for group in made.groups.all():
         tasks.grade_group(group_id=group.pk)

@@ -16,7 +16,7 @@ from composer_web.policies.services import record_checkpoint
 from composer_web.rollouts import services as rollouts
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import record_controls
-from tests.browser import seed
+from tests.browser import episodes
 from tests.browser.conftest import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -26,7 +26,7 @@ def play(evaluation: Evaluation, skill: float) -> None:
     """What the workers of a product do with an evaluation that was asked for; none run beside the browser's server."""
     tasks.start(evaluation_id=evaluation.pk)
     for group in evaluation.groups.select_related("task_version"):
-        seed.finish_group(group, draw=random.Random(f"{evaluation.pk}/{group.pk}"), skill=skill)
+        episodes.finish_group(group, draw=random.Random(f"{evaluation.pk}/{group.pk}"), skill=skill)
     tasks.advance(evaluation_id=evaluation.pk)
     assert rollouts.drop_open(evaluation_id=evaluation.pk) == 0
 
@@ -44,7 +44,7 @@ def ask(page: Page, effort: str) -> Evaluation:
 
 def test_from_a_suite_to_a_leaderboard(operator: Page, product: Product) -> None:
     page = operator
-    suite = seed.suite("walked", 6, purpose="benchmark")
+    suite = episodes.suite("walked", 6, purpose="benchmark")
     for version in suite.versions.filter(controls_ok=None):
         record_controls(version=version, controls={"bundle_hash": version.bundle_hash}, ok=True)
     assert Suite.objects.filter(name="walked").exists()

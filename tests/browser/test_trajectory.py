@@ -14,7 +14,7 @@ from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import pump
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser.conftest import Product
-from tests.browser.seed import finish_claimed
+from tests.browser.episodes import finish_claimed
 from tests.browser.test_every_page import AUDIT
 from trainer.rollouts.types import Turn
 

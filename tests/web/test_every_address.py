@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from django.db import transaction
 from django.test import Client
-from django.utils import timezone
 
 from composer_web.accounts import owners
 from composer_web.accounts.access import Access, acting
@@ -17,16 +15,9 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Project, Role, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token, create_user
 from composer_web.api.root import api
-from composer_web.evals.models import Release
-from composer_web.gateway.models import Session
-from composer_web.policies.models import Policy
-from composer_web.repositories.models import Environment
-from composer_web.review.models import Draft
-from composer_web.rollouts.models import Export, Fork, Group, Rollout, SavedQuery
-from composer_web.runs.models import RunTemplate, SavedView, Sweep
-from composer_web.tasks.models import ImportedTrajectory, Suite
 from tests.browser import seed
 from tests.web.addresses import Address, operations, pages
+from tests.web.seeded import the_rest
 
 pytestmark = pytest.mark.django_db
 
@@ -54,7 +45,7 @@ def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> It
     with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
         made = seed.world(steps=6, groups=2)
         people = dict(made.people)
-        _rest(people["operator"])
+        the_rest(people["operator"], SECRET)
         Project.objects.filter(pk=DEFAULT_PROJECT).update(open=False, library=False)
         project = Project.objects.get(pk=DEFAULT_PROJECT)
         for role in Role.values[:3]:
@@ -66,34 +57,6 @@ def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> It
         people["nowhere"] = create_user(username="nowhere", password=seed.PASSWORD, role="operator")
         yield people
         transaction.set_rollback(True)
-
-
-def _rest(owner: User) -> None:
-    """One of each kind that the seeded product lacks."""
-    rollout = Rollout.objects.select_related("group__run__policy_in").exclude(group__run=None).earliest("pk")
-    rollout.group.run.name = f"{SECRET} run"
-    rollout.group.run.save(update_fields=["name"])
-    suite, now = Suite.objects.earliest("pk"), timezone.now()
-    Sweep.objects.create(name=f"{SECRET} sweep", fields=[["seed", [1, 2]]], created_by=owner)
-    RunTemplate.objects.create(name=f"{SECRET} template", config=rollout.group.run.config, created_by=owner)
-    SavedView.objects.create(owner=owner, name=f"{SECRET} view", shared=True)
-    SavedQuery.objects.create(owner=owner, name=f"{SECRET} query", shared=True)
-    Export.objects.create(owner=owner, format="csv")
-    Release.objects.create(benchmark=f"{SECRET}-bench", number=1, suite=suite, digest="0" * 64)
-    Environment.objects.create(name=f"{SECRET}-environment")
-    ImportedTrajectory.objects.create(name=f"{SECRET.lower()}-t", title=SECRET, format="atif", steps=1)
-    if not Fork.objects.exists():
-        policy = Policy.objects.earliest("pk")
-        fork = Fork.objects.create(parent=rollout, turn=1, policy=policy, conditions={}, created_by=owner)
-        version = rollout.group.task_version
-        Group.objects.create(fork=fork, task_version=version, prompt_index=0, size=1)
-    if not Draft.objects.exists():
-        Draft.objects.create(slug=f"{SECRET.lower()}-draft", rollout=rollout, turn=1, instruction=SECRET)
-    if not Session.objects.exists():
-        Session.objects.create(
-            channel="production", owner=owner, client_id=SECRET, policy=Policy.objects.earliest("pk"), version=0,
-            oldest_version=0, expires_at=now + timedelta(days=1),
-        )  # fmt: skip
 
 
 def client(user: User | None) -> Client:
@@ -225,7 +188,7 @@ def tried(who: Client, address: Address) -> tuple[int, str]:
 
 def path_of(address: Address) -> str:
     path = address.path(DEFAULT_PROJECT)
-    assert path is not None, f"{address}: the world has no such thing; make one in `_rest`"
+    assert path is not None, f"{address}: the world has no such thing; make one in `seeded.the_rest`"
     return path
 
 

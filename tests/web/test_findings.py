@@ -2,100 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from io import StringIO
-
 import pytest
-from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection, transaction
-from django.test import Client
-from django.test.utils import CaptureQueriesContext
+from django.db import IntegrityError, transaction
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.models import Outbox
-from composer_web.policies.models import Policy
-from composer_web.rollouts import auditing, judging, quarantine, selectors, services
+from composer_web.rollouts import auditing, selectors, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.metrics import record_many
 from composer_web.runs.models import Run
-from composer_web.runs.services import create_run, mark_running, record_version, start_run
-from composer_web.tasks.models import Suite
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as Found
-from sandbox.grading.audit.judge import Endpoint, Judge
-from sandbox.harness.types import ToolCall
-from tests.sandbox.grading.audit.model_server import Server, answers, completion
-from tests.web.making import SMALL, claim, trajectory
-from trainer.config import MonitorsConfig, RLConfig, RunConfig
-from trainer.rollouts.audit import audit_group, quarantined, without
-from trainer.rollouts.group import build_train_group
-from trainer.rollouts.types import TrainGroup, Trajectory, Turn
+from tests.web import cheating
+from tests.web.cheating import finish
+from trainer.rollouts.types import TrainGroup
 
 pytestmark = pytest.mark.django_db
-
-EXIT = (
-    "diff --git a/m.py b/m.py\n--- a/m.py\n+++ b/m.py\n@@ -1,1 +1,3 @@\n+import os\n+os._exit(0)\n def f(): return 1\n"
-)
-"""A patch that the rules find at once."""
-
-
-def cheat(group: Group, sample: int, *, passed: bool, patch: str = EXIT) -> Trajectory:
-    call = ToolCall(id="c0", name="write_file", arguments={"path": "m.py", "content": "import os\nos._exit(0)\n"})
-    turn = Turn(index=0, text="{}", token_start=1, token_end=3, calls=(call,))
-    return trajectory(group, sample, passed=passed).model_copy(update={"turns": (turn,), "patch": patch})
-
-
-def finish(group: Group, cheats: dict[int, bool], *, size: int = 4) -> Group:
-    """Accept a group as a worker does: `cheats` maps the samples that cheat to whether they passed; the others fail
-    but the last one."""
-    claimed = claim(group)
-    group, held = claimed.group, claimed.held
-    made = [
-        cheat(group, s, passed=cheats[s]) if s in cheats else trajectory(group, s, passed=s == size - 1)
-        for s in range(size)
-    ]
-    audited = audit_group(made, group.task_version.bundle)
-    out = quarantined(audited, quarantine.monitors_of(group.run))
-    config = RLConfig()
-    whole = build_train_group(
-        made, group_id=str(group.pk), prompt_index=group.prompt_index, config=config, dispatched_version=0
-    )
-    rest = without(whole, made, out, config) if out else whole
-    graded = []
-    for item in made:
-        key = f"groups/{group.pk}/{held.token}/{item.sample}.json.zst"
-        artifacts().put_model(key, item)
-        graded.append(services.Graded(item, key))
-    train_key = f"groups/{group.pk}/{held.token}/train.json.zst" if rest else ""
-    if rest:
-        artifacts().put_model(train_key, rest)
-    audit = services.Audited(dict(enumerate(audited.findings)), out)
-    assert services.accept(
-        group=group, held=held, graded=graded, train_key=train_key, oldest_version=0, infra_errors=(), audit=audit
-    )
-    group.refresh_from_db()
-    return group
-
-
-@pytest.fixture
-def wide(policy: Policy, make_suite: Callable[..., Suite]) -> Run:
-    """A running run with groups of four, whose monitors look at the last eight rollouts."""
-    make_suite()
-    stage = SMALL.model_copy(update={"group_size": 4, "monitors": MonitorsConfig(pause_window=8)})
-    run = create_run(config=RunConfig(name="wide", seed=3, stage=stage))
-    start_run(run=run)
-    mark_running(run=run, owner="trainer@test")
-    record_version(run=run, version=0)
-    return run
-
-
-@pytest.fixture
-def groups(wide: Run) -> list[Group]:
-    services.pump(run_id=wide.pk)
-    return list(Group.objects.filter(run=wide).order_by("prompt_index"))
+wide, groups = cheating.wide, cheating.groups
 
 
 def rewards(group: Group) -> list[float]:
@@ -369,160 +293,3 @@ def test_states_move_as_the_history_allows(groups: list[Group]) -> None:
             row.transitions.all().delete()
     with pytest.raises(IntegrityError, match="quarantine_has_one_subject"), transaction.atomic():
         Quarantine.objects.create()
-
-
-# --- pages, API, command ----------------------------------------------------------------------------------------
-
-
-def client(person: User) -> Client:
-    made = Client()
-    made.force_login(person)
-    return made
-
-
-def test_pages_show_the_finding_where_it_is(groups: list[Group], people: dict[str, User]) -> None:
-    group = finish(groups[0], {1: True})
-    finding = Finding.objects.get(group=group)
-    reader = client(people["viewer"])
-    html = reader.get("/findings/").content.decode()
-    assert "early-exit" in html and f"/rollouts/{finding.rollout_id}/#t=0" in html and "in quarantine" in html
-    page = reader.get(f"/rollouts/{finding.rollout_id}/").content.decode()
-    assert page.count("early-exit") >= 2 and "m.py, line 2: os._exit(0)" in page
-    assert 'name="state" value="confirmed"' not in page, "a viewer decides nothing"
-    assert "advantage" not in page, "it is not trained on"
-    detail = reader.get(f"/findings/{finding.pk}/").content.decode()
-    for words in ("Product code ends the process", "May be wrong", "auditor", "B7"):
-        assert words in detail, words
-    assert reader.get("/findings/999999/").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [("severity=high", 1), ("severity=low", 0), ("rule=early-exit", 1), ("rule=nothing", 1), ("state=open", 1),
-     ("state=dismissed", 0), ("task=zzz", 0), ("quarantined=true", 1), ("subject=run", 0)],
-)  # fmt: skip
-def test_facets_narrow_the_list(groups: list[Group], people: dict[str, User], query: str, count: int) -> None:
-    finish(groups[0], {1: True})
-    rows = client(people["viewer"]).get(f"/findings/?{query}", headers={"HX-Request": "true"}).content.decode()
-    assert rows.count("os._exit") == 0 and rows.count("/findings/") - rows.count("/findings/?") >= count
-    assert (">early-exit<" in rows) == bool(count)
-
-
-def test_a_run_can_be_audited_again_from_its_findings(groups: list[Group], people: dict[str, User]) -> None:
-    run = finish(groups[0], {1: True}).run
-    assert run is not None
-    words = f"Audit run {run.pk} again"
-    assert words in client(people["reviewer"]).get(f"/findings/?run={run.pk}").content.decode()
-    assert words not in client(people["viewer"]).get(f"/findings/?run={run.pk}").content.decode()
-    assert client(people["viewer"]).post(f"/findings/audit/{run.pk}/").status_code == 403
-    answer = client(people["reviewer"]).post(f"/findings/audit/{run.pk}/", follow=True)
-    assert "The auditor reads this run again." in answer.content.decode()
-    assert Outbox.objects.filter(task="rollouts.audit_run").count() == 1
-    for odd in ("x", "²", "99999999999999"):
-        assert client(people["reviewer"]).get(f"/findings/?run={odd}").status_code == 200
-
-
-def test_who_may_decide(groups: list[Group], people: dict[str, User]) -> None:
-    finding = Finding.objects.get(group=finish(groups[0], {1: True}))
-    path = f"/findings/{finding.pk}/decide/"
-    assert client(people["viewer"]).post(path, {"state": "dismissed"}).status_code == 403
-    assert client(people["reviewer"]).get(path).status_code == 405
-    answer = client(people["reviewer"]).post(path, {"state": "dismissed", "note": "fine", "next": "//evil.example/"})
-    assert answer["Location"] == f"/findings/{finding.pk}/"
-    finding.refresh_from_db()
-    assert (finding.state, finding.note) == ("dismissed", "fine")
-    answer = client(people["reviewer"]).post(path, {"state": "nonsense", "next": "/findings/"}, follow=True)
-    assert "a finding can be open, confirmed or dismissed" in answer.content.decode()
-
-
-def test_lists_ask_the_database_the_same_number_of_times(groups: list[Group], people: dict[str, User]) -> None:
-    finish(groups[0], {1: True})
-    reader = client(people["viewer"])
-
-    def queries(path: str) -> int:
-        reader.get(path)
-        with CaptureQueriesContext(
-            connection,
-        ) as seen:
-            assert reader.get(path).status_code == 200
-        return len(seen)
-
-    few = queries("/findings/")
-    finish(groups[1], {0: True, 1: False})
-    finish(groups[2], {0: True, 2: False})
-    assert Finding.objects.filter(subject="rollout").count() == 5
-    assert queries("/findings/") == few <= 12
-
-
-def test_api_twin(groups: list[Group], bearer: Callable[..., dict[str, str]]) -> None:
-    finding = Finding.objects.get(group=finish(groups[0], {1: True}))
-    read, review = bearer("reviewer", "read"), bearer("reviewer", "review")
-    listed = Client().get("/api/v1/findings?severity=high", headers=read).json()
-    assert [item["id"] for item in listed["items"]] == [finding.pk] and listed["items"][0]["quarantined"] is True
-    assert listed["items"][0]["evidence"][0]["turn"] == 0
-    path = f"/api/v1/findings/{finding.pk}/dismiss"
-    body = json.dumps({"note": "asked for"})
-    assert Client().post(path, body, content_type="application/json", headers=read).status_code == 403
-    done = Client().post(path, body, content_type="application/json", headers=review)
-    assert done.status_code == 200 and done.json()["state"] == "dismissed" and done.json()["decided_by"] == "reviewer"
-    assert [t["to_state"] for t in done.json()["transitions"]] == ["open", "dismissed"]
-    again = Client().post(path, body, content_type="application/json", headers=review)
-    assert again.status_code == 409 and "possible: confirmed, open" in again.json()["error"]["message"]
-    assert Client().get("/api/v1/findings?severity=wrong", headers=read).status_code == 422
-    rules = {rule["id"]: rule for rule in Client().get("/api/v1/findings/rules", headers=read).json()}
-    assert "B7" in rules["early-exit"]["exploits"]
-    asked = Client().post(f"/api/v1/findings/audit?run={finding.run_id}", headers=review)
-    assert asked.status_code == 202
-    assert Client().post("/api/v1/findings/audit?run=999999", headers=review).status_code == 404
-
-
-def test_command_twin(groups: list[Group], people: dict[str, User]) -> None:
-    group = finish(groups[0], {1: True})
-    out = StringIO()
-    call_command("audit", str(group.run_id), "--everything", stdout=out, stderr=StringIO())
-    (line,) = out.getvalue().splitlines()
-    finding = json.loads(line)
-    assert finding["rule"] == "early-exit" and finding["state"] == "open"
-    with pytest.raises(CommandError, match="--user must name"):
-        call_command("audit", "--dismiss", str(finding["id"]))
-    out = StringIO()
-    call_command("audit", "--dismiss", str(finding["id"]), "--user", "reviewer", "--note", "fine", stdout=out)
-    assert f"finding {finding['id']} is dismissed" in out.getvalue()
-    with pytest.raises(CommandError, match="there is no run 999999"):
-        call_command("audit", "999999")
-    with pytest.raises(CommandError, match="name the run"):
-        call_command("audit")
-
-
-# --- the language model -----------------------------------------------------------------------------------------
-
-
-def test_the_judge_reads_stored_rollouts_once(groups: list[Group]) -> None:
-    group = finish(groups[0], {1: True})
-    rollout = Rollout.objects.get(group=group, sample=1)
-    server = Server()
-    try:
-        server.reply = lambda r: (200, completion(answers(r, tampering=("yes", 0, "os._exit(0)"))))
-        judge = Judge(Endpoint(server.url, "model-a", timeout=20.0), cache=judging.ArtifactCache())
-        assert judging.judge_rollout(rollout=rollout, judge=judge) == 1
-        assert judging.judge_rollout(rollout=rollout, judge=judge) == 0
-    finally:
-        server.close()
-    assert len(server.requests) == 1
-    finding = Finding.objects.get(source="judge")
-    assert (finding.rule, finding.severity, finding.evidence[0]["turn"]) == ("judge-tampering", "medium", 0)
-    auditing.audit_run(run=group.run, everything=True)
-    finding.refresh_from_db()
-    assert finding.state == "open", "the rules do not speak for the judge"
-
-
-def test_the_draw_of_the_judge_is_fixed() -> None:
-    drawn = [judging.chosen(pk, 0.25) for pk in range(4000)]
-    assert drawn == [judging.chosen(pk, 0.25) for pk in range(4000)]
-    assert 0.2 < sum(drawn) / 4000 < 0.3
-    assert not any(judging.chosen(pk, 0.0) for pk in range(100)) and all(judging.chosen(pk, 1.0) for pk in range(100))
-
-
-def test_without_a_judge_the_command_says_what_to_set(groups: list[Group]) -> None:
-    with pytest.raises(CommandError, match="OPENCOMPOSER_JUDGE_URL"):
-        call_command("audit", str(groups[0].run_id), "--judge", stdout=StringIO(), stderr=StringIO())

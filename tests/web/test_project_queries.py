@@ -10,11 +10,13 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Project
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.rollouts.models import Finding, Rollout
 from tests.browser import seed
-from tests.web import test_pages
-from tests.web.test_pages import LISTS, client, count_queries
+from tests.web import seeded
+from tests.web.doubling import fill
+from tests.web.seeded import client, count_queries
 
 pytestmark = pytest.mark.django_db
-world = test_pages.world
+world = seeded.world
+LISTS = ("/", "/runs/", "/rollouts/", "/findings/", "/tasks/", "/suites/", "/policies/", "/evals/", "/suites/train/")
 
 
 def test_a_second_project_costs_one_query_where_an_address_names_something(world: seed.World) -> None:
@@ -49,20 +51,3 @@ def test_lists_of_a_small_project_are_read_by_its_index(
         cursor.execute(f"EXPLAIN {page}")  # which rows are on the page; what they show is then read by key
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert index in plan and f"Seq Scan on {table}" not in plan, plan
-
-
-def fill(model: type[Rollout] | type[Finding], count: int, *, project: int) -> None:
-    """Copies of one row, past the triggers that would keep them in its project."""
-    table = model._meta.db_table
-    other = {"project_id": str(project), "sample": "1000 + n", "key": "'copy ' || n", "fingerprint": "n::text"}
-    names = [field.column for field in model._meta.concrete_fields if not field.primary_key]
-    values = ", ".join(other.get(name, f'"{name}"') for name in names)
-    quoted = ", ".join(f'"{name}"' for name in names)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute(
-            f"INSERT INTO {table} ({quoted}) SELECT {values} FROM (SELECT * FROM {table} ORDER BY id LIMIT 1) AS one, "
-            f"generate_series({100_000 * project}, {100_000 * project + count - 1}) AS n"
-        )
-        cursor.execute("SET LOCAL session_replication_role = origin")
-        cursor.execute(f"ANALYZE {table}")

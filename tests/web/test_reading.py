@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
-from composer_web.rollouts import comparing, narrowing, reading, searching, transcript
+from composer_web.rollouts import comparing, narrowing, reading, searching, standalone, transcript
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
-from tests.browser import seed
+from tests.browser import episodes
 from trainer.rollouts.types import Trajectory, Turn
 
 
 def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool = False) -> Trajectory:
-    return seed.trajectory(
-        seed.task(3), sample=0, verdict=verdict, version=4, hostile=hostile, rounds=rounds, draw=random.Random(1)
+    return episodes.trajectory(
+        episodes.task(3), sample=0, verdict=verdict, version=4, hostile=hostile, rounds=rounds, draw=random.Random(1)
     )
 
 
@@ -160,6 +162,42 @@ def test_what_a_copy_leaves_out_is_counted(store: ArtifactStore) -> None:
     assert "not on this page" in transcript.notices(read.head.facts, missing=read.head.missing)[0]
     assert "characters are not in the copy for reading" in read.turns([4])[0].results[0].output
     assert len(b"".join(store.stream("g/0.json.zst"))) > 120_000_000
+
+
+def test_more_calls_than_a_copy_holds_are_counted_too(store: ArtifactStore) -> None:
+    large = heavy(200, 5_000)
+    calls = tuple(large.turns[0].calls[0] for _ in range(reading.MAX_CALLS + 3))
+    large = large.model_copy(update={"turns": (large.turns[0].model_copy(update={"calls": calls}), *large.turns[1:])})
+    reading.record("g/0.json.zst", large)
+    assert reading.of(rollout()).head.missing == 3 * len(calls[0].model_dump_json())
+
+
+def test_json_lines_hold_everything_and_a_window_at_a_time(store: ArtifactStore) -> None:
+    """Beside the same trajectory with a patch of which the copy holds a part: there the blob is parsed whole."""
+    large = heavy(600, 20_000)
+    segments = tuple(large.segments[0].model_copy(update={"versions": [n]}) for n in range(3))
+    large = large.model_copy(update={"segments": segments})
+    cut = large.model_copy(update={"patch": "+" * 3_000_000})
+    for key, trajectory in (("g/0.json.zst", large), ("g/1.json.zst", cut)):
+        reading.record(key, trajectory)
+        whole = trajectory.model_dump(mode="json")
+        made = [json.loads(line) for line in standalone.lines(rollout(key))]
+        assert [line.pop("type") for line in made] == ["trajectory", *["turn"] * 600, *["segment"] * 3]
+        assert made[1:601] == whole.pop("turns")
+        assert made[601:] == [{"index": n, **segment} for n, segment in enumerate(whole.pop("segments"))]
+        assert made[0] == whole
+
+    def peak(key: str) -> int:
+        """Bytes of Python objects at the same time."""
+        tracemalloc.start()
+        try:
+            for _ in standalone.lines(rollout(key)):
+                pass
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak("g/0.json.zst") < peak("g/1.json.zst") / 4
 
 
 def test_a_gigabyte_is_refused_with_words_and_streamed(store: ArtifactStore) -> None:

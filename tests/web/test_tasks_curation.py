@@ -19,7 +19,7 @@ from composer_web.ops.errors import Conflict, UserError
 from composer_web.tasks import curation, reviewing, selectors
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskChange, TaskReview, TaskVersion
 from composer_web.tasks.services import build_suite, record_controls
-from tests.browser.seed import task as spec
+from tests.browser.episodes import task as spec
 from tests.web.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

@@ -1,0 +1,108 @@
+"""One seeded product for a whole module of tests, and a browser in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.services import create_token
+from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
+from composer_web.evals.models import Release
+from composer_web.gateway.models import Session, SessionDraft, SessionUse
+from composer_web.ops.models import Quota, WorkerHeartbeat
+from composer_web.policies.models import Policy
+from composer_web.repositories.models import BuildLine, Environment, Repository
+from composer_web.review.models import Draft
+from composer_web.rollouts.models import Export, Fork, Group, Rollout, SavedQuery
+from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch
+from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
+from tests.browser import seed
+
+
+@pytest.fixture(scope="module")
+def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[seed.World]:
+    """One seeded product for the whole module, in a transaction that is rolled back at its end."""
+    with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
+        yield seed.world(steps=12, groups=4)
+        transaction.set_rollback(True)
+
+
+def client(world: seed.World, role: str = "operator") -> Client:
+    made = Client()
+    made.force_login(world.people[role])
+    return made
+
+
+def count_queries(visitor: Client, path: str) -> int:
+    """Of the second look, whose caches are warm."""
+    visitor.get(path)
+    with CaptureQueriesContext(connection) as seen:
+        assert visitor.get(path).status_code == 200
+    return len(seen)
+
+
+def the_rest(owner: User, word: str) -> None:
+    """One of each kind that the seeded product lacks, with `word` in its name."""
+    rollout = Rollout.objects.select_related("group__run__policy_in").exclude(group__run=None).earliest("pk")
+    rollout.group.run.name = f"{word} run"
+    rollout.group.run.save(update_fields=["name"])
+    suite, now = Suite.objects.earliest("pk"), timezone.now()
+    Sweep.objects.create(name=f"{word} sweep", fields=[["seed", [1, 2]]], created_by=owner)
+    RunTemplate.objects.create(name=f"{word} template", config=rollout.group.run.config, created_by=owner)
+    SavedView.objects.create(owner=owner, name=f"{word} view", shared=True)
+    SavedQuery.objects.create(owner=owner, name=f"{word} query", shared=True)
+    Export.objects.create(owner=owner, format="csv")
+    Release.objects.create(benchmark=f"{word}-bench", number=1, suite=suite, digest="0" * 64)
+    Environment.objects.create(name=f"{word}-environment")
+    ImportedTrajectory.objects.create(name=f"{word.lower()}-t", title=word, format="atif", steps=1)
+    if not Fork.objects.exists():
+        policy = Policy.objects.earliest("pk")
+        fork = Fork.objects.create(parent=rollout, turn=1, policy=policy, conditions={}, created_by=owner)
+        version = rollout.group.task_version
+        Group.objects.create(fork=fork, task_version=version, prompt_index=0, size=1)
+    if not Draft.objects.exists():
+        Draft.objects.create(slug=f"{word.lower()}-draft", rollout=rollout, turn=1, instruction=word)
+    if not Session.objects.exists():
+        Session.objects.create(
+            channel="production", owner=owner, client_id=word, policy=Policy.objects.earliest("pk"), version=0,
+            oldest_version=0, expires_at=now + timedelta(days=1),
+        )  # fmt: skip
+    create_token(user=owner, name=f"{word} token", scopes=["read"])
+    Quota.objects.create(project_id=DEFAULT_PROJECT, concurrent_rollouts=8)
+    WorkerHeartbeat.objects.create(name=f"{word}@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
+    _alerts(owner, word)
+    _supply(word)
+    SessionDraft.objects.create(session=Session.objects.earliest("pk"), draft=Draft.objects.earliest("pk"))
+    run = rollout.group.run
+    SessionUse.objects.create(run=run, step=1, place=0, session=Session.objects.earliest("pk"), turns=1, signals=0)
+    TrainBatch.objects.create(run=run, step=1, group_ids=[rollout.group_id])
+
+
+def _alerts(owner: User, word: str) -> None:
+    """A rule that told a person, and an address outside."""
+    now = timezone.now()
+    webhook = Webhook.objects.create(name=f"{word} hook", url="https://alerts.lan/", secret="sealed")
+    rule = Rule.objects.create(name=f"{word} rule", kind="finding", webhook=webhook)
+    alert = Alert.objects.create(rule=rule, about="worker:one", message=f"{word} died", opened_at=now, seen_at=now)
+    Notice.objects.create(user=owner, alert=alert)
+    Delivery.objects.create(alert=alert, webhook=webhook, body={}, due_at=now)
+
+
+def _supply(word: str) -> None:
+    """Where tasks come from, and what is known of them."""
+    repository = Repository.objects.create(name=f"{word}-repository", kind="git", location="https://git.lan/one.git")
+    environment = Environment.objects.get(name=f"{word}-environment")
+    Environment.objects.filter(pk=environment.pk).update(repository=repository)
+    BuildLine.objects.create(environment=environment, text="a line of its build")
+    GeneratorRun.objects.create(generator="deletion", package=word, split="train", tried=4, kept=1, seconds=2.0)
+    TaskStatistic.objects.create(
+        task_version=TaskVersion.objects.earliest("pk"), policy="base", evaluation_id=1, samples=4, passed=1,
+        measured_at=timezone.now(),
+    )  # fmt: skip
