@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from composer_web.evals.models import Evaluation
@@ -14,7 +14,16 @@ from composer_web.ops import quotas
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue, enqueue_many
 from composer_web.rollouts import scheduling
-from composer_web.rollouts.models import GROUP_LEGAL, GROUP_OPEN, Fork, Group, Quarantine, Rollout, RolloutState
+from composer_web.rollouts.models import (
+    GROUP_LEGAL,
+    GROUP_OPEN,
+    ROLLOUT_OPEN,
+    Fork,
+    Group,
+    Quarantine,
+    Rollout,
+    RolloutState,
+)
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed, pause_for
 from composer_web.tasks.selectors import prompt_order
@@ -38,14 +47,15 @@ def pump(*, run_id: int) -> int:
     assert isinstance(stage, RLConfig)
     if stage.sessions.channel:
         return 0  # users make its rollouts
-    states = list(Group.objects.filter(run=run).exclude(state="dropped").values_list("state", flat=True))
-    open_groups = sum(state in GROUP_OPEN for state in states)
+    kept = Group.objects.filter(run=run).exclude(state="dropped").order_by()
+    states: dict[str, int] = dict(kept.values_list("state").annotate(count=Count("pk")))
+    groups_kept, open_groups = sum(states.values()), sum(states.get(state, 0) for state in GROUP_OPEN)
     count = admissible_groups(
         published_version=run.policy_version,
         max_staleness=stage.max_staleness,
         groups_per_step=stage.groups_per_step,
         group_size=stage.group_size,
-        accepted_groups=len(states) - open_groups,
+        accepted_groups=groups_kept - open_groups,
         reserved_groups=open_groups,
         in_flight_limit=scheduling.limit_of(run, stage),
         total_groups=stage.steps * stage.groups_per_step,
@@ -66,10 +76,10 @@ def pump(*, run_id: int) -> int:
     used |= excluded_versions(stage.labels)
     fresh = [pk for pk in order if pk not in used][:count]
     if not fresh:
-        if open_groups == 0 and len(states) < stage.steps * stage.groups_per_step:
+        if open_groups == 0 and groups_kept < stage.steps * stage.groups_per_step:
             mark_failed(
                 run=run,
-                cause=f"suite {stage.suite!r} ran out of prompts after {start}: {len(states)} groups were accepted of "
+                cause=f"suite {stage.suite!r} ran out of prompts after {start}: {groups_kept} groups were accepted of "
                 f"{stage.steps * stage.groups_per_step} needed; build a larger suite and start a new run",
             )
         return 0
@@ -157,7 +167,7 @@ def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "syste
 def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
     """Give a group up: its open rollouts end as `infra_error` with this cause, and the gate has room for another prompt."""
     change_state(group, "dropped", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause)
-    Rollout.objects.filter(group=group, verdict="").update(
+    Rollout.objects.filter(group=group, state__in=ROLLOUT_OPEN).update(
         state=RolloutState.LOST,
         verdict="infra_error",
         cause=cause,

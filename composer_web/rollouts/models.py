@@ -42,8 +42,11 @@ class Group(Owned):
     Single epoch: in a run each prompt index and each task version occurs once (constraints below).
     """
 
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, null=True, blank=True, related_name="groups")
-    evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, null=True, blank=True, related_name="groups")
+    # Without indexes of their own: those below begin with them.
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, null=True, blank=True, related_name="groups", db_index=False)
+    evaluation = models.ForeignKey(
+        Evaluation, on_delete=models.PROTECT, null=True, blank=True, related_name="groups", db_index=False
+    )
     fork = models.OneToOneField("Fork", on_delete=models.PROTECT, null=True, blank=True, related_name="group")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="groups")
     prompt_index = models.PositiveIntegerField(help_text="Place in the seeded order of the suite")
@@ -103,6 +106,8 @@ class RolloutState(models.TextChoices):
     LOST = "lost", "infra error"
 
 
+ROLLOUT_OPEN = ("dispatched", "running")
+"""Without a verdict. To be asked for by these: `verdict=""` makes Postgres read the index of verdicts."""
 ROLLOUT_LEGAL = pairs(
     {"": ["dispatched"], "dispatched": ["running", "lost"], "running": ["graded", "dispatched", "lost"]}
 )
@@ -111,7 +116,8 @@ ROLLOUT_LEGAL = pairs(
 class Rollout(Owned):
     """One attempt. Exists from dispatch on and ends in exactly one verdict, which then never changes."""
 
-    group = models.ForeignKey(Group, on_delete=models.PROTECT, related_name="rollouts")
+    # No index of its own: `rollout_once_per_sample` begins with it.
+    group = models.ForeignKey(Group, on_delete=models.PROTECT, related_name="rollouts", db_index=False)
     sample = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=RolloutState, default=RolloutState.DISPATCHED)
     verdict = models.CharField(

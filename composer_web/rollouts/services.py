@@ -12,7 +12,7 @@ from composer_web.live.hints import hint
 from composer_web.ops import leases
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue
-from composer_web.rollouts import auditing, fulltext
+from composer_web.rollouts import auditing, verdicts
 from composer_web.rollouts.dispatch import (
     after_end,
     dispatch_evaluation,
@@ -23,11 +23,11 @@ from composer_web.rollouts.dispatch import (
     requeue,
 )
 from composer_web.rollouts.models import GROUP_LEGAL, Group, Rollout, RolloutState
+from composer_web.rollouts.verdicts import Graded
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.services import add_event
 from sandbox.grading.audit import Finding
 from trainer.rollouts.audit import LEAST_REMAINING
-from trainer.rollouts.types import Trajectory
 
 __all__ = [
     "Audited",
@@ -89,14 +89,6 @@ def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
-    """One rollout as it is stored: the trajectory and the key of its blob."""
-
-    trajectory: Trajectory
-    artifact_key: str
-
-
-@dataclass(frozen=True, slots=True)
 class Audited:
     """What the auditor found in a group's rollouts, by sample, and the samples that the run's policy leaves out."""
 
@@ -127,7 +119,7 @@ def accept(
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     if row.state != "running":
         return False
-    _write_verdicts(row, graded, actor=held.owner)
+    verdicts.write(row, graded, actor=held.owner)
     out = audit.out if audit else frozenset()
     if audit is not None:
         _write_findings(row, audit)
@@ -182,7 +174,7 @@ def fail(
     if again:
         requeue(group=row, cause=cause, delay=RETRY_SECONDS * row.attempts)
     else:
-        _write_verdicts(row, graded, actor=held.owner)
+        verdicts.write(row, graded, actor=held.owner)
         drop(group=row, cause=f"dropped after {row.attempts} attempts: {cause}")
     return again
 
@@ -247,58 +239,6 @@ def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
 def _write_findings(group: Group, audit: Audited) -> None:
     auditing.record(group=group, found=audit.found)
     auditing.follow_up(group=group, out=audit.out)
-
-
-def _write_verdicts(group: Group, graded: Sequence[Graded], *, actor: str) -> None:
-    rows = {r.sample: r for r in Rollout.objects.select_for_update().filter(group=group, verdict="")}
-    now = timezone.now()
-    say_why(actor=actor, reason="graded")
-    changed = []
-    for item in graded:
-        t = item.trajectory
-        row = rows.get(t.sample)
-        if row is None:
-            continue
-        lost = t.reward is None
-        row.state = RolloutState.LOST if lost else RolloutState.GRADED
-        row.verdict = "infra_error" if lost else str(t.verdict)
-        row.stop_reason, row.reward, row.cause = str(t.stop_reason), t.reward, t.report.cause[:2000]
-        row.reward_parts = [part.model_dump(mode="json") for part in t.reward_parts]
-        results = [result for turn in t.turns for result in turn.results]
-        row.turns, row.tool_calls = len(t.turns), sum(len(turn.calls) for turn in t.turns)
-        row.tool_errors = sum(result.error is not None for result in results)
-        row.policy_tokens, row.total_tokens = t.policy_tokens, t.total_tokens
-        if t.usage is not None:
-            row.read_tokens, row.cached_tokens = t.usage.read, t.usage.cached
-        row.oldest_version, row.newest_version = t.oldest_version, t.newest_version
-        row.seconds, row.artifact_key, row.finished_at = t.seconds, item.artifact_key, now
-        row.snapshots = sorted({turn.snapshot for turn in t.turns if turn.snapshot})
-        changed.append(row)
-    Rollout.objects.bulk_update(
-        changed,
-        [
-            "state",
-            "verdict",
-            "stop_reason",
-            "reward",
-            "cause",
-            "reward_parts",
-            "turns",
-            "tool_calls",
-            "tool_errors",
-            "policy_tokens",
-            "total_tokens",
-            "read_tokens",
-            "cached_tokens",
-            "oldest_version",
-            "newest_version",
-            "seconds",
-            "artifact_key",
-            "snapshots",
-            "finished_at",
-        ],
-    )
-    fulltext.index([(rows[t.sample].pk, t) for item in graded if (t := item.trajectory).sample in rows])
 
 
 def _note_infra(group: Group, message: str, causes: Sequence[str]) -> None:
