@@ -128,7 +128,10 @@ class TaskVersion(models.Model):
 
 
 class Suite(Material):
-    """A named, ordered set of task versions: `train`, `held-out`, a benchmark release."""
+    """A named, ordered set of task versions: `train`, `held-out`, a benchmark release.
+
+    Its counts are kept by triggers from its members and their controls (migration 0012): write other fields by name.
+    """
 
     name = models.SlugField(max_length=80, unique=True)
     purpose = models.CharField(
@@ -142,10 +145,19 @@ class Suite(Material):
         default=False, db_default=False, help_text="Only versions that two reviewers admitted may join; for good"
     )
     versions = models.ManyToManyField(TaskVersion, through="SuiteMembership", related_name="suites")
+    task_count = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    valid_count = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    rejected_count = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(task_count__gte=models.F("valid_count") + models.F("rejected_count")),
+                name="suite_counts_its_members",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

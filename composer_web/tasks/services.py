@@ -109,13 +109,14 @@ def build_suite(
         require_admitted(versions)
     suite.purpose, suite.description, suite.recipe = purpose, description, recipe or {}
     suite.full_clean(exclude=["recipe"])
-    suite.save()
+    suite.save(update_fields=["purpose", "description", "recipe"])
     suite.memberships.all().delete()
     SuiteMembership.objects.bulk_create(
         [SuiteMembership(suite=suite, task_version=v, position=i) for i, v in enumerate(versions)], batch_size=2000
     )
     if validate:
         request_controls([v.pk for v in versions if v.controls_ok is None])
+    suite.refresh_from_db(fields=["task_count", "valid_count", "rejected_count"])
     audit(actor=actor, action="suite.build", target=f"suite:{suite.pk}", name=name, tasks=len(versions))
     hint("suites", f"suite:{suite.pk}")
     return suite
@@ -191,6 +192,8 @@ def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool)
         raise UserError(
             "controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}"
         )
+    # Suites before their versions, as in `build_suite`: their counts change with the controls.
+    list(version.suites.select_for_update(no_key=True, of=("self",)).order_by("pk").only("pk"))
     version.controls, version.controls_ok, version.controls_at = controls, ok, timezone.now()
     version.test_strength = controls.get("strength")
     version.save(update_fields=["controls", "controls_ok", "controls_at", "test_strength"])

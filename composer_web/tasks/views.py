@@ -96,9 +96,7 @@ def task_controls(request: PageRequest) -> HttpResponse:
 @require_GET
 @page()
 def suite_list(request: PageRequest) -> HttpResponse:
-    # Read once and sorted here: chosen by the database, the memberships of all suites would be counted for their order
-    # and again for the rows, and suites are few.
-    table = SuiteTable(list(selectors.suites()))
+    table = SuiteTable(selectors.suites())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
     context = {"table": table, "tab": "suites", "live": "suites", "may_review": request.user.may("reviewer")}

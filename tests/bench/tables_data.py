@@ -82,6 +82,11 @@ INSERT INTO tasks_suitemembership (suite_id, task_version_id, task_id, position)
 SELECT s.id, v.id, v.task_id, row_number() OVER (PARTITION BY s.id ORDER BY v.id) - 1
 FROM tasks_suite s JOIN tasks_taskversion v
   ON CASE WHEN s.id = 1 THEN v.task_id %% 2 = 0 AND v.number = 1 ELSE v.task_id %% 60 = s.id END;
+UPDATE tasks_suite s SET task_count = c.tasks, valid_count = c.valid, rejected_count = c.rejected
+FROM (SELECT m.suite_id, count(*) AS tasks, count(*) FILTER (WHERE v.controls_ok) AS valid,
+             count(*) FILTER (WHERE NOT v.controls_ok) AS rejected
+      FROM tasks_suitemembership m JOIN tasks_taskversion v ON v.id = m.task_version_id GROUP BY m.suite_id) c
+WHERE c.suite_id = s.id;
 """
 
 ROLLOUTS = """
