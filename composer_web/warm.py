@@ -11,6 +11,9 @@ from django.template.backends.django import DjangoTemplates
 from django.urls import get_resolver
 
 log = logging.getLogger(__name__)
+YOUNG = 20_000
+"""Objects more than before that start a collection, instead of 700: one large page makes and drops tens of thousands, and
+with the usual number every twentieth of them stopped for a full collection."""
 
 
 def warm() -> int:
@@ -26,6 +29,7 @@ def warm() -> int:
             compiled += sum(_compile(engine, path.relative_to(folder)) for path in Path(folder).rglob("*.html"))
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG)
     return compiled
 
 

@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import setup_test_environment
 
 from composer_web.runs.panels import RL
+from composer_web.warm import warm
 from tests.bench import tables
 from tests.bench.web_data import LONGEST, World
 
@@ -22,6 +23,7 @@ BUCKETS = 240
 def measure(arguments: argparse.Namespace, world: World) -> dict[str, float]:
     """p95 in milliseconds of the slowest address of each kind."""
     setup_test_environment()
+    warm()  # as a server process does before its first request
     visitor = Client()
     visitor.force_login(world.user)
     run, rollout = f"/runs/{world.largest}/", f"/rollouts/{world.trajectory}/"
