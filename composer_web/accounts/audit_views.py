@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
 from composer_web.accounts.filters import AuditFilter, entries
 from composer_web.accounts.tables import AuditTable
 from composer_web.ops.pages import PageRequest, page, show
+from composer_web.ops.sheets import cell
+from composer_web.ops.streaming import spooled, streamed
 
 PER_PAGE = 50
 COLUMNS = ("id", "at", "actor_name", "via", "credential", "address", "action", "target", "detail", "changes")
@@ -39,9 +40,7 @@ def audit_csv(request: PageRequest) -> Any:
     found = AuditFilter(request.GET, queryset=entries())
     if not found.is_valid():
         return HttpResponse(f"wrong filters: {found.errors.as_json()}", status=422, content_type="text/plain")
-    answer = StreamingHttpResponse(_lines(found), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = 'attachment; filename="audit.csv"'
-    return answer
+    return streamed(request, spooled(_lines(found)), content_type="text/csv; charset=utf-8", name="audit.csv")
 
 
 class _Echo:
@@ -55,12 +54,4 @@ def _lines(found: AuditFilter) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(COLUMNS)
     for row in found.qs.values_list(*COLUMNS)[:MOST_ROWS].iterator(chunk_size=2000):
-        yield writer.writerow([_cell(value) for value in row])
-
-
-def _cell(value: object) -> str:
-    """Text that no spreadsheet takes for a formula."""
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
-    text = "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+        yield writer.writerow([cell(value) for value in row])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from django.core.exceptions import SuspiciousOperation
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
@@ -16,7 +17,7 @@ from composer_web.ops.errors import UserError, taken
 
 log = logging.getLogger(__name__)
 
-UNSTORABLE = "a value cannot be stored ({}); take out control characters and numbers without end"
+UNSTORABLE = "a value cannot be stored ({}); take out control characters, halves of characters and numbers without end"
 STATUS = {"invalid": 422, "not_found": 404, "conflict": 409}
 
 
@@ -69,6 +70,18 @@ def install(api: NinjaAPI) -> None:
     @api.exception_handler(DataError)
     def data(request: HttpRequest, error: DataError) -> HttpResponse:
         return answer(request, 422, "invalid", UNSTORABLE.format(str(error).partition("\n")[0]))
+
+    @api.exception_handler(UnicodeEncodeError)
+    def half_a_character(request: HttpRequest, error: UnicodeEncodeError) -> HttpResponse:
+        """JSON can write one half of a surrogate pair, which is no text."""
+        return answer(
+            request, 422, "invalid", UNSTORABLE.format(f"U+{ord(error.object[error.start]):04X} is no character")
+        )
+
+    @api.exception_handler(SuspiciousOperation)
+    def suspicious(request: HttpRequest, error: SuspiciousOperation) -> HttpResponse:
+        """Too many parameters, a body beyond any use: what Django itself answers with 400."""
+        return answer(request, 400, "invalid", f"{error} Send less.")
 
     @api.exception_handler(OperationalError)
     def database(request: HttpRequest, error: OperationalError) -> HttpResponse:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Body(Schema):
     """What a request may hold: a field that it does not name is refused, never ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class ErrorBody(Schema):

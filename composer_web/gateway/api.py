@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from ninja import Query, Router, Status
 from ninja.security import HttpBearer
 
@@ -27,6 +28,7 @@ from composer_web.gateway.schemas import (
     UserIn,
 )
 from composer_web.ops.errors import NotFound
+from composer_web.ops.streaming import spooled, streamed
 from composer_web.review.schemas import DraftOut
 from composer_web.review.selectors import get_draft
 
@@ -114,12 +116,10 @@ def get_atif(request: HttpRequest, session_id: int) -> Any:
     openapi_extra=file_of("application/jsonl"),
     summary="All sessions as JSON lines",
 )
-def get_jsonl(request: HttpRequest) -> HttpResponse:
-    lines = exporting.jsonl(selectors.sessions().order_by("pk").iterator(chunk_size=50))
-    # Whole, not streamed: under ASGI a synchronous stream would be read whole anyway.
-    answer = HttpResponse("".join(lines), content_type="application/jsonl")
-    answer["Content-Disposition"] = 'attachment; filename="sessions.jsonl"'
-    return answer
+def get_jsonl(request: HttpRequest) -> HttpResponseBase:
+    return streamed(
+        request, spooled(exporting.jsonl(selectors.whole())), content_type="application/jsonl", name="sessions.jsonl"
+    )
 
 
 @router.delete(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session
 from composer_web.gateway.selectors import ShownTurn, mean_reward, shown, signals_of
 from sandbox.tasks.formats import atif
@@ -14,13 +16,14 @@ from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 
 def jsonl(sessions: Iterable[Session]) -> Iterator[str]:
     """One line a session. Raises ArtifactError."""
+    configured = functools.cache(settings_of)
     for session in sessions:
-        yield json.dumps(document(session), ensure_ascii=False) + "\n"
+        yield json.dumps(document(session, configured(session.channel)), ensure_ascii=False) + "\n"
 
 
-def document(session: Session) -> dict[str, Any]:
+def document(session: Session, configured: Settings | None = None) -> dict[str, Any]:
     """Everything that is recorded, with reward parts and signals."""
-    turns = shown(session)
+    turns = shown(session, configured)
     return {
         "id": session.pk,
         "client_id": session.client_id,

@@ -235,5 +235,4 @@ def _delete(found: QuerySet[Session]) -> int:
 
 def turns_of(session: Session) -> list[RecordedTurn]:
     """All recorded turns in order. Raises ArtifactError."""
-    keys = session.recorded.order_by("index").values_list("artifact_key", flat=True)
-    return [artifacts().get_model(key, RecordedTurn) for key in keys]
+    return [artifacts().get_model(row.artifact_key, RecordedTurn) for row in session.recorded.all()]

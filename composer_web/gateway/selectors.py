@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
-from composer_web.gateway.configuration import settings_of
+from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session, SessionTurn
 from composer_web.gateway.recording import turns_of
 from composer_web.ops.errors import NotFound
@@ -26,6 +26,11 @@ def sessions() -> QuerySet[Session]:
     return rows.order_by("-pk")  # grouped queries have no order of their own
 
 
+def whole() -> Iterator[Session]:
+    """All sessions with what their files hold, oldest first, some at a time."""
+    return sessions().order_by("pk").prefetch_related("recorded", "signals").iterator(chunk_size=50)
+
+
 def get(pk: int) -> Session:
     """Raises NotFound."""
     found = sessions().filter(pk=pk).first()
@@ -35,7 +40,8 @@ def get(pk: int) -> Session:
 
 
 def signals_of(session: Session) -> list[Signal]:
-    return [Signal(kind=row.kind, turn=row.turn, value=row.value) for row in session.signals.order_by("pk")]  # type: ignore[arg-type]
+    """In the order in which they came."""
+    return [Signal(kind=row.kind, turn=row.turn, value=row.value) for row in session.signals.all()]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,12 @@ class ShownTurn:
         return sorted(set(self.turn.versions))
 
 
-def shown(session: Session) -> list[ShownTurn]:
+def shown(session: Session, configured: Settings | None = None) -> list[ShownTurn]:
     """Turns with their reward parts as they are configured now. Raises ArtifactError."""
     turns = turns_of(session)
-    parts = settings_of(session.channel).reward.parts([turn.facts for turn in turns], signals_of(session))
+    parts = (configured or settings_of(session.channel)).reward.parts(
+        [turn.facts for turn in turns], signals_of(session)
+    )
     return [ShownTurn(turn, tuple(of_turn)) for turn, of_turn in zip(turns, parts, strict=True)]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,24 @@ def streamed_file(request: HttpRequest, path: Path, *, content_type: str) -> Str
     answer = streamed(request, pieces(), content_type=content_type, name=path.name)
     answer["Content-Length"] = path.stat().st_size
     return answer
+
+
+def spooled(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines as the pieces of a file, which is written whole on disk before this returns.
+
+    For lines that come from the database: the pieces of an answer are asked for from several threads, each of which would
+    hold a connection of its own.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by its last piece, or with the iterator)
+    for line in lines:
+        file.write(line.encode())
+    file.seek(0)
+
+    def pieces() -> Iterator[bytes]:
+        with file:
+            yield from iter(lambda: file.read(PIECE), b"")
+
+    return pieces()
 
 
 async def _one_by_one(pieces: Iterator[bytes] | Iterator[str]) -> AsyncIterator[bytes | str]:

@@ -24,6 +24,7 @@ from composer_web.env import env
 from composer_web.ops import leases
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.outbox import enqueue
+from composer_web.ops.sheets import cell
 from composer_web.rollouts import saved_queries, selectors
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Export, Rollout
@@ -177,16 +178,7 @@ def _csv(path: Path) -> Iterator[Write]:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
-        yield lambda rows: writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-
-
-def _cell(value: Any) -> Any:
-    """Spreadsheets run what begins like a formula; a policy or a repository may have written it."""
-    if isinstance(value, list | dict):
-        value = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
+        yield lambda rows: writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
 
 
 @contextmanager

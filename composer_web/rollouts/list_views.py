@@ -84,7 +84,7 @@ def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBas
         if form == "html":
             pieces = standalone.page(rollout, reading.of(rollout))
         elif form == "jsonl":
-            pieces = standalone.lines(selectors.trajectory(rollout))
+            pieces = standalone.lines(rollout)
         else:
             whole = JsonResponse(interchange.export_rollout(rollout, "atif")[0], safe=False)
             whole["Content-Disposition"] = f'attachment; filename="rollout-{pk}.atif.json"'

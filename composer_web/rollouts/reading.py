@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
@@ -28,6 +30,7 @@ LIMITS = (200_000, 10_000, 500)
 MAX_CALLS = 500
 """Calls of one turn in the copy."""
 MAX_HEAD = 4 << 20
+E = TypeVar("E")
 
 
 class TurnFacts(Frozen):
@@ -206,18 +209,23 @@ class Cutter:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self.value(one) for name, one in list(value.items())[:MAX_CALLS]}
+            return {self.text(str(name)): self.value(one) for name, one in self.first(list(value.items()))}
         if isinstance(value, list | tuple):
-            return [self.value(one) for one in value[:MAX_CALLS]]
+            return [self.value(one) for one in self.first(value)]
         return value
+
+    def first(self, entries: Sequence[E], most: int = MAX_CALLS) -> Sequence[E]:
+        """The first entries; those after them are counted by the characters of their JSON."""
+        self.missing += sum(len(to_json(entry)) for entry in entries[most:])
+        return entries[:most]
 
     def turn(self, turn: Turn) -> Turn:
         return turn.model_copy(
             update={
                 "text": self.text(turn.text),
                 "asked": self.text(turn.asked),
-                "calls": tuple(self._call(call) for call in turn.calls[:MAX_CALLS]),
-                "results": tuple(self._result(result) for result in turn.results[:MAX_CALLS]),
+                "calls": tuple(self._call(call) for call in self.first(turn.calls)),
+                "results": tuple(self._result(result) for result in self.first(turn.results)),
             }
         )
 
@@ -230,12 +238,14 @@ class Cutter:
     def trajectory(self, rest: Trajectory) -> Trajectory:
         """Everything but turns and segments."""
         report = rest.report
-        cases = tuple(case.model_copy(update={"message": self.text(case.message)}) for case in report.cases[:10_000])
+        cases = tuple(
+            case.model_copy(update={"message": self.text(case.message)}) for case in self.first(report.cases, 10_000)
+        )
         return rest.model_copy(
             update={
                 "messages": tuple(self.value(message) for message in rest.messages),
                 "patch": self.text(rest.patch) if len(rest.patch) > 10 * self.limit else rest.patch,
-                "patch_skipped": tuple(rest.patch_skipped[:1000]),
+                "patch_skipped": tuple(self.first(rest.patch_skipped, 1000)),
                 "report": report.model_copy(update={"cases": cases, "cause": self.text(report.cause)}),
             }
         )

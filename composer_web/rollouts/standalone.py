@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from composer_web.rollouts import transcript
+from composer_web.rollouts import reading, selectors, transcript
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import WINDOW, Reading
-from trainer.rollouts.types import Trajectory
 
 MAX_PAGE = 64 << 20
 """Bytes of turns in the page; what comes after is left out and said."""
@@ -51,14 +50,25 @@ def _style(name: str) -> str:
         return file.read()
 
 
-def lines(trajectory: Trajectory) -> Iterator[str]:
-    """JSON lines, nothing cut: the head, then each turn, then each context window with its tokens."""
-    rest = trajectory.model_copy(update={"turns": (), "segments": ()})
-    yield _line("trajectory", rest.model_dump(mode="json", exclude={"turns", "segments"}))
-    for turn in trajectory.turns:
+def lines(rollout: Rollout) -> Iterator[str]:
+    """JSON lines, nothing cut: the head, then each turn, then each context window with its tokens.
+
+    By windows of the reading copy, so that one is in memory at a time; where that leaves something out, by the blob, which
+    is parsed whole. Raises NotFound and ArtifactError before the first line.
+    """
+    read = reading.of(rollout)
+    if read.head.missing or read.head.trajectory is None:
+        read = reading.in_memory(selectors.trajectory(rollout))
+    return _lines(read)
+
+
+def _lines(read: Reading) -> Iterator[str]:
+    assert read.head.trajectory is not None, "it is recorded"
+    yield _line("trajectory", read.head.trajectory.model_dump(mode="json", exclude={"turns", "segments"}))
+    for turn in read.each():
         yield _line("turn", turn.model_dump(mode="json"))
-    for index, segment in enumerate(trajectory.segments):
-        yield _line("segment", {"index": index, **segment.model_dump(mode="json")})
+    for index in range(len(read.head.segment_tokens)):
+        yield _line("segment", {"index": index, **read.segment(index).model_dump(mode="json")})
 
 
 def _line(kind: str, fields: dict[str, object]) -> str:

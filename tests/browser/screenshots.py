@@ -27,7 +27,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 CANDIDATES = ("/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome")
-WIDTHS = {"wide": (1280, 800), "narrow": (420, 860)}
+WIDTHS = {"wide": (1280, 800), "narrow": (360, 800)}
 SUFFIX = {"light": "", "dark": "-dark", "wide": "", "narrow": "-narrow"}
 SETTLE_MS = 120_000
 
@@ -82,6 +82,7 @@ def places(page: Page, url: str) -> dict[str, str]:
     release = first_link(page, url, "/evals/releases/?sort=created_at", "td.strong a")
     queue = first_link(page, url, "/review/", "td.strong a")
     suite = first_link(page, url, "/suites/", "td.strong a")
+    task = first_link(page, url, "/tasks/", "td.strong a")
     newest = newest_runs(page, url)
     found: dict[str, str | None] = {
         "home": "/",
@@ -96,15 +97,20 @@ def places(page: Page, url: str) -> dict[str, str]:
         "redteam": "/findings/redteam/",
         "tasks": "/tasks/",
         "task-review": "/tasks/review/",
+        "task-compare": f"{task}compare/" if task else None,
         "disagreements": "/tasks/disagreements/",
         "review": "/review/",
         "review-queue": queue,
         "review-item": f"{queue}next/" if queue else None,
         "drafts": "/drafts/",
+        "draft": first_link(page, url, "/drafts/", "td.strong a"),
         "generators": "/generators/",
         "imports": "/imports/",
+        "imported": first_link(page, url, "/imports/", "td.strong a"),
         "suites": "/suites/",
         "environments": "/environments/",
+        "environment": first_link(page, url, "/environments/", "td.strong a"),
+        "environment-new": "/environments/new/",
         "policies": "/policies/",
         "promotion": "/promotion/",
         "gateway": "/sessions/settings/",
@@ -139,10 +145,11 @@ def places(page: Page, url: str) -> dict[str, str]:
         "compare": "/runs/compare/" + "".join(f"{'&' if i else '?'}run={pk}" for i, pk in enumerate(newest)),
         "run-supervised": first_link(page, url, "/runs/?kind=midtrain", "td.strong a"),
         "trajectory": trajectory,
+        "trajectory-tokens": f"{trajectory}tokens/" if trajectory else None,
         "group": group,
         "waffle": f"/rollouts/waffle/{newest[0]}/" if newest else None,
         "exports": "/rollouts/exports/",
-        "task": first_link(page, url, "/tasks/", "td.strong a"),
+        "task": task,
         "suite": suite,
         "suite-difficulty": f"{suite}difficulty/" if suite else None,
         "policy": first_link(page, url, "/policies/", "td.strong a"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.models import Outbox
 from composer_web.rollouts import exports
@@ -21,6 +23,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Export, Group, Rollout
 from composer_web.rollouts.tasks import export as export_task
 from composer_web.runs.models import Run
+from tests.web.doubling import fill
 from tests.web.making import claim, finish
 
 pytestmark = pytest.mark.django_db
@@ -77,11 +80,41 @@ def test_parquet_has_typed_columns(graded: Run, people: dict[str, User]) -> None
     assert sorted(filter(None, table["verdict"].to_pylist())) == ["failed", "failed", "passed", "passed"]
 
 
+@pytest.mark.parametrize("format", list(exports.WRITERS))
+def test_a_chunk_is_in_memory_at_a_time_and_no_trajectory_is_read(
+    graded: Run, people: dict[str, User], monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    """Against the same export with all of its rows in one chunk."""
+    if format == "parquet":
+        pytest.importorskip("pyarrow", reason="needs the extra `parquet`")
+    fill(Rollout, 6_000, project=DEFAULT_PROJECT)
+    artifacts().remove_tree("groups")
+
+    def peak(chunk: int) -> int:
+        """Bytes of Python objects at the same time."""
+        monkeypatch.setattr(exports, "CHUNK", chunk)
+        made = exports.ask(owner=people["viewer"], format=format, query="")
+        tracemalloc.start()
+        try:
+            exports.write(made.pk)
+            found = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        made.refresh_from_db()
+        assert (made.state, made.rows) == ("done", Rollout.objects.count())
+        return found
+
+    peak(500)  # imports
+    assert peak(500) < peak(10_000) / 4
+
+
 def test_what_cannot_be_exported_is_refused_with_the_field(graded: Run, people: dict[str, User]) -> None:
     with pytest.raises(UserError, match="csv, jsonl or parquet"):
         exports.ask(owner=people["viewer"], format="xlsx", query="")
     with pytest.raises(UserError, match="verdict"):
         exports.ask(owner=people["viewer"], format="csv", query="verdict=splendid")
+    with pytest.raises(UserError, match="too many filters"):
+        exports.ask(owner=people["viewer"], format="csv", query="a&" * 2000)
     for _ in range(exports.MOST_OPEN):
         exports.ask(owner=people["viewer"], format="csv", query="")
     with pytest.raises(UserError, match="wait for one of them"):

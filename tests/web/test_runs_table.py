@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.ops import shelves
 from composer_web.ops.errors import UserError
 from composer_web.runs import labels, saved_views, services
 from composer_web.runs.models import Run, SavedView
@@ -139,7 +140,7 @@ def test_a_saved_view_is_an_address(three: list[Run], people: dict[str, User], b
 def test_views_have_bounds(people: dict[str, User]) -> None:
     with pytest.raises(UserError, match="1 to 60"):
         saved_views.save_view(name=" ", query="", shared=False, owner=people["viewer"])
-    for number in range(saved_views.MOST_VIEWS):
+    for number in range(shelves.MOST):
         saved_views.save_view(name=str(number), query="", shared=False, owner=people["viewer"])
     with pytest.raises(UserError, match="delete one first"):
         saved_views.save_view(name="more", query="", shared=False, owner=people["viewer"])

@@ -52,7 +52,7 @@ class Command(BaseCommand):
                 raise CommandError("--atif is the form of one session: name it with --session")
             self.stdout.write(json.dumps(exporting.as_atif(selectors.get(o["session"]))))
             return
-        found = [selectors.get(o["session"])] if o["session"] else selectors.sessions().order_by("pk").iterator(50)
+        found = [selectors.get(o["session"])] if o["session"] else selectors.whole()
         for line in exporting.jsonl(found):
             self.stdout.write(line.rstrip("\n"))
 
