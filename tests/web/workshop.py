@@ -15,25 +15,13 @@ from pathlib import Path
 
 from composer_web.celery import app
 from sandbox.network.upstream import SETTINGS
-from tests.sandbox.install.test_installer import TOOLS, packed
+from tests.sandbox.install.tools import STEPS, TOTAL, add_tools
 from tests.sandbox.network.local_registry import LocalRegistry
 from tests.web.product import Product
 
 NAME = "abacus"
 START_SECONDS = 120.0
-SOURCE = '''"""Small sums."""
-
-
-def steps(start, stop, by=1):
-    """Numbers from start up to stop."""
-    found = []
-    while start < stop:
-        found.append(start)
-        start += by
-    return found
-
-
-def largest(numbers, below=100):
+MORE = '''def largest(numbers, below=100):
     """The largest number that is less than `below`."""
     best = None
     for number in numbers:
@@ -48,15 +36,8 @@ def tally(words, least=1):
     for word in words:
         found[word] = found.get(word, 0) + 1
     return {word: count for word, count in found.items() if count >= least}
-
-
-def total(numbers):
-    """The sum of all numbers."""
-    found = 0
-    for number in numbers:
-        found += number
-    return found
 '''
+SOURCE = "\n\n".join(('"""Small sums."""\n', STEPS, MORE, TOTAL))
 TESTS = """import pytest
 
 from abacus import largest, steps, tally, total
@@ -114,8 +95,7 @@ def registry() -> Iterator[str]:
 
     async def serve(end: asyncio.Event) -> None:
         async with LocalRegistry() as made:
-            for name in TOOLS:
-                made.add(name, *packed(name))
+            add_tools(made)
             address.append(made.index)
             ready.set()
             await end.wait()

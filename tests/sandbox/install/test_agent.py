@@ -16,7 +16,8 @@ from sandbox.install.installer import install
 from sandbox.network import Upstream, Upstreams
 from sandbox.tasks.history import TreeFile
 from tests.chat_server import ChatServer, Model, Reply, completion, said
-from tests.sandbox.install.test_installer import PRODUCT, TOOLS, packed
+from tests.sandbox.install.test_installer import PRODUCT
+from tests.sandbox.install.tools import TOOLS, packed
 from tests.sandbox.network.local_registry import LocalRegistry
 from trainer.inference.chat import Endpoint
 from trainer.inference.installer import EndpointInstaller

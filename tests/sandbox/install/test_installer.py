@@ -2,10 +2,6 @@
 
 import dataclasses
 import glob
-import importlib.metadata
-import io
-import os
-import zipfile
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,27 +14,10 @@ from sandbox.install.record import InstallRecord
 from sandbox.network import Upstream, Upstreams
 from sandbox.tasks.generators.mutation import generate_tasks
 from sandbox.tasks.history import TreeFile
+from tests.sandbox.install.tools import STEPS, TOTAL, add_tools, packed
 from tests.sandbox.network.local_registry import LocalRegistry
 
-TOOLS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "setuptools")
-PRODUCT = '''"""Counting."""
-
-
-def steps(start, stop, by=1):
-    """Numbers from start up to stop."""
-    found = []
-    while start < stop:
-        found.append(start)
-        start += by
-    return found
-
-
-def total(numbers):
-    found = 0
-    for number in numbers:
-        found += number
-    return found
-'''
+PRODUCT = f'"""Counting."""\n\n\n{STEPS}\n\n{TOTAL}'
 TESTS = """import pytest
 
 import helping
@@ -80,25 +59,10 @@ def checkout(files: dict[str, str], **fields: object) -> Checkout:
     return dataclasses.replace(made, **fields)
 
 
-def packed(name: str) -> tuple[str, bytes]:
-    """A wheel of what this interpreter has installed."""
-    found = importlib.metadata.distribution(name)
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for file in found.files or ():
-            if ".." not in file.parts and file.suffix != ".pyc" and file.locate().is_file():
-                entry = zipfile.ZipInfo(str(file))
-                entry.external_attr = (0o100755 if os.access(file.locate(), os.X_OK) else 0o100644) << 16
-                archive.writestr(entry, file.locate().read_bytes())
-    safe = found.metadata["Name"].replace("-", "_")
-    return f"{safe}-{found.version}-py3-none-any.whl", data.getvalue()
-
-
 @pytest.fixture
 async def registry() -> AsyncIterator[LocalRegistry]:
     async with LocalRegistry() as made:
-        for name in TOOLS:
-            made.add(name, *packed(name))
+        add_tools(made)
         made.add_wheel("helping", "2.0")
         yield made
 
@@ -223,9 +187,8 @@ async def test_of_a_suite_without_end_a_sample_stands_for_the_whole(backend, env
 @pytest.mark.slow
 async def test_a_stage_that_does_not_end_is_called_that(backend, environments, upstreams):
     log: list[str] = []
-    record = await install(
-        environments, checkout(FILES), backend=backend, upstreams=upstreams, log=log.append, seconds=0.0
-    )
+    never = checkout(FILES | {"README.md": "# never built before\n"})
+    record = await install(environments, never, backend=backend, upstreams=upstreams, log=log.append, seconds=0.0)
     assert (record.built, record.reason, len(record.attempts)) == (None, Reason.TIMEOUT, 1)
     assert "installing did not end within 1 s" in record.problem
 

@@ -9,7 +9,7 @@ from sandbox.install.checkout import Checkout
 from sandbox.install.installer import install
 from sandbox.network import Upstream, Upstreams
 from sandbox.tasks.history import TreeFile
-from tests.sandbox.install.test_installer import TOOLS, packed
+from tests.sandbox.install.tools import TOOLS, packed
 from tests.sandbox.network.local_registry import LocalRegistry
 
 pytestmark = [
