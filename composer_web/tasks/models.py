@@ -62,6 +62,8 @@ class Task(Material):
             models.Index(fields=["test_strength", "slug"], name="task_by_strength"),
             models.Index(fields=["pass_rate", "slug"], name="task_by_pass_rate"),
             models.Index(fields=["source", "family"]),
+            models.Index(fields=["family"], name="task_by_family"),
+            models.Index(fields=["category"], name="task_by_category"),
             models.Index(fields=["review", "id"], name="task_by_review"),
             models.Index(fields=["split", "id"], name="task_by_split"),
             GinIndex(fields=["tags"], name="task_tags"),
