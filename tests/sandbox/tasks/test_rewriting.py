@@ -1,14 +1,19 @@
 """A language model says instructions in other words: what it may and may not change, against a real HTTP answer."""
 
 import json
+import random
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from sandbox.tasks.generators import making
+from sandbox.tasks.generators.drafts import Draft
 from sandbox.tasks.generators.instructions import Evidence, reveals
 from sandbox.tasks.generators.rewriting import RewriteFailed, Rewriter
+from sandbox.tasks.generators.yields import Yield
 
 SEEN = Evidence("shop", "t.py::test_a", "def test_a():\n    assert f() == 2", "assert 1 == 2", "E assert 1 == 2")
 TEXT = "f is broken, getting `assert 1 == 2`\n"
@@ -85,6 +90,35 @@ async def test_the_same_text_is_asked_once(endpoint, tmp_path):
     assert len(asked) == 1
     await Rewriter(url, "other", cache=tmp_path)(TEXT, SEEN)
     assert [one["model"] for one in asked] == ["m", "other"], "another model says it in its own words"
+
+
+@pytest.mark.parametrize(
+    ("answer", "taken"),
+    [
+        ("f gives `1`, not `2`", True),
+        ("in f write return clamp(x)", False),
+        ("f forgets to clamp what it gives", False),
+    ],
+    ids=["tells nothing", "a line of the oracle", "a name of the oracle"],
+)
+async def test_of_a_rewriting_that_tells_the_answer_only_its_cost_is_kept(answer, taken):
+    draft = Draft(
+        source="mutation", category="debug", operator="x", family="shop:shop.py:f", functions=("f",),
+        broken={"shop.py": "def f(x):\n    return x\n"}, gold={"shop.py": "def f(x):\n    return clamp(x)\n"},
+        expected=("t.py::test_a",),
+    )  # fmt: skip
+
+    async def rewrite(text: str, evidence: Evidence) -> tuple[str, int]:
+        return answer, 7
+
+    shop = SimpleNamespace(
+        styles=("precise",), built=SimpleNamespace(name="shop"), rewrite=rewrite,
+        found=Yield(generator="mutation", package="shop"), read={"t.py": "def test_a():\n    assert f(1) == 2\n"}.__getitem__,
+    )  # fmt: skip
+    messages = {"t.py::test_a": "def test_a():\n>   assert f(1) == 2\nE   assert 1 == 2\n"}
+    told = await making._instruction(shop, draft, messages, random.Random(1))
+    assert isinstance(told, str) and (told == answer) == taken and "clamp" not in told
+    assert ("This check used to pass" in told) == (not taken) and shop.found.model_tokens == 7
 
 
 def test_names_of_the_oracle_and_of_hidden_tests_are_not_told():
