@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from django.contrib import messages
@@ -131,9 +132,12 @@ def _number(request: PageRequest, name: str, default: float) -> float:
     """Raises UserError for what is no number."""
     text = request.POST.get(name, "").strip()
     try:
-        return float(text) if text else float(default)
+        found = float(text) if text else float(default)
     except ValueError:
-        raise UserError(name, f"{name} is a number, not {text!r}") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise UserError(name, f"{name} is a number, not {text!r}")
+    return found
 
 
 def _optional(request: PageRequest, name: str) -> float | None:

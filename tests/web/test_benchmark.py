@@ -194,7 +194,8 @@ def test_pages_of_releases(first: Release, people: dict[str, User]) -> None:
     assert "is on its way" in operator.post(f"{path}run/", form, follow=True).content.decode()
     made = Evaluation.objects.get(release=first)
     assert (made.tasks, made.samples, made.effort) == (3, 2, "low")
-    assert "is a number" in operator.post(f"{path}run/", {**form, "samples": "x"}, follow=True).content.decode()
+    for odd in ("x", "inf", "nan"):
+        assert "is a number" in operator.post(f"{path}run/", {**form, "samples": odd}, follow=True).content.decode()
     html = viewer.get(path).content.decode()
     assert "bench-1" in html
     assert "Under way" in html
