@@ -8,23 +8,27 @@ host and the headers of security, which only compute and so need no thread.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
 from typing import Any, cast
 
 from csp.middleware import CSPMiddleware
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.common import CommonMiddleware
 from django.middleware.security import SecurityMiddleware
+from django.urls import set_script_prefix
 
 from composer_web.accounts import access, origin
 from composer_web.gateway.wire import MAX_BODY
 from composer_web.ops.prometheus import timing
 
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 PATH = "/v1/chat/completions"
 """Served here; `/v1/models` is asked for once and may take the long way."""
 Handler = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -68,7 +72,36 @@ class AnswersHandler(ASGIHandler):
             handler = convert_exception_to_response(middleware(handler))
         self._middleware_chain = handler
 
-    async def read_body(self, receive: Callable[[], Awaitable[dict[str, Any]]]) -> BytesIO:  # type: ignore[override]
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:  # type: ignore[override]
+        """Django's, without a thread of its own for each request and without the signals of a request, whose receivers run in
+        one: they end the connections of threads that served it, and the gateway gives back each of its own."""
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        set_script_prefix(get_script_prefix(scope))
+        request, refused = self.create_request(scope, body)
+        if request is None:
+            assert refused is not None, "Django gives a request or an answer"
+            await self.send_response(refused, send)
+            return
+        answering = asyncio.create_task(self._answer(request, send))
+        leaving = asyncio.create_task(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            answering.cancel()  # of a client that has left; without effect on an answer that is complete
+            done, _ = await asyncio.wait({answering, leaving})
+        for task in done:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, RequestAborted):
+                raise error
+
+    async def _answer(self, request: HttpRequest, send: Send) -> None:
+        await self.send_response(await self.get_response_async(request), send)
+
+    async def read_body(self, receive: Receive) -> BytesIO:  # type: ignore[override]
         """At most one byte more than is taken, by which the view sees that there was more; the rest is dropped."""
         body = BytesIO()
         while True:
