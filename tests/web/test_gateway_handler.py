@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -125,3 +126,26 @@ def test_admission_asks_little_and_remembers_no_right(people: dict[str, User], p
     with pytest.raises(Unauthenticated):
         admit()
     assert not AuditEntry.objects.filter(action__startswith="request.").exists()
+
+
+async def test_a_client_that_leaves_ends_the_work_on_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(_: object) -> None:
+        raise AssertionError("nobody is there")
+
+    monkeypatch.setattr(answers, "get_response_async", slow)
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+    scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": []}
+    async with asyncio.timeout(20):
+        await answers(scope, receive, send)
+    assert ended.is_set()
