@@ -76,8 +76,8 @@ def the_rest(owner: User, word: str) -> None:
         )  # fmt: skip
     create_token(user=owner, name=f"{word} token", scopes=["read"])
     Quota.objects.create(project_id=DEFAULT_PROJECT, concurrent_rollouts=8)
-    WorkerHeartbeat.objects.create(name=f"{word}@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
-    _alerts(owner, word)
+    WorkerHeartbeat.objects.create(name="worker@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
+    _alerts(owner)
     _supply(word)
     SessionDraft.objects.create(session=Session.objects.earliest("pk"), draft=Draft.objects.earliest("pk"))
     run = rollout.group.run
@@ -85,12 +85,12 @@ def the_rest(owner: User, word: str) -> None:
     TrainBatch.objects.create(run=run, step=1, group_ids=[rollout.group_id])
 
 
-def _alerts(owner: User, word: str) -> None:
-    """A rule that told a person, and an address outside."""
+def _alerts(owner: User) -> None:
+    """A rule that told a person, and an address outside: of the installation, not of a project."""
     now = timezone.now()
-    webhook = Webhook.objects.create(name=f"{word} hook", url="https://alerts.lan/", secret="sealed")
-    rule = Rule.objects.create(name=f"{word} rule", kind="finding", webhook=webhook)
-    alert = Alert.objects.create(rule=rule, about="worker:one", message=f"{word} died", opened_at=now, seen_at=now)
+    webhook = Webhook.objects.create(name="hook", url="https://alerts.lan/", secret="sealed")
+    rule = Rule.objects.create(name="rule", kind="finding", webhook=webhook)
+    alert = Alert.objects.create(rule=rule, about="worker:one", message="one died", opened_at=now, seen_at=now)
     Notice.objects.create(user=owner, alert=alert)
     Delivery.objects.create(alert=alert, webhook=webhook, body={}, due_at=now)
 
@@ -101,7 +101,7 @@ def _supply(word: str) -> None:
     environment = Environment.objects.get(name=f"{word}-environment")
     Environment.objects.filter(pk=environment.pk).update(repository=repository)
     BuildLine.objects.create(environment=environment, text="a line of its build")
-    GeneratorRun.objects.create(generator="deletion", package=word, split="train", tried=4, kept=1, seconds=2.0)
+    GeneratorRun.objects.create(generator="deletion", package="toolz", split="train", tried=4, kept=1, seconds=2.0)
     TaskStatistic.objects.create(
         task_version=TaskVersion.objects.earliest("pk"), policy="base", evaluation_id=1, samples=4, passed=1,
         measured_at=timezone.now(),
