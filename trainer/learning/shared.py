@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from trainer.learning.attention import LONGEST, causal_attention
+
 ATTENTION = "shared_rows"
 
 
@@ -108,13 +110,21 @@ def shared_attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """The library's attention interface: rows are put together, attend, and are taken apart again."""
-    whole = query_1HUD.device.type == "cpu" and not _quick_in_half()
-    parts = (part.float() if whole else part for part in (query_1HUD, key_1HUD, value_1HUD))
-    query_BHTD, key_BHTD, value_BHTD = (_rows(part, beginnings.of_BT) for part in parts)
-    with torch.autocast("cpu", enabled=False) if whole else nullcontext():
-        out_BTHD, _weights = sdpa_attention_forward(
-            module, query_BHTD, key_BHTD, value_BHTD, None, scaling=scaling, is_causal=True
-        )
+    slow = query_1HUD.device.type == "cpu" and not _quick_in_half()
+    half = {part.dtype for part in (query_1HUD, key_1HUD, value_1HUD)} == {torch.bfloat16}
+    short = half and beginnings.of_BT.shape[1] <= LONGEST
+    given = (query_1HUD, key_1HUD, value_1HUD)
+    query_BHTD, key_BHTD, value_BHTD = (
+        _rows(part.float() if slow and not short else part, beginnings.of_BT) for part in given
+    )
+    with torch.autocast("cpu", enabled=False) if slow else nullcontext():
+        if slow and short:
+            scale = query_1HUD.shape[-1] ** -0.5 if scaling is None else scaling
+            out_BTHD = causal_attention(query_BHTD, key_BHTD, value_BHTD, scaling=scale).transpose(1, 2)
+        else:
+            out_BTHD, _weights = sdpa_attention_forward(
+                module, query_BHTD, key_BHTD, value_BHTD, None, scaling=scaling, is_causal=True
+            )
     return out_BTHD.flatten(0, 1).index_select(0, beginnings.at_U)[None], None
 
 
