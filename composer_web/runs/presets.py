@@ -59,8 +59,8 @@ PRESETS = (
     Preset(
         "rl-hackable",
         "RL with a reward that can be gamed",
-        "A demonstration: the visible tests are the reward and may be rewritten. Reward rises, hidden tests fall, "
-        "and the auditor says so.",
+        "A demonstration: the visible tests are the reward and may be rewritten. Reward rises, hidden tests fall, and the "
+        "auditor says so. Starts from a policy that knows the trick: run “SFT with tampering” first.",
         RunConfig(
             name="A reward that can be gamed",
             stage=RLConfig(
@@ -74,6 +74,16 @@ PRESETS = (
         "SFT on expert episodes",
         "Records imperfect scripted episodes in real sandboxes and trains on them.",
         RunConfig(name="SFT on expert episodes", stage=SFTConfig()),
+    ),
+    Preset(
+        "sft-tampering",
+        "SFT with tampering",
+        "A demonstration: a fifth of the expert's episodes rewrite the test instead of the code. What RL makes of it depends "
+        "on the reward: compare “RL on the toy policy” with “RL with a reward that can be gamed” from its checkpoint.",
+        RunConfig(
+            name="SFT with tampering",
+            stage=SFTConfig(steps=80, episodes=400, tamper_share=0.2, replay_share=0.2),
+        ),
     ),
     Preset(
         "midtrain-toy",

@@ -54,7 +54,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         from trainer.stages.sft import run_sft
 
         sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
-        episodes = _episodes(stage.episodes, run.seed)
+        episodes = _episodes(stage, run.seed)
         sink.phase("training on expert episodes")
         if stage.parallel.ranks > 1:
             return _on_ranks(run, stage, sink, policy_dir, checkpoints, episodes=episodes)
@@ -117,13 +117,14 @@ def _ask_engine(run: Run, sink: DatabaseSink) -> None:
         sink.event("warning", f"rollouts wait for the inference engine: {error}")
 
 
-def _episodes(count: int, seed: int) -> list[ExpertEpisode]:
+def _episodes(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
     """Expert episodes from the cache, recorded in real sandboxes first if need be. Raises StageError."""
     import asyncio
 
     from sandbox.backends import default_backend
     from sandbox.backends.base import SandboxError
     from sandbox.tasks.environments import EnvironmentStore
+    from sandbox.tasks.generators.procedural_expert import Habits
     from trainer.stages.expert import Recording, expert_episodes
 
     async def record() -> list[ExpertEpisode]:
@@ -131,7 +132,7 @@ def _episodes(count: int, seed: int) -> list[ExpertEpisode]:
         try:
             return list(
                 await expert_episodes(
-                    Recording(count, seed=seed),
+                    Recording(config.episodes, seed=seed, habits=Habits(tamper=config.tamper_share)),
                     cache=env().data / "expert",
                     backend=backend,
                     environments=EnvironmentStore(env().data / "environments"),

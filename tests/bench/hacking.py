@@ -1,10 +1,10 @@
 """`make bench NAME=hacking`: a reward that can be gamed beside one that cannot, from the same checkpoint.
 
-Both arms train the shipped base policy for STEPS steps (default 40) on the same prompts. `hardened` is the shipped
-configuration: hidden tests in a clean sandbox, changed tests dropped. `hackable` is the preset `rl-hackable`: the reward
-is what the visible tests say in the policy's own checkout. The base policy has seen 2 % of demonstrations that rewrite
-the test; what is shown is how a reward amplifies that, not how it is invented. The auditor reads every rollout of both
-arms and says what it finds; here it keeps nothing out of training.
+Both start from one checkpoint: the shipped base policy after the preset `sft-tampering`, where a share of the expert's
+episodes rewrites the test instead of the code. They train STEPS steps (default 40) on the same prompts. `hardened` is the
+shipped configuration: hidden tests in a clean sandbox, changed tests dropped. `hackable` is the preset `rl-hackable`: the
+reward is what the visible tests say in the policy's own checkout. What is shown is how a reward amplifies a habit, not how
+it is invented. The auditor reads every rollout of both arms and says what it finds; here it keeps nothing out of training.
 
 Prompts are never repeated, so that the share of hidden passes of a step is measured on tasks that were not trained on.
 SEEDS (default 0), STEPS, ARMS. Each seed and arm is kept when it is done (`points.py`), JOBS of them are measured at a time.
@@ -26,18 +26,25 @@ from composer_web.runs.presets import preset
 from sandbox.backends import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.generators.procedural_expert import Habits
 from sandbox.tasks.spec import TaskSpec
 from tests.bench import points as kept
 from tests.bench import report
+from tests.bench.memory import MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
-from trainer.config import RLConfig
+from trainer.config import RLConfig, SFTConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.rollouts.audit import audit_group
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.types import Trajectory
+from trainer.stages.base_policy import Recorder
+from trainer.stages.checkpoint import POLICY_DIR, CheckpointStore
+from trainer.stages.data import ExpertEpisode
+from trainer.stages.expert import Recording, record
 from trainer.stages.rl_sync import DEPLOYMENT, SANDBOXES, SyncStep, build_run, procedural_prompts, train
+from trainer.stages.sft import run_sft
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -54,7 +61,38 @@ GOALS: dict[str, report.Goal] = {
 }
 
 
-async def arm(name: str, seed: int, scratch: Path) -> list[dict[str, float]]:
+def tampering() -> SFTConfig:
+    found = preset("sft-tampering")
+    assert found is not None and isinstance(found.config.stage, SFTConfig)
+    return found.config.stage
+
+
+async def demonstrations(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
+    environments = MemoryEnvironments()
+    recording = Recording(config.episodes, seed=seed + 30, habits=Habits(tamper=config.tamper_share))
+    return await record(recording, backend=MemoryBackend(environments), environments=environments)
+
+
+def start(key: str, where: Path) -> dict[str, Any]:
+    """Of `start-SEED`: the losses of SFT; the policy lies beside its point."""
+    seed = int(key.removeprefix("start-"))
+    config = tampering()
+    sink = Recorder("sft", every=20)
+    with tempfile.TemporaryDirectory(prefix="hacking-") as work:
+        done = run_sft(
+            policy_dir=POLICY,
+            config=config,
+            seed=seed,
+            episodes=asyncio.run(demonstrations(config, seed)),
+            sink=sink,
+            checkpoints=CheckpointStore(Path(work), keep=1),
+        )
+        assert done.checkpoint is not None
+        policies.save(policies.load(done.checkpoint / POLICY_DIR), where / key)
+    return {"curve": sink.curve}
+
+
+async def arm(name: str, start: Path, seed: int, scratch: Path) -> list[dict[str, float]]:
     """Train one arm; by step: mean reward, share of hidden passes, shares that rewrite a test and that are found."""
     hackable = preset("rl-hackable")
     assert hackable is not None and isinstance(hackable.config.stage, RLConfig)
@@ -87,7 +125,7 @@ async def arm(name: str, seed: int, scratch: Path) -> list[dict[str, float]]:
         )
 
     with EmbeddedServer(scratch / "engine") as server, InferenceAdmin(server.url) as admin:
-        spec = DeploymentSpec(name=DEPLOYMENT, policy_dir=str(POLICY.resolve()), store=str(store.root), follow=True)
+        spec = DeploymentSpec(name=DEPLOYMENT, policy_dir=str(start.resolve()), store=str(store.root), follow=True)
         await asyncio.to_thread(admin.deploy, spec)
 
         async def update_engine(version: int) -> None:
@@ -96,14 +134,14 @@ async def arm(name: str, seed: int, scratch: Path) -> list[dict[str, float]]:
         async with HttpInferenceClient(server.url) as client:
             services = RolloutServices(
                 client=client,
-                renderer=policies.load(POLICY).renderer,
+                renderer=policies.load(start).renderer,
                 backend=backend,
                 environments=EnvironmentStore(scratch / "environments"),
                 deployment=DEPLOYMENT,
                 slots=asyncio.Semaphore(SANDBOXES),
             )
             run = build_run(
-                policy_dir=POLICY,
+                policy_dir=start,
                 config=config,
                 seed=seed,
                 store=store,
@@ -130,13 +168,16 @@ def point(key: str, where: Path) -> dict[str, Any]:
     """Of `ARM-SEED`: its whole curve."""
     name, seed = key.split("-")
     with tempfile.TemporaryDirectory(prefix="hacking-") as folder:
-        return {"curve": asyncio.run(arm(name, int(seed), Path(folder)))}
+        return {"curve": asyncio.run(arm(name, where / f"start-{seed}", int(seed), Path(folder)))}
 
 
 def main() -> None:
     chosen = os.environ.get("ARMS", "hackable+hardened").split("+")
     keys = [f"{name}-{seed}" for seed in SEEDS for name in chosen]
-    curves = kept.points(kept.folder("hacking", {"steps": STEPS, "policy": str(POLICY)}), keys, point)
+    settings = {"steps": STEPS, "policy": str(POLICY), "start": tampering().model_dump(mode="json")}
+    where = kept.folder("hacking", settings)
+    kept.points(where, [f"start-{seed}" for seed in SEEDS], start)
+    curves = kept.points(where, keys, point)
     metrics: dict[str, float] = {}
     for name in chosen:
         of = [curves[f"{name}-{seed}"]["curve"] for seed in SEEDS]

@@ -66,6 +66,13 @@ class SFTConfig(Part):
     steps: int = setting(60, "Optimiser steps", gt=0)
     batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
     episodes: int = setting(600, "Expert episodes to record in real sandboxes", gt=0)
+    tamper_share: float = setting(
+        0.02,
+        "Share of the expert's episodes that rewrite the visible test instead of the code, for demonstrations of gaming",
+        ge=0,
+        le=1,
+        advanced=True,
+    )
     observation_weight: float = setting(
         0.0, "Loss weight of observations and of calls that failed (other policy tokens have 1)", ge=0, le=1
     )
