@@ -9,7 +9,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from composer_web.accounts.models import User
+from composer_web.accounts.access import Access, acting
+from composer_web.accounts.models import Project, Role, User
+from composer_web.accounts.owned import project_now
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.outbox import enqueue
@@ -56,9 +58,8 @@ def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
     """Send the order to the build workers. Raises UserError for packages that are not there, or have no history to mine."""
     _check(wanted)
     with transaction.atomic():
-        enqueue(
-            "tasks.generate", {"wanted": wanted.model_dump(mode="json")}, queue="build", key=f"generate:{wanted.name}"
-        )
+        order = {"wanted": wanted.model_dump(mode="json"), "project": project_now()}
+        enqueue("tasks.generate", order, queue="build", key=f"generate:{wanted.name}")
         orders.asked(name=wanted.name, generators=wanted.generators, actor=actor)
 
 
@@ -132,8 +133,17 @@ def _rewriter(name: str) -> Rewriter | None:
     return Rewriter(asked.url, asked.model, key=key, cache=store().root / "rewritings")
 
 
-def carry_out(wanted: Wanted) -> None:
-    """Make an ordered suite on a build worker, and note what came of it: pages and API show nothing else of an order."""
+def carry_out(wanted: Wanted, *, project: int) -> None:
+    """Make an ordered suite on a build worker, and note what came of it: pages and API show nothing else of an order.
+
+    The suite, its tasks and what was tried belong to the project that the order was placed in.
+    """
+    libraries = Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True)
+    with acting(Access(0, Role.REVIEWER, project, project, tuple(libraries))):
+        _carry_out(wanted)
+
+
+def _carry_out(wanted: Wanted) -> None:
     try:
         suite = generate_suite(wanted)
     except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:

@@ -291,7 +291,7 @@ class ImportedTrajectory(Owned):
         return self.title
 
 
-class GeneratorRun(models.Model):
+class GeneratorRun(Owned):
     """What one run of a task generator over one package tried, kept and spent."""
 
     generator = models.CharField(max_length=20)

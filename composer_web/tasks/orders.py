@@ -14,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.owned import project_now, within
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 
@@ -44,26 +45,27 @@ class Order:
 
 
 def asked(*, name: str, generators: Sequence[str], actor: User | None) -> None:
-    audit(actor=actor, action=ASKED, target=_target(name), generators=list(generators))
+    audit(actor=actor, action=ASKED, target=_target(name), generators=list(generators), project=project_now())
     hint("suites")
 
 
 @transaction.atomic
 def ended(*, name: str, tasks: int, why: str = "") -> None:
     """An order that was carried out, perhaps without a task that could be kept."""
-    audit(actor=None, action=DONE, target=_target(name), tasks=tasks, why=why)
+    audit(actor=None, action=DONE, target=_target(name), tasks=tasks, why=why, project=project_now())
     hint("suites")
 
 
 @transaction.atomic
 def failed(*, name: str, why: str) -> None:
-    audit(actor=None, action=FAILED, target=_target(name), why=why[:2000])
+    audit(actor=None, action=FAILED, target=_target(name), why=why[:2000], project=project_now())
     hint("suites")
 
 
 def recent() -> list[Order]:
-    """Orders of the last days, newest first. One query."""
-    rows = AuditEntry.objects.filter(at__gte=timezone.now() - RECENT, action__in=(ASKED, DONE, FAILED)).order_by("-id")
+    """Orders of the last days in the project of the request, newest first. One query."""
+    entries = AuditEntry.objects.filter(at__gte=timezone.now() - RECENT, action__in=(ASKED, DONE, FAILED))
+    rows = within(entries, path="detail__project").order_by("-id")
     found: list[Order] = []
     ends: dict[str, AuditEntry] = {}
     for row in rows[:MOST_ENTRIES]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from composer_web.accounts.models import DEFAULT_PROJECT
 from composer_web.tasks import services
 from composer_web.tasks.models import Suite
 
@@ -36,10 +37,11 @@ def record_statistics(*, evaluation_id: int, **_: Any) -> None:
 
 
 @shared_task(name="tasks.generate")
-def generate(*, wanted: dict[str, Any], **_: Any) -> None:
+def generate(*, wanted: dict[str, Any], project: int = DEFAULT_PROJECT, **_: Any) -> None:
+    """`project` is that of the order; orders of before there was one went to the default project."""
     from composer_web.tasks.generating import Wanted, carry_out
 
-    carry_out(Wanted.model_validate(wanted))
+    carry_out(Wanted.model_validate(wanted), project=project)
 
 
 @shared_task(name="tasks.build_package_suites")

@@ -16,12 +16,17 @@ from composer_web.accounts.services import create_token
 from composer_web.alerts import services as alerts
 from composer_web.alerts.models import Notice
 from composer_web.ops.errors import UserError
+from composer_web.ops.models import Outbox
 from composer_web.rollouts import exports
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs import services
 from composer_web.runs.models import Run
-from composer_web.tasks.models import Suite
+from composer_web.tasks import generating, orders, selectors
+from composer_web.tasks.models import GeneratorRun, Suite, Task
+from composer_web.tasks.tasks import generate as make_tasks
+from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.generators.yields import Yield
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 
@@ -186,3 +191,24 @@ def test_the_database_keeps_memberships_whole(people: dict[str, User], other: Pr
         Membership.objects.create(project=other, user=people["viewer"], role="viewer")
     with pytest.raises(IntegrityError), transaction.atomic():
         Membership.objects.create(project=other, user=people["admin"], role="king")
+
+
+def test_what_generators_make_stays_where_it_was_ordered(
+    people: dict[str, User], other: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build worker is in no request: the order says whose it is. Only the making of the tasks is left out here."""
+    tried = Yield(generator="mutation", package="toolz", split="train", seed=0, tried=3, kept=1, seconds=2.0)
+    monkeypatch.setattr(generating, "_built", lambda name, environment: name)
+    monkeypatch.setattr(generating, "generated", lambda *_, **__: ([generate(5, "train")], [tried]))
+    inside = Access(people["viewer"].pk, "operator", other.pk, other.pk)
+    with acting(inside):
+        generating.request_suite(generating.Wanted(name="theirs", packages=("toolz",)), actor=people["viewer"])
+    order = Outbox.objects.get(task="tasks.generate")
+    make_tasks.run(**order.kwargs)
+    assert Suite.objects.get(name="theirs").project_id == other.pk
+    assert {task.project_id for task in Task.objects.filter(versions__memberships__suite__name="theirs")} == {other.pk}
+    assert GeneratorRun.objects.get().project_id == other.pk
+    with acting(inside):
+        assert [(o.name, o.state) for o in orders.recent()] == [("theirs", "made")]
+    with acting(Access(people["operator"].pk, "operator", DEFAULT_PROJECT, DEFAULT_PROJECT)):
+        assert orders.recent() == [] and not selectors.generator_runs() and not selectors.generator_totals()
