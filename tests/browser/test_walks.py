@@ -69,7 +69,7 @@ def test_stage_choice_shows_only_its_fields(operator: Page, product: Product) ->
     expect(page.locator("[name='stage.sft.episodes']")).to_be_visible()
     expect(page.locator("[name='stage.rl.group_size']")).to_be_hidden()
     expect(page.locator("#plan")).to_contain_text("Expert episodes")
-    advanced = page.locator("[name='stage.sft.optimizer.beta2']")
+    advanced = page.locator("[name='stage.sft.tamper_share']")
     expect(advanced).to_be_hidden()
     page.locator("[data-stage='sft'] summary:has-text('Advanced')").first.click()
     expect(advanced).to_be_visible()
