@@ -35,6 +35,8 @@ class BoundedPaginator(Paginator):
 
     @cached_property
     def _counted(self) -> int:
+        if (known := getattr(getattr(self.object_list, "table", None), "known_count", None)) is not None:
+            return int(known)
         if self._query is not None:
             return self._query.order_by().values("pk")[: MOST_COUNTED + 1].count()
         return len(self.object_list)
@@ -62,6 +64,8 @@ class Table(tables.Table):
     """`empty_template` is rendered when there are no rows: it says what to do."""
 
     empty_template = "partials/empty.html"
+    known_count: int | None = None
+    """How many rows there are, where that was found with something else."""
 
     def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:
         super().paginate(paginator_class=paginator_class, **kwargs)

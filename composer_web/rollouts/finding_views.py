@@ -31,10 +31,12 @@ DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open
 def finding_list(request: PageRequest) -> HttpResponse:
     found = FindingFilter(request.GET, queryset=selectors.findings())
     table = FindingTable(found.qs)
+    facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
+    if facets:
+        table.known_count = sum(facet["total"] for facet in facets)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
-    facets = selectors.finding_facets(found.qs)
     for facet in facets:
         facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
     context: dict[str, Any] = {

@@ -110,7 +110,7 @@ QUERIES: dict[str, int] = {
     "evals/releases/": 7,
     "evals/releases/<slug:benchmark>/<int:number>/": 12,
     "evals/tasks/<slug:slug>/": 5,
-    "findings/": 7,
+    "findings/": 6,
     "findings/<int:pk>/": 7,
     "findings/redteam/": 3,
     "generators/": 10,
