@@ -1,7 +1,7 @@
 """A task family that outgrows its window: a code stands in the first file, and a chain of files leads to where it is used.
 
-Each file names the next one among lines that mean nothing; the last one says `end`. Then the code, seen once and long ago,
-is to be returned from `answer.py`. With windows that hold a fifth of the work, the code and the place in the chain survive
+Each file names the next one among lines that mean nothing; the last one names `answer.py`, from which the code, seen once and
+long ago, is to be returned. With windows that hold a fifth of the work, the code and the place in the chain survive
 only in what the policy writes into its summaries. An attempt that guesses the code is right once in 64 times.
 """
 
@@ -16,23 +16,23 @@ from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from trainer import policy as policies
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 
-FILES = 20
-FILLER = 4
+FILES = 10
+FILLER = 7
 """Lines of a file that mean nothing."""
 ANSWER = "answer.py"
 
 
 def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
-    """A task as a pure function of its arguments. Names of the two splits share no word."""
+    """A task as a pure function of its arguments. The two splits share no word and no name."""
     rng = random.Random(f"relay:{split}:{seed}")
-    words = list(dict.fromkeys(sample_words(rng, split, 4 * files)))
-    names = [f"{word}.py" for word in words[:files]]
-    fillers = words[files:]
+    numbers = rng.sample(range(100 if split == "train" else 101, 1000, 2), files)
+    names = [f"p{number}.py" for number in numbers]
+    fillers = list(dict.fromkeys(sample_words(rng, split, 3 * files)))
     code = f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
 
     def body(index: int) -> str:
         lines = [f"{rng.choice(fillers)} = {rng.choice(fillers)} + {rng.randint(2, 9)}" for _ in range(FILLER)]
-        lines.insert(rng.randrange(FILLER), f"next {names[index + 1]}" if index + 1 < files else "end")
+        lines.insert(rng.randrange(FILLER), f"next {[*names, ANSWER][index + 1]}")
         if index == 0:
             lines.insert(rng.randrange(FILLER), f"code {code}")
         return "\n".join(lines) + "\n"
@@ -73,13 +73,12 @@ class Expert:
 
     def say(self, text: str, rng: random.Random) -> str:
         code, place = _last(r"code (\d\d)", text), _last(r"(?:next |Begin with )(\w+\.py)", text)
-        ended = re.search(r"\|end\n|summarized it:\n(?:code \d\d, )?end\n", text) is not None
         if text.rstrip().endswith("<|assistant|>") and "Please summarize" in text:
-            facts: Sequence[str] = (f"code {code}" if code else "", "end" if ended else f"next {place}")
+            facts: Sequence[str] = (f"code {code}" if code else "", f"next {place}")
             return f"<summary>{', '.join(fact for fact in facts if fact and rng.random() < self.keep)}</summary>"
         if f"edited {ANSWER}" in text:
             return '{"name": "finish", "arguments": {}}'
-        if ended:
+        if "def answer" in text:
             said = code or f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
             edit = f'"path": "{ANSWER}", "old_string": "return 0", "new_string": "return {said}"'
             return f'{{"name": "edit_file", "arguments": {{{edit}}}}}'

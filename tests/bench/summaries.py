@@ -41,12 +41,12 @@ from trainer.stages.evaluate import EvalReport
 from trainer.stages.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-STEPS = int(os.environ.get("STEPS", "14"))
-SFT_STEPS = int(os.environ.get("SFT_STEPS", "150"))
-EPISODES = int(os.environ.get("EPISODES", "160"))
+STEPS = int(os.environ.get("STEPS", "24"))
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "300"))
+EPISODES = int(os.environ.get("EPISODES", "400"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
-KEEP = 0.8
+KEEP = 0.85
 TRIGGER = 260
 """Tokens at which a window is left: the work without summaries takes five times as many."""
 Mode = Literal["summary", "truncate"]
@@ -115,7 +115,7 @@ def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
 
 def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
     policy = policies.load(POLICY)
-    optimizer = OptimizerConfig(name="muon", learning_rate=2e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
     stream = batches(examples(segments, seed), batch_tokens=3072, seed=seed)
     for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
