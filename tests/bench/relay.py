@@ -16,7 +16,7 @@ from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from trainer import policy as policies
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 
-FILES = 10
+FILES = 13
 FILLER = 7
 """Lines of a file that mean nothing."""
 ANSWER = "answer.py"
