@@ -166,16 +166,20 @@ class Suite(Material):
 
 
 class SuiteMembership(models.Model):
-    """`task` is that of the version, filled in by a trigger (migration 0008), so that members are sorted by one join."""
+    """`task` is that of the version and `slug` its name, filled in by triggers (migrations 0008, 0015): what pages sort by."""
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="memberships")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="memberships")
     task = models.ForeignKey(Task, on_delete=models.PROTECT, null=True, blank=True, editable=False, related_name="+")
+    slug = models.CharField(max_length=128, default="", db_default="", editable=False)
     position = models.PositiveIntegerField()
 
     class Meta:
         ordering = ["suite_id", "position"]
-        indexes = [models.Index(fields=["suite", "task"], name="member_by_task")]
+        indexes = [
+            models.Index(fields=["suite", "task"], name="member_by_task"),
+            models.Index(fields=["suite", "slug"], name="member_by_name"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["suite", "position"], name="suite_position"),
             models.UniqueConstraint(fields=["suite", "task_version"], name="suite_has_version_once"),

@@ -114,6 +114,7 @@ class MemberTable(Table):
     task = tables.Column(
         accessor="task__slug",
         verbose_name="Task",
+        order_by="slug",
         linkify=("tasks:detail", {"slug": tables.A("task__slug")}),
         attrs=STRONG,
     )

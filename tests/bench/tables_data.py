@@ -78,10 +78,11 @@ INSERT INTO tasks_suite (name, purpose, description, recipe, created_at)
 SELECT CASE n WHEN 1 THEN 'train' WHEN 2 THEN 'held-out' ELSE 'suite-' || n END,
        CASE n %% 3 WHEN 1 THEN 'train' WHEN 2 THEN 'held-out' ELSE 'benchmark' END, 'Tasks of one kind', '{}',
        now() - n * interval '1 day' FROM generate_series(1, %(suites)s) n;
-INSERT INTO tasks_suitemembership (suite_id, task_version_id, task_id, position)
-SELECT s.id, v.id, v.task_id, row_number() OVER (PARTITION BY s.id ORDER BY v.id) - 1
+INSERT INTO tasks_suitemembership (suite_id, task_version_id, task_id, slug, position)
+SELECT s.id, v.id, v.task_id, t.slug, row_number() OVER (PARTITION BY s.id ORDER BY v.id) - 1
 FROM tasks_suite s JOIN tasks_taskversion v
-  ON CASE WHEN s.id = 1 THEN v.task_id %% 2 = 0 AND v.number = 1 ELSE v.task_id %% 60 = s.id END;
+  ON CASE WHEN s.id = 1 THEN v.task_id %% 2 = 0 AND v.number = 1 ELSE v.task_id %% 60 = s.id END
+JOIN tasks_task t ON t.id = v.task_id;
 UPDATE tasks_suite s SET task_count = c.tasks, valid_count = c.valid, rejected_count = c.rejected
 FROM (SELECT m.suite_id, count(*) AS tasks, count(*) FILTER (WHERE v.controls_ok) AS valid,
              count(*) FILTER (WHERE NOT v.controls_ok) AS rejected

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
-from composer_web.tasks.models import Suite, SuiteMembership, TaskVersion
+from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from composer_web.tasks.services import record_controls
 from tests.web.helpers import eventually
 
@@ -54,6 +54,7 @@ def test_counts_follow_every_way_to_change_members(make_suite: Callable[..., Sui
                 if member and not suite.memberships.filter(task_version=version).exists():
                     SuiteMembership.objects.filter(pk=member.pk).update(task_version=version)
         assert not differences(), turn
+        assert not SuiteMembership.objects.exclude(task=F("task_version__task"), slug=F("task__slug")).exists(), turn
     assert {tuple(v.controls_ok for v in versions)} != {None}
     with pytest.raises(IntegrityError, match="suite_counts_its_members"), transaction.atomic():
         Suite.objects.update(valid_count=99)
@@ -127,3 +128,12 @@ def test_the_list_of_suites_reads_no_members(make_suite: Callable[..., Suite], p
         Suite.objects.create(name=f"s{n}", purpose="benchmark")
     again = asked("/suites/?sort=-valid_count&page=2")
     assert len(again) == len(first) and not any("suitemembership" in sql for sql in again)
+
+
+@pytest.mark.django_db
+def test_a_renamed_task_keeps_its_place_by_name(make_suite: Callable[..., Suite]) -> None:
+    suite = make_suite()
+    last = suite.memberships.select_related("task").order_by("slug").last()
+    assert last is not None and last.task is not None
+    Task.objects.filter(pk=last.task.pk).update(slug="0-first-of-all")
+    assert suite.memberships.order_by("slug").values_list("slug", flat=True)[0] == "0-first-of-all"
