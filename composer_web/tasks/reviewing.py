@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from composer_web.accounts.models import User
 from composer_web.accounts.owned import within
@@ -98,15 +99,10 @@ def require_admitted(versions: Sequence[TaskVersion]) -> None:
 
 def waiting(query: QuerySet[Task], user: User) -> QuerySet[Task]:
     """Of these tasks, those whose newest version this person may review and has not, in the order of their making."""
-    newest = TaskVersion.objects.filter(task=OuterRef("pk")).order_by("-number")
-    mine = TaskReview.objects.filter(reviewer=user).order_by("-id")
-    last = mine.filter(task_version=OuterRef(OuterRef("pk"))).values("decision")[:1]
-    done = (
-        TaskVersion.objects.filter(task=OuterRef("pk"), number=Subquery(newest.values("number")[:1]))
-        .annotate(mine=Subquery(last))
-        .filter(Q(author=user) | Q(mine__in=["accept", "reject"]))
-    )
-    return query.exclude(Exists(done)).order_by("pk")
+    mine = TaskReview.objects.filter(reviewer=user, task_version=OuterRef("newest_version")).order_by("-id")
+    said = Coalesce(Subquery(mine.values("decision")[:1]), Value(""))
+    rows = query.alias(said_by_me=said).exclude(said_by_me__in=["accept", "reject"])
+    return rows.exclude(newest_version__author=user).order_by("pk")
 
 
 def following(query: QuerySet[Task], user: User, current: Task | None) -> Task | None:

@@ -28,7 +28,9 @@ Bearer = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def tasks(people: dict[str, User]) -> list[Task]:
-    """Six tasks of a suite that nobody has used; the first four with controls."""
+    """Six tasks of a suite that nobody has used; the first four with controls. No task has the id of a version."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval('tasks_taskversion_id_seq', nextval('tasks_task_id_seq') + 100000)")
     suite = build_suite(name="pool", purpose="train", specs=[spec(i) for i in range(6)])
     for version in suite.versions.order_by("pk")[:4]:
         record_controls(version=version, controls={"bundle_hash": version.bundle_hash, "strength": 0.6}, ok=True)
