@@ -27,7 +27,8 @@ from composer_web.ops.outbox import enqueue
 from composer_web.ops.sheets import cell
 from composer_web.rollouts import saved_queries, selectors
 from composer_web.rollouts.filters import RolloutFilter
-from composer_web.rollouts.models import Export, Rollout
+from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.models import Rollout
 
 KEPT = timedelta(days=7)
 MOST_OPEN = 5

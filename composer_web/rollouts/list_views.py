@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
@@ -12,9 +12,8 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.ops.streaming import streamed, streamed_file
-from composer_web.rollouts import exports, reading, saved_queries, selectors, standalone
-from composer_web.rollouts.models import Export
-from composer_web.tasks import interchange
+from composer_web.rollouts import exports, reading, records, saved_queries, selectors, standalone
+from composer_web.rollouts.kept_models import Export
 
 SHOWN = 100
 
@@ -86,9 +85,8 @@ def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBas
         elif form == "jsonl":
             pieces = standalone.lines(rollout)
         else:
-            whole = JsonResponse(interchange.export_rollout(rollout, "atif")[0], safe=False)
-            whole["Content-Disposition"] = f'attachment; filename="rollout-{pk}.atif.json"'
-            return whole
+            pieces = records.as_atif(rollout)
     except (ArtifactError, UserError) as error:
         raise Http404(str(error)) from error
-    return streamed(request, pieces, content_type=f"{FORMATS[form]}; charset=utf-8", name=f"rollout-{pk}.{form}")
+    name = f"rollout-{pk}.{'atif.json' if form == 'atif' else form}"
+    return streamed(request, pieces, content_type=f"{FORMATS[form]}; charset=utf-8", name=name)

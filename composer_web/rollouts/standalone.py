@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from composer_web.rollouts import reading, selectors, transcript
+from composer_web.rollouts import transcript
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import WINDOW, Reading
+from composer_web.rollouts.records import open_whole
 
 MAX_PAGE = 64 << 20
 """Bytes of turns in the page; what comes after is left out and said."""
@@ -54,12 +55,9 @@ def lines(rollout: Rollout) -> Iterator[str]:
     """JSON lines, nothing cut: the head, then each turn, then each context window with its tokens.
 
     By windows of the reading copy, so that one is in memory at a time; where that leaves something out, by the blob, which
-    is parsed whole. Raises NotFound and ArtifactError before the first line.
+    is parsed whole. Raises UserError and ArtifactError before the first line.
     """
-    read = reading.of(rollout)
-    if read.head.missing or read.head.trajectory is None:
-        read = reading.in_memory(selectors.trajectory(rollout))
-    return _lines(read)
+    return _lines(open_whole(rollout))
 
 
 def _lines(read: Reading) -> Iterator[str]:

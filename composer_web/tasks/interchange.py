@@ -13,17 +13,15 @@ from typing import Literal
 
 from django.utils import timezone
 
-from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
+from composer_web.rollouts import records
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.overlap import store
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError
-from sandbox.tasks.formats import atif, harbor, inspect_log, messages, swebench
+from sandbox.tasks.formats import harbor, inspect_log, messages, swebench
 from sandbox.tasks.formats.base import FormatRefused, Losses
-from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 from sandbox.tasks.spec import MAX_BUNDLE_BYTES, MAX_FILES, TaskSpec
-from trainer.rollouts.types import Trajectory, Turn
 
 TaskFormat = Literal["harbor", "swe-bench"]
 RolloutFormat = Literal["atif", "messages", "mini-swe-agent"]
@@ -120,67 +118,22 @@ def import_harbor(data: bytes) -> tuple[list[TaskSpec], list[str]]:
     return specs, list(losses)
 
 
-def record_of(rollout: Rollout) -> Record:
-    """A rollout in plain words. Raises UserError when its trajectory is not kept."""
-    if not rollout.artifact_key:
-        raise UserError("rollout", f"rollout {rollout.pk} has no trajectory: it was lost to the machine")
-    kept = artifacts().get_model(rollout.artifact_key, Trajectory)
-    group = rollout.group
-    owner = group.run or group.evaluation
-    model = getattr(owner, "policy_out", None) or getattr(owner, "policy", None)
-    return Record(
-        id=f"rollout-{rollout.pk}",
-        task=kept.task_id,
-        model=f"{model}@{kept.newest_version}" if model else "policy",
-        opening=tuple(
-            Opening(role="system" if m["role"] == "system" else "user", content=str(m["content"]))
-            for m in kept.messages
-        ),
-        steps=tuple(_step(kept, turn) for turn in kept.turns),
-        reward=kept.reward,
-        verdict=kept.verdict.value,
-        stop_reason=kept.stop_reason.value,
-        patch=kept.patch,
-        seconds=kept.seconds.get("total", 0.0),
-        extra={"bundle_hash": kept.bundle_hash, "sample": kept.sample},
-    )
-
-
-def _step(kept: Trajectory, turn: Turn) -> Step:
-    segment = kept.segments[turn.segment] if turn.segment < len(kept.segments) else None
-    span = slice(turn.token_start, turn.token_end)
-    tokens = tuple(segment.tokens[span]) if segment else ()
-    known = {call.id for call in turn.calls}
-    return Step(
-        content=turn.text,
-        calls=tuple(Call(id=c.id, name=c.name, arguments=json.dumps(c.arguments)) for c in turn.calls),
-        results=tuple(
-            Result(call_id=r.call_id, content=r.output, error=r.error.kind.value if r.error else "")
-            for r in turn.results
-            if r.call_id in known
-        ),
-        prompt_token_ids=tuple(segment.tokens[: turn.token_start]) if segment else (),
-        completion_token_ids=tokens,
-        logprobs=tuple(segment.logprobs[span]) if segment else (),
-        excluded=bool(segment and tokens and not any(segment.loss_mask[span])),
-        seconds=turn.generate_seconds + turn.tool_seconds,
-    )
-
-
 def export_rollout(rollout: Rollout, format: RolloutFormat) -> tuple[object, list[str]]:
     """The document of one rollout, and what the format could not hold. Raises UserError."""
-    record = record_of(rollout)
-    writers = {"atif": atif.export, "messages": messages.export, "mini-swe-agent": messages.export_mini}
-    document, losses = writers[format](record)
+    if format == "atif":
+        made = json.loads("".join(records.as_atif(rollout)))
+        return made, [made["notes"]] if "notes" in made else []
+    writers = {"messages": messages.export, "mini-swe-agent": messages.export_mini}
+    document, losses = writers[format](records.record_of(rollout))
     return document, list(losses)
 
 
 def export_log(rollouts: Iterable[Rollout], *, suite: str) -> tuple[bytes, list[str]]:
     """Inspect's log of some rollouts, those without a trajectory left out. Raises UserError when none is left."""
-    records = [record_of(rollout) for rollout in rollouts if rollout.artifact_key]
-    if not records:
+    made = [records.record_of(rollout) for rollout in rollouts if rollout.artifact_key]
+    if not made:
         raise UserError("rollouts", "there is no rollout with a trajectory to export")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "log.eval")
-        losses = inspect_log.export(records, path, suite=suite, created=timezone.now())
+        losses = inspect_log.export(made, path, suite=suite, created=timezone.now())
         return path.read_bytes(), list(losses)

@@ -20,7 +20,8 @@ from composer_web.ops.models import Quota, WorkerHeartbeat
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
-from composer_web.rollouts.models import Export, Fork, Group, Rollout, SavedQuery
+from composer_web.rollouts.kept_models import Export, SavedQuery
+from composer_web.rollouts.models import Fork, Group, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed

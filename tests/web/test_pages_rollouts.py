@@ -126,8 +126,11 @@ def test_a_trajectory_leaves_as_a_page_as_lines_and_as_atif(world: seed.World) -
     assert [line["type"] for line in lines] == ["trajectory", "turn", "turn", "turn", "turn", "segment"]
     assert lines[1]["calls"][0]["name"] == "grep"
     assert len(lines[5]["tokens"]) == len(lines[5]["logprobs"])
-    atif = operator.get(f"{path}atif/").json()
+    answer = operator.get(f"{path}atif/")
+    assert answer["Content-Disposition"] == f'attachment; filename="rollout-{rollout.pk}.atif.json"'
+    atif = json.loads(b"".join(answer.streaming_content))
     assert atif["schema_version"].startswith("ATIF-v1")
+    assert [step["source"] for step in atif["steps"]] == ["user", *["agent"] * 4]
     assert operator.get(f"{path}docx/").status_code == 404
     assert operator.get("/rollouts/999999/export/html/").status_code == 404
 

@@ -22,6 +22,7 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Outbox
 from composer_web.policies.models import Policy
+from composer_web.rollouts import records
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import dispatch_evaluation
@@ -262,7 +263,7 @@ def test_rollouts_leave_in_each_format(measured: Suite, client: Client, bearer: 
     assert client.get("/api/v1/tasks/rollouts/999999/export/atif", headers=bearer("viewer")).status_code == 404
     call_command("exchange", "rollout", str(rollout.pk), str(tmp_path / "a.json"), stdout=io.StringIO())
     record, _ = atif.load((tmp_path / "a.json").read_text())
-    assert record == interchange.record_of(rollout) and record.reward == 1.0
+    assert record == records.record_of(rollout) and record.reward == 1.0
     evaluation = rollout.group.evaluation_id
     call_command("exchange", "log", str(evaluation), str(tmp_path / "a.eval"), stdout=io.StringIO())
     with zipfile.ZipFile(tmp_path / "a.eval") as log:
