@@ -1,60 +1,29 @@
-"""Curation of tasks: reviews, admission, bulk changes with undo, history, versions, facets; pages, API and CLI."""
+"""Curation of tasks: reviews, admission, bulk changes with undo, history, versions, facets; pages."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
-from composer_web.accounts.services import create_user
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.tasks import curation, reviewing, selectors
-from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskChange, TaskReview, TaskVersion
-from composer_web.tasks.services import build_suite, record_controls
+from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskChange, TaskReview
+from composer_web.tasks.services import build_suite
 from tests.browser.episodes import task as spec
-from tests.web.conftest import PASSWORD
+from tests.web import pool
+from tests.web.pool import browser, newest, state
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
 
 
-@pytest.fixture
-def tasks(people: dict[str, User]) -> list[Task]:
-    """Six tasks of a suite that nobody has used; the first four with controls. No task has the id of a version."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT setval('tasks_taskversion_id_seq', nextval('tasks_task_id_seq') + 100000)")
-    suite = build_suite(name="pool", purpose="train", specs=[spec(i) for i in range(6)])
-    for version in suite.versions.order_by("pk")[:4]:
-        record_controls(version=version, controls={"bundle_hash": version.bundle_hash, "strength": 0.6}, ok=True)
-    SuiteMembership.objects.all().delete()
-    return list(Task.objects.order_by("pk"))
-
-
-@pytest.fixture
-def other(people: dict[str, User]) -> User:
-    return create_user(username="second", password=PASSWORD, role="reviewer")
-
-
-def newest(task: Task) -> TaskVersion:
-    return selectors.newest_version(task)
-
-
-def state(task: Task) -> str:
-    return Task.objects.get(pk=task.pk).review
-
-
-def browser(user: User) -> Client:
-    made = Client()
-    made.force_login(user)
-    return made
+tasks, other = pool.tasks, pool.other
 
 
 class TestReviews:
@@ -365,78 +334,3 @@ class TestPages:
         after = counts()
         assert after == before
         assert max(after.values()) <= 20, after
-
-
-class TestElsewhere:
-    def test_the_api_does_the_same(self, tasks: list[Task], people: dict[str, User], bearer: Bearer) -> None:
-        client, slug = Client(), tasks[0].slug
-        read, review, operate = bearer("viewer"), bearer("reviewer", "review"), bearer("operator", "operate")
-
-        def post(path: str, body: Any, headers: dict[str, str]) -> Any:
-            return client.post(
-                f"/api/v1/curation{path}", json.dumps(body), content_type="application/json", headers=headers
-            )
-
-        assert client.get("/api/v1/curation/facets").status_code == 401
-        assert post(f"/tasks/{slug}/reviews", {"decision": "accept"}, read).status_code == 403
-        assert post("/bulk", {"action": "tag", "value": "x", "tasks": [slug]}, review).status_code == 403
-        assert client.get("/api/v1/curation/next?source=procedural", headers=review).json() == {
-            "task": slug,
-            "waiting": 6,
-        }
-        assert post("/suites", {"name": "b", "purpose": "benchmark", "reviewed": True}, review).status_code == 201
-        made = post(f"/tasks/{slug}/reviews", {"decision": "accept", "into": "b"}, review).json()
-        assert (made["state"], made["mine"], len(made["opinions"])) == ("one", "accept", 1)
-        assert client.get(f"/api/v1/curation/tasks/{slug}/reviews", headers=operate).json()["opinions"] is None
-        assert (
-            post(f"/tasks/{slug}/reviews", {"decision": "accept", "into": "b"}, operate).json()["state"] == "admitted"
-        )
-        assert Suite.objects.get(name="b").versions.count() == 1
-        batch = post("/bulk", {"action": "tag", "value": "x", "tasks": [slug]}, operate).json()
-        assert batch["changed"] == 1
-        assert client.get("/api/v1/tasks?tag=x&mine=accept", headers=review).json()["items"][0]["tags"] == ["x"]
-        assert post(f"/undo/{batch['id']}", {}, review).status_code == 422
-        assert post(f"/undo/{batch['id']}", {}, operate).json()["changed"] == 1
-        assert post("/bulk", {"action": "tag", "value": "x", "tasks": ["none"]}, operate).status_code == 404
-        assert post(f"/tasks/{slug}/instruction", {"instruction": "Anew"}, review).json()["version"] == 2
-        parts = client.get(f"/api/v1/curation/tasks/{slug}/compare?before=1&after=2", headers=read).json()
-        assert [part["name"] for part in parts] == ["Instruction"]
-        changes = client.get("/api/v1/curation/changes", headers=read).json()["items"]
-        assert [change["field"] for change in changes] == ["instruction", "tags", "tags", "suite"]
-        assert client.get("/api/v1/curation/disagreements", headers=read).json() == []
-        assert client.get("/api/v1/curation/facets?colour=red", headers=read).status_code == 422
-
-    def test_the_command_line_does_the_same(self, tasks: list[Task], people: dict[str, User], other: User) -> None:
-        def run(*words: str) -> Any:
-            out = StringIO()
-            call_command("curate", *words, stdout=out)
-            return json.loads(out.getvalue())
-
-        slug = tasks[0].slug
-        assert run("open", "b", "benchmark", "--reviewed", "--user", "reviewer") == {"suite": "b", "reviewed": True}
-        assert run("accept", slug, "--into", "b", "--user", "reviewer")["joined"] is False
-        assert run("accept", slug, "--into", "b", "--user", "second") == {
-            "task": slug,
-            "state": "admitted",
-            "joined": True,
-        }
-        done = run("tag", "odd", slug, tasks[1].slug, "--user", "operator")
-        assert done["changed"] == 2
-        assert run("undo", done["batch"], "--user", "operator")["changed"] == 2
-        assert run("edit", slug, "In other words", "--user", "operator")["version"] == 2
-        assert "In other words" in run("compare", slug, "1", "2")["Instruction"]
-        assert [change["field"] for change in run("changes", "--task", slug)] == [
-            "instruction",
-            "tags",
-            "tags",
-            "suite",
-        ]
-        assert run("disagreements", "--user", "reviewer") == []
-        for words, text in (
-            (("tag", "x", slug, "--user", "reviewer"), "needs the role operator"),
-            (("accept", slug, "--user", "viewer"), "needs the role reviewer"),
-            (("accept", "none", "--user", "reviewer"), "there is no task none"),
-            (("undo", "xyz", "--user", "operator"), "names no batch"),
-        ):
-            with pytest.raises(CommandError, match=text):
-                call_command("curate", *words)
