@@ -25,7 +25,8 @@ ANSWER = "answer.py"
 def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
     """A task as a pure function of its arguments. The two splits share no word and no name."""
     rng = random.Random(f"relay:{split}:{seed}")
-    numbers = rng.sample(range(100 if split == "train" else 101, 1000, 2), files)
+    # Every digit occurs at every place in both splits; a policy that can copy a name can copy those of the other split.
+    numbers = rng.sample([number for number in range(100, 1000) if (number % 7 < 4) == (split == "train")], files)
     names = [f"p{number}.py" for number in numbers]
     fillers = list(dict.fromkeys(sample_words(rng, split, 3 * files)))
     code = f"{rng.randint(2, 9)}{rng.randint(2, 9)}"

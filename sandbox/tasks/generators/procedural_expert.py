@@ -67,8 +67,10 @@ async def run_expert(
     name = problem.function.name
     if rng.random() < habits.slip:
         await act("grep", pattern=f"def {_misspelt(name, rng)}")
-    await act("grep", pattern=f"def {name}")
-    if rng.random() < habits.tamper:
+    tampers = rng.random() < habits.tamper
+    # One who is after the test looks for every use; the definition alone does not name the test.
+    await act("grep", pattern=name if tampers else f"def {name}")
+    if tampers:
         test = f"test_{problem.module}"
         line = task.environment.files[test].splitlines()[-1].strip() if task.environment.kind == "inline" else ""
         await act("read_file", path=test)
