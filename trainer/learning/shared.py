@@ -111,17 +111,18 @@ def shared_attention(
 ) -> tuple[Tensor, None]:
     """The library's attention interface: rows are put together, attend, and are taken apart again."""
     slow = query_1HUD.device.type == "cpu" and not _quick_in_half()
-    half = {part.dtype for part in (query_1HUD, key_1HUD, value_1HUD)} == {torch.bfloat16}
-    short = half and beginnings.of_BT.shape[1] <= LONGEST
+    half = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    short = slow and half and beginnings.of_BT.shape[1] <= LONGEST  # rotary positions give float32 whatever came in
     given = (query_1HUD, key_1HUD, value_1HUD)
-    query_BHTD, key_BHTD, value_BHTD = (
-        _rows(part.float() if slow and not short else part, beginnings.of_BT) for part in given
-    )
     with torch.autocast("cpu", enabled=False) if slow else nullcontext():
-        if slow and short:
+        if short:
             scale = query_1HUD.shape[-1] ** -0.5 if scaling is None else scaling
+            query_BHTD, key_BHTD, value_BHTD = (_HalfRows.apply(part, beginnings.of_BT) for part in given)
             out_BTHD = causal_attention(query_BHTD, key_BHTD, value_BHTD, scaling=scale).transpose(1, 2)
         else:
+            query_BHTD, key_BHTD, value_BHTD = (
+                _rows(part.float() if slow else part, beginnings.of_BT) for part in given
+            )
             out_BTHD, _weights = sdpa_attention_forward(
                 module, query_BHTD, key_BHTD, value_BHTD, None, scaling=scaling, is_causal=True
             )
@@ -140,3 +141,21 @@ def _quick_in_half() -> bool:
 def _rows(part_1HUD: Tensor, of_BT: Tensor) -> Tensor:
     part_UHD = part_1HUD[0].transpose(0, 1)
     return part_UHD.index_select(0, of_BT.flatten()).unflatten(0, of_BT.shape).transpose(1, 2)
+
+
+class _HalfRows(torch.autograd.Function):
+    """`_rows` in half precision, whose gradients are still summed in float32: hundreds of rows may begin alike."""
+
+    @staticmethod
+    def forward(ctx: Any, part_1HUD: Tensor, of_BT: Tensor) -> Tensor:
+        ctx.save_for_backward(of_BT)
+        ctx.given = part_1HUD.dtype, part_1HUD.shape[2]
+        return _rows(part_1HUD.to(torch.bfloat16), of_BT)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BHTD: Tensor) -> tuple[Tensor, None]:
+        (of_BT,) = ctx.saved_tensors
+        kind, count = ctx.given
+        rows_RHD = gradient_BHTD.transpose(1, 2).flatten(0, 1).float()
+        sums_UHD = rows_RHD.new_zeros(count, *rows_RHD.shape[1:]).index_add_(0, of_BT.flatten(), rows_RHD)
+        return sums_UHD.transpose(0, 1)[None].to(kind), None

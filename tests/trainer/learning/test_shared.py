@@ -80,6 +80,32 @@ def test_scores_and_gradients_are_those_of_separate_rows(build) -> None:
     assert model.config._attn_implementation == implementation
 
 
+def operators_behind(tensor: torch.Tensor) -> set[str]:
+    found, open_ = set(), [tensor.grad_fn]
+    while open_:
+        node = open_.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            open_ += [before for before, _ in node.next_functions]
+    return {node.name() for node in found}
+
+
+@pytest.mark.skipif(torch.cpu.get_capabilities().get("amx_bf16", False), reason="the library's own attention is quick")
+def test_half_precision_reaches_attention_and_sums_of_shared_tokens_stay_in_float32() -> None:
+    model = tiny_model()
+    [batch] = pack(samples() * 40, max_tokens=100_000)
+    found = []
+    for half in (True, False):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logprobs_N = score_tokens(model, batch, temperature=0.8).logprobs_N
+        assert ("_HalfRowsBackward" in operators_behind(logprobs_N)) == half
+        logprobs_N.sum().backward()
+        found.append([p.grad.clone() for p in model.parameters()])
+    for mine, other in zip(*found, strict=True):
+        assert (mine - other).norm() < 0.02 * other.norm()
+
+
 def test_sliding_windows_are_computed_row_by_row() -> None:
     config = Qwen3Config(
         vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
