@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+import aiohttp
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
@@ -29,42 +30,51 @@ RETRIED = {429, 502, 503}
 REFUSED = {400, 404, 405, 422}
 MAX_BACKOFF = 1.0
 _STATUSES = TypeAdapter(list[DeploymentStatus])
+_JSON = {"content-type": "application/json"}
 
 
-LANE = 8
-"""Connections of one pool. The library's pool looks at all its connections for every request and every
-response, so one pool of hundreds costs more time than the requests themselves."""
+class Connections:
+    """Kept connections to one server, as many as requests are under way, for the path that every token takes.
 
-
-class Lanes:
-    """Many small connection pools instead of one large; a request takes the least loaded one."""
+    httpx asks more than a millisecond of a processor for a request, which is more than all that a caller does
+    before the first token; this client asks a sixth of it. Callers see httpx's answers and errors either way.
+    """
 
     def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
-        self._verify = httpx.create_ssl_context() if base_url.startswith("https") else False
-        self._lanes: list[tuple[httpx.AsyncClient, list[None]]] = []
+        self._base_url = base_url.rstrip("/")
+        self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: str, timeout: httpx.Timeout) -> httpx.Response:
-        client, load = self._pick()
-        load.append(None)
+        """Raises httpx.TransportError."""
+        url = f"{self._base_url}{path}"
+        bounds = aiohttp.ClientTimeout(total=timeout.read, sock_connect=timeout.connect)
         try:
-            return await client.post(path, content=body, headers={"content-type": "application/json"}, timeout=timeout)
-        finally:
-            load.pop()
+            async with self._open().post(
+                url, data=body.encode(), headers=_JSON, timeout=bounds, allow_redirects=False
+            ) as answer:
+                content = await answer.read()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"{url}: its time has passed") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise httpx.NetworkError(f"{type(error).__name__}: {error}") from error
+        found = httpx.Response(answer.status, content=content)
+        if not found.is_success:
+            found.request = httpx.Request("POST", url)  # for the words about the failure
+        return found
 
-    def _pick(self) -> tuple[httpx.AsyncClient, list[None]]:
-        for lane in self._lanes:
-            if len(lane[1]) < LANE:
-                return lane
-        limits = httpx.Limits(max_connections=LANE, max_keepalive_connections=LANE)
-        client = httpx.AsyncClient(base_url=self._base_url, limits=limits, verify=self._verify, trust_env=False)
-        self._lanes.append((client, []))
-        return self._lanes[-1]
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:  # it belongs to the loop that asks first
+            secure = httpx.create_ssl_context() if self._base_url.startswith("https") else True
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=secure, keepalive_timeout=60),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
 
     async def aclose(self) -> None:
-        for client, _ in self._lanes:
-            await client.aclose()
-        self._lanes.clear()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
 
 class HttpInferenceClient:
@@ -74,7 +84,7 @@ class HttpInferenceClient:
     """
 
     def __init__(self, base_url: str) -> None:
-        self._lanes = Lanes(base_url)
+        self._connections = Connections(base_url)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,14 +95,14 @@ class HttpInferenceClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        await self._lanes.aclose()
+        await self._connections.aclose()
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Raises InferenceError when the server refuses the request or the deadline passes."""
 
         async def attempt(left: float, timeout: httpx.Timeout) -> httpx.Response:
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
-            return await self._lanes.post("/generate", body, timeout)
+            return await self._connections.post("/generate", body, timeout)
 
         response = await answered(request.timeout_seconds, attempt)
         try:
@@ -127,9 +137,12 @@ async def answered(
 
 
 class InferenceAdmin:
-    """Deployments and health, for synchronous callers. Raises InferenceError with the server's own words."""
+    """Deployments and health, for synchronous callers. Raises InferenceError with the server's own words.
 
-    def __init__(self, base_url: str, *, timeout: float = 60.0) -> None:
+    A first update compiles and loads: `timeout` (seconds) is long enough for that on a machine that is busy.
+    """
+
+    def __init__(self, base_url: str, *, timeout: float = 180.0) -> None:
         self._http = httpx.Client(base_url=base_url, timeout=timeout, trust_env=False)
 
     def __enter__(self) -> Self:
