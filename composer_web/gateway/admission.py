@@ -12,11 +12,13 @@ import redis
 
 from composer_web.accounts.models import ApiToken, User
 from composer_web.env import env
+from composer_web.gateway import standing
 from composer_web.gateway.configuration import Settings
-from composer_web.gateway.errors import BadRequest, NotAllowed, RateLimited, Unauthenticated, Unavailable
-from composer_web.gateway.routing import Target, choose
-from composer_web.gateway.standing import Standing, read
+from composer_web.gateway.errors import BadRequest, GatewayError, NotAllowed, RateLimited, Unauthenticated, Unavailable
+from composer_web.gateway.routing import Target, at_once, choose
+from composer_web.gateway.standing import Standing
 from composer_web.gateway.wire import ChatRequest
+from composer_web.policies.promotion import CHANNEL
 
 SCOPE = "gateway"
 SESSION_HEADER, RECORD_HEADER = "X-OpenComposer-Session", "X-OpenComposer-Record"
@@ -60,8 +62,8 @@ def wishes(request: ChatRequest, headers: dict[str, str]) -> Wishes:
 
 def authenticate(authorization: str) -> Standing:
     """Raises Unauthenticated, NotAllowed. The scope must be named: wider ones do not include the gateway."""
-    scheme, _, secret = authorization.partition(" ")
-    found = read(secret.strip()) if scheme.lower() == "bearer" and secret else None
+    secret = _secret(authorization)
+    found = standing.read(secret) if secret else None
     if found is None:
         raise Unauthenticated("send `Authorization: Bearer <token>` with a living token of scope `gateway`")
     if SCOPE not in found.token.scopes:
@@ -72,14 +74,32 @@ def authenticate(authorization: str) -> Standing:
 def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
     """Raises GatewayError."""
     found = authenticate(authorization)
-    caller = Caller(found.user, found.token)
-    limit(found.token.pk, found.settings.requests_per_minute)
-    key = affinity(request, caller, asked)
+    try:
+        limit(found.token.pk, found.settings.requests_per_minute)
+    except GatewayError:
+        standing.forget(_secret(authorization))  # who asks too often has nothing begun
+        raise
+    key = affinity(request, found, asked)
     target = choose(request.model, key=key, settings=found.settings, serving=found.serving)
-    return Admitted(caller, target, found.settings, found.erasures)
+    return Admitted(Caller(found.user, found.token), target, found.settings, found.erasures)
 
 
-def affinity(request: ChatRequest, caller: Caller, asked: Wishes) -> str:
+def foreseen(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted | None:
+    """How `admit` let the last request with this token in, applied to this one, without asking anybody. It opens nothing:
+    what is begun with it must not be shown before `admit` has said the same."""
+    found = standing.last(_secret(authorization))
+    if found is None or found.serving is None or SCOPE not in found.token.scopes or request.model != CHANNEL:
+        return None
+    target = at_once(found.serving, affinity(request, found, asked))
+    return Admitted(Caller(found.user, found.token), target, found.settings, found.erasures) if target else None
+
+
+def _secret(authorization: str) -> str:
+    scheme, _, secret = authorization.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def affinity(request: ChatRequest, caller: Caller | Standing, asked: Wishes) -> str:
     """What a session is recognised by: its name, else its user, else how its conversation begins."""
     if asked.session or asked.user:
         return f"{caller.user.pk}:{asked.session or asked.user}"

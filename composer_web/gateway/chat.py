@@ -2,86 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from composer_web.gateway import admission, answers, outside, recording, routing, transcripts
+from composer_web.gateway import admission, answers, beginning, outside, recording, routing, transcripts
+from composer_web.gateway.beginning import Started, Work, begin, read
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
-from composer_web.gateway.generating import Ask, NotDeployed, Reader, Shown, Written, generate
-from composer_web.gateway.threads import beside, connected
-from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
-from composer_web.ops import inference
+from composer_web.gateway.generating import NotDeployed, Shown, Written
+from composer_web.gateway.threads import beside
 from composer_web.ops.artifacts import ArtifactError
 from sandbox.harness.types import ToolCall
-from trainer.inference.client import HttpInferenceClient
-
-if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
-
-
-class Here:
-    """What the requests of one event loop share."""
-
-    _all: WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = WeakKeyDictionary()
-
-    def __init__(self) -> None:
-        self.client: HttpInferenceClient = inference.client()
-        self.deployments = routing.Deployments()
-
-    @classmethod
-    def of_this_loop(cls) -> Here:
-        return cls._all.setdefault(asyncio.get_running_loop(), cls())
-
-
-known = transcripts.Transcripts()
-
-
-@dataclass(slots=True)
-class Work:
-    """One request on its way."""
-
-    request: ChatRequest
-    admitted: admission.Admitted
-    asked: admission.Wishes
-    envelope: answers.Envelope
-    began: float
-    render: ChatRenderer | None = None
-    prompt: transcripts.Prompt | None = None
-    """None of a policy behind an endpoint, like `render`."""
-
-    @property
-    def deadline(self) -> float:
-        return self.began + self.admitted.settings.answer_seconds
-
-    @property
-    def temperature(self) -> float:
-        return 1.0 if self.request.temperature is None else self.request.temperature
-
-    @property
-    def most_tokens(self) -> int:
-        most = self.admitted.settings.most_tokens
-        return min(self.request.most_tokens or most, most)
-
-    @property
-    def recorded(self) -> str:
-        """yes, or why not."""
-        if not self.asked.record:
-            return "no: the request does not ask for it"
-        if not self.admitted.settings.recording:
-            return "no: this installation records no sessions"
-        return "yes" if self.asked.session else f"no: name the session in {admission.SESSION_HEADER}"
-
-    @property
-    def salt(self) -> str:
-        return f"{self.admitted.caller.token.pk}:{self.admitted.target.deployment}"
 
 
 @csrf_exempt
@@ -90,21 +24,21 @@ async def chat_completions(request: HttpRequest) -> HttpResponseBase:
     try:
         if request.method != "POST":
             raise BadRequest(f"this address takes POST, not {request.method}", code="method_not_allowed")
-        work = await _admitted(request)
-        if work.admitted.target.folder is None:
+        work, started = await begin(read(request))
+        if started is None:
             return await outside.answer(work)
-        return await (_streamed(work) if work.request.stream else _whole(work))
+        return _streamed(work, started) if work.request.stream else await _whole(work, started)
     except GatewayError as error:
         return error.response()
 
 
 @csrf_exempt
 async def model_list(request: HttpRequest) -> HttpResponse:
-    def read() -> list[str]:
+    def names_there() -> list[str]:
         return routing.models(admission.authenticate(request.headers.get("authorization", "")).settings)
 
     try:
-        names = await beside(read)
+        names = await beside(names_there)
     except GatewayError as error:
         return error.response()
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "opencomposer"} for name in names]
@@ -113,88 +47,19 @@ async def model_list(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 async def model_detail(request: HttpRequest, name: str) -> HttpResponse:
-    def read() -> None:
+    def look() -> None:
         found = admission.authenticate(request.headers.get("authorization", ""))
         if name not in routing.models(found.settings):
             routing.choose(name, key="", settings=found.settings, serving=found.serving)
 
     try:
-        await beside(read)
+        await beside(look)
     except GatewayError as error:
         return error.response()
     return JsonResponse({"id": name, "object": "model", "created": 0, "owned_by": "opencomposer"})
 
 
-async def _admitted(request: HttpRequest) -> Work:
-    began = time.monotonic()
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_BODY:
-        raise BadRequest(f"the body has {length} bytes; at most {MAX_BODY} are taken", code="body_too_large")
-    wanted = parse(request.read(MAX_BODY + 1))  # not `body`, which has a bound of its own for forms
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    asked = admission.wishes(wanted, headers)
-
-    def admit() -> Work:
-        """In one thread, because each change of threads costs time; without the connection once it is not needed."""
-        with connected():
-            found = admission.admit(wanted, headers.get("authorization", ""), asked)
-        envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", wanted.model, found.target.served)
-        work = Work(wanted, found, asked, envelope, began)
-        if found.target.folder is not None:
-            work.render = transcripts.renderer(found.target.folder)
-            work.prompt = known.prompt(wanted, work.render, salt=work.salt, erasures=found.erasures)
-        return work
-
-    return await beside(admit)
-
-
-@dataclass(slots=True)
-class Started:
-    """An answer whose first tokens are there."""
-
-    prompt: transcripts.Prompt
-    reader: Reader
-    pieces: AsyncIterator[Written]
-    first: Written
-
-
-async def _start(work: Work) -> Started:
-    """Raises GatewayError: whatever goes wrong before the first token is an answer with a status of its own."""
-    target, here = work.admitted.target, Here.of_this_loop()
-    render, prompt = work.render, work.prompt
-    assert render is not None and prompt is not None, "what is behind an endpoint is asked in `outside`"
-    reader = Reader(
-        render,
-        tools=bool(work.request.offered),
-        thinking=render.syntax.thinks and str(render.tokenizer.decode(prompt.tokens[-8:])).rstrip().endswith("<think>"),
-        stops=work.request.stops,
-    )
-    ask = Ask(
-        deployment=target.deployment,
-        prompt=prompt.tokens,
-        most_tokens=work.most_tokens,
-        temperature=work.temperature,
-        top_p=work.request.top_p or 1.0,
-        stops=work.request.stops,
-        seed=work.request.seed,
-        session=f"gateway-{work.admitted.caller.token.pk}-{work.asked.session or work.envelope.id}",
-        deadline=work.deadline,
-        began=work.began,
-    )
-    for attempt in (1, 2):
-        await here.deployments.ready(target, seconds=max(0.05, work.deadline - time.monotonic()))
-        pieces = generate(here.client, ask, render, stream=bool(work.request.stream))
-        try:
-            return Started(prompt, reader, pieces, await anext(pieces))
-        except NotDeployed as error:
-            here.deployments.forget(target)
-            if attempt == 2:
-                raise Unavailable(f"the inference server keeps losing {target.served}: {error}") from error
-    raise AssertionError("not reached")
-
-
-async def _whole(work: Work) -> HttpResponse:
-    started = await _start(work)
+async def _whole(work: Work, started: Started) -> HttpResponse:
     written = started.first
     async for _ in started.pieces:
         pass  # `written` grows
@@ -206,8 +71,7 @@ async def _whole(work: Work) -> HttpResponse:
     return answer
 
 
-async def _streamed(work: Work) -> StreamingHttpResponse:
-    started = await _start(work)
+def _streamed(work: Work, started: Started) -> StreamingHttpResponse:
     answer = StreamingHttpResponse(_events(work, started), content_type="text/event-stream")
     answer["Cache-Control"], answer["X-Accel-Buffering"] = "no-cache", "no"
     answer["X-OpenComposer-Recorded"] = work.recorded
@@ -312,4 +176,4 @@ async def _keep(work: Work, started: Started, written: Written, said: answers.Sa
     tokens = (*started.prompt.tokens, *written.token_ids)
     key = transcripts.digest([*work.request.messages, answer], work.request.offered, work.salt)
     found = replace(done, tokens=tokens) if done else transcripts.Known(tokens)
-    known.remember(key, found, erasures=work.admitted.erasures)
+    beginning.known.remember(key, found, erasures=work.admitted.erasures)

@@ -1,29 +1,32 @@
 """How a request for an answer comes in under ASGI: with a token, and without anything that only pages need.
 
-Django moves every middleware that is not asynchronous to a thread, once before the view and once after it. A dozen of them
-take longer than all that the gateway does itself before the first token. A request for an answer has no cookie, no form
-and no page, so that sessions, log-in, forms and messages have nothing to do; what protects it stays: the check of the
-host and the headers of security, which only compute and so need no thread.
+Django moves every middleware that is not asynchronous to a thread, once before the view and once after it, looks for the
+address in the whole table, and hands each answer on through a dozen layers. That takes longer than all that the gateway does
+itself before the first token. A request for an answer has no cookie, no form and no page, so that sessions, log-in, forms
+and messages have nothing to do; what protects it stays: the check of the host, HTTPS and the headers of security, which are
+asked of Django's own middlewares once and are the same for every answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, cast
 
 from csp.middleware import CSPMiddleware
-from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler, get_script_prefix
-from django.core.handlers.exception import convert_exception_to_response
-from django.http import HttpRequest, HttpResponseBase
+from django.core.exceptions import RequestAborted, SuspiciousOperation
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.common import CommonMiddleware
 from django.middleware.security import SecurityMiddleware
-from django.urls import set_script_prefix
+from django.urls import ResolverMatch, resolve
 
-from composer_web.accounts import access, origin
+from composer_web.accounts import access
+from composer_web.gateway.errors import GatewayError
 from composer_web.gateway.wire import MAX_BODY
 from composer_web.ops.prometheus import timing
 
@@ -31,55 +34,90 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 PATH = "/v1/chat/completions"
 """Served here; `/v1/models` is asked for once and may take the long way."""
-Handler = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
-
-
-def at_once(kind: Callable[[Any], Any]) -> Callable[[Handler], Handler]:
-    """One of Django's middlewares without its threads: for those that neither wait nor ask anybody."""
-
-    def middleware(get_response: Handler) -> Handler:
-        made = kind(get_response)
-        before, after = getattr(made, "process_request", None), getattr(made, "process_response", None)
-
-        async def handle(request: HttpRequest) -> HttpResponseBase:
-            answer = before(request) if before else None
-            answer = answer or await get_response(request)
-            return cast(HttpResponseBase, after(request, answer) if after else answer)
-
-        return handle
-
-    return middleware
-
-
 MIDDLEWARES: tuple[Callable[[Any], Any], ...] = (
-    timing,
-    *(at_once(kind) for kind in (SecurityMiddleware, CSPMiddleware, CommonMiddleware, XFrameOptionsMiddleware)),
-    origin.middleware,
-    access.middleware,
+    SecurityMiddleware,
+    CSPMiddleware,
+    CommonMiddleware,
+    XFrameOptionsMiddleware,
 )
-"""Outermost first, in the order of the settings."""
+"""Those that neither wait nor ask anybody, outermost first, in the order of the settings."""
+log = logging.getLogger(__name__)
+
+
+def _unused(request: HttpRequest) -> HttpResponseBase:
+    raise AssertionError("the middlewares are asked for what they do before and after, and call nothing")
+
+
+@lru_cache(maxsize=1)
+def _guards() -> tuple[Any, ...]:
+    return tuple(kind(_unused) for kind in MIDDLEWARES)
+
+
+@lru_cache(maxsize=1)
+def _match() -> ResolverMatch:
+    """The address in the table: its view, and the name under which answers are counted."""
+    return resolve(PATH)
+
+
+_headers: dict[bool, dict[str, str]] = {}
+"""What the middlewares add to an answer, by whether it goes out over HTTPS."""
+
+
+def _protected(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    secure = request.is_secure()
+    if secure not in _headers:
+        bare: Any = HttpResponse()
+        for guard in reversed(_guards()):
+            if hasattr(guard, "process_response"):
+                bare = guard.process_response(request, bare)
+        _headers[secure] = {
+            name: value for name, value in bare.items() if name not in ("Content-Type", "Content-Length")
+        }
+    for name, value in _headers[secure].items():
+        answer.headers.setdefault(name, value)
+    if not answer.streaming:
+        answer.headers.setdefault("Content-Length", str(len(cast(HttpResponse, answer).content)))
+    return answer
+
+
+def _refused(request: HttpRequest) -> HttpResponseBase | None:
+    """Of an unknown host, an address that must be asked for over HTTPS, and the like."""
+    for guard in _guards():
+        before = getattr(guard, "process_request", None)
+        if before is not None and (answer := before(request)) is not None:
+            return cast(HttpResponseBase, answer)
+    return None
+
+
+async def _answered(request: HttpRequest) -> HttpResponseBase:
+    """Raises nothing: a fault of ours is an answer without its words."""
+    request.resolver_match = found = _match()
+    answer: HttpResponseBase
+    try:
+        with access.acting(None):
+            answer = _refused(request) or await found.func(request)
+    except SuspiciousOperation as error:
+        log.warning("a request is refused: %s", error)
+        answer = HttpResponseBadRequest("Bad Request")
+    except Exception:
+        log.exception("an answer of the gateway failed")
+        answer = GatewayError("a fault of the gateway's own; its log has it").response()
+    return _protected(request, answer)
 
 
 class AnswersHandler(ASGIHandler):
-    """Django's own handler, with middlewares of its own and a body that is held in memory up to its bound."""
+    """Django's requests and answers, by a way of their own, with a body that is held in memory up to its bound."""
 
     def load_middleware(self, is_async: bool = False) -> None:
-        self._view_middleware: list[Any] = []
-        self._template_response_middleware: list[Any] = []
-        self._exception_middleware: list[Any] = []
-        handler: Any = convert_exception_to_response(self._get_response_async)  # type: ignore[attr-defined]
-        for middleware in reversed(MIDDLEWARES):
-            handler = convert_exception_to_response(middleware(handler))
-        self._middleware_chain = handler
+        self.respond = timing(_answered)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:  # type: ignore[override]
-        """Django's, without a thread of its own for each request and without the signals of a request, whose receivers run in
-        one: they end the connections of threads that served it, and the gateway gives back each of its own."""
+        """Without a thread of its own for each request and without the signals of a request, whose receivers run in one:
+        they end the connections of threads that served it, and the gateway gives back each of its own."""
         try:
             body = await self.read_body(receive)
         except RequestAborted:
             return
-        set_script_prefix(get_script_prefix(scope))
         request, refused = self.create_request(scope, body)
         if request is None:
             assert refused is not None, "Django gives a request or an answer"
@@ -99,7 +137,7 @@ class AnswersHandler(ASGIHandler):
                 raise error
 
     async def _answer(self, request: HttpRequest, send: Send) -> None:
-        await self.send_response(await self.get_response_async(request), send)
+        await self.send_response(await self.respond(request), send)
 
     async def read_body(self, receive: Receive) -> BytesIO:  # type: ignore[override]
         """At most one byte more than is taken, by which the view sees that there was more; the rest is dropped."""

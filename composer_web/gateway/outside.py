@@ -18,7 +18,7 @@ from trainer.inference.chat import ChatClient, ChatReply, TranscriptTooLong
 from trainer.inference.contract import InferenceError, InferenceRefused
 
 if TYPE_CHECKING:
-    from composer_web.gateway.chat import Work
+    from composer_web.gateway.beginning import Work
 
 FINISHES = frozenset({"stop", "length", "tool_calls"})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import NothingPromoted, Unavailable, UnknownModel
-from composer_web.gateway.standing import Serving
+from composer_web.gateway.standing import Served, Serving
 from composer_web.gateway.threads import beside
 from composer_web.ops import inference
 from composer_web.ops.errors import UserError
@@ -80,16 +80,31 @@ _folders: dict[tuple[int, int], Path] = {}
 
 
 def _weights(serving: Serving, key: str) -> Target:
-    canary = serving.canary if serving.canary is not None and on_canary(key, serving.share) else None
-    chosen = canary or serving.promoted
+    target = at_once(serving, key)
+    if target is not None and target.folder is not None and target.folder.is_dir():
+        return target
+    chosen = _chosen(serving, key)
+    try:
+        _folders[chosen.policy_id, chosen.version] = resolve(f"{chosen.name}@{chosen.version}").path
+    except UserError as error:
+        raise Unavailable(f"the promoted version cannot be served: {error.message}") from error
+    target = at_once(serving, key)
+    assert target is not None, "its folder was just looked up"
+    return target
+
+
+def at_once(serving: Serving, key: str) -> Target | None:
+    """Who answers, as far as that can be told without looking anything up."""
+    chosen = _chosen(serving, key)
     folder = _folders.get((chosen.policy_id, chosen.version))
-    if folder is None or not folder.is_dir():
-        try:
-            folder = resolve(f"{chosen.name}@{chosen.version}").path
-        except UserError as error:
-            raise Unavailable(f"the promoted version cannot be served: {error.message}") from error
-        _folders[chosen.policy_id, chosen.version] = folder
-    return Target(chosen.policy_id, chosen.name, chosen.version, canary is not None, folder)
+    if folder is None:
+        return None
+    return Target(chosen.policy_id, chosen.name, chosen.version, chosen is serving.canary, folder)
+
+
+def _chosen(serving: Serving, key: str) -> Served:
+    canary = serving.canary if serving.canary is not None and on_canary(key, serving.share) else None
+    return canary or serving.promoted
 
 
 def endpoint_of(target: Target) -> Endpoint:

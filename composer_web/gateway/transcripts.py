@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,27 @@ MOST_TOKENS = 8_000_000
 """Tokens that the transcripts of one process may hold together; the longest unused go first."""
 
 
-@lru_cache(maxsize=8)
+_renderers: dict[Path, ChatRenderer] = {}
+MOST_RENDERERS = 8
+
+
+def loaded(folder: Path) -> bool:
+    """Whether `renderer` takes no time."""
+    return folder in _renderers
+
+
 def renderer(folder: Path) -> ChatRenderer:
     """Chat template and tokenizer of a policy. Raises PolicyUnreadable. The first call takes seconds: torch is loaded."""
+    found = _renderers.get(folder)
+    if found is None:
+        found = _load(folder)
+        for oldest in list(_renderers)[: len(_renderers) - MOST_RENDERERS + 1]:
+            _renderers.pop(oldest, None)
+        _renderers[folder] = found
+    return found
+
+
+def _load(folder: Path) -> ChatRenderer:
     from trainer.policy.chat import ChatRenderer, ChatTemplateError
     from trainer.policy.errors import PolicyUnreadable
     from trainer.policy.store import load_tokenizer

@@ -14,12 +14,19 @@ from safetensors.numpy import save_file
 
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user
+from composer_web.env import REPOSITORY
+from composer_web.gateway import configuration, recording, transcripts
+from composer_web.gateway.admission import Admitted, Caller, Wishes
+from composer_web.gateway.generating import Written
+from composer_web.gateway.routing import Target
+from composer_web.gateway.wire import ChatRequest
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite
+from sandbox.harness.types import ToolCall
 from sandbox.tasks.generators.procedural import generate
 from tests.web.making import SMALL
 from trainer.config import RunConfig
@@ -90,3 +97,58 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.fixture
+def base(db: None) -> Policy:
+    """The shipped policy."""
+    return import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
+
+
+@pytest.fixture
+def recording_on(db: None) -> configuration.Settings:
+    return configuration.change(values={"recording": True, "patterns": [r"CUST-\d+"]})
+
+
+@pytest.fixture
+def exchange(
+    base: Policy, recording_on: configuration.Settings, people: dict[str, User]
+) -> Callable[..., recording.Exchange]:
+    """exchange("question", "answer"): one request and its answer with real tokens, of session `s` of user `ada`."""
+    render = transcripts.renderer(REPOSITORY / "policies" / "base")
+    token, _ = create_token(user=people["viewer"], name="agent", scopes=["gateway"])
+
+    def make(
+        ask: str,
+        said: str = "done",
+        *,
+        session: str = "s",
+        user: str = "ada",
+        version: int = 0,
+        calls: tuple[ToolCall, ...] = (),
+    ) -> recording.Exchange:
+        tools = [{"type": "function", "function": {"name": name}} for name in ("edit_file", "grep", "write_file")]
+        messages = [{"role": "user", "content": ask}]
+        request = ChatRequest.model_validate({"model": "production", "messages": messages, "tools": tools})
+        written = Written(token_ids=render.turn(calls, said), finish="stop", first_token=0.01)
+        written.logprobs = [-0.1] * len(written.token_ids)
+        target = Target(base.pk, "base", version, False, REPOSITORY / "policies" / "base")
+        return recording.Exchange(
+            request=request,
+            admitted=Admitted(Caller(people["viewer"], token), target, configuration.settings_of()),
+            asked=Wishes(session, True, user),
+            answer=transcripts.answered(said, calls),
+            calls=calls,
+            error=None,
+            finish="stop",
+            read_tokens=3,
+            written_tokens=len(written.token_ids),
+            first_token_ms=10.0,
+            total_ms=20.0,
+            temperature=1.0,
+            prompt=transcripts.Prompt(render.start([{"role": "user", "content": ask}])),
+            written=written,
+            render=render,
+        )
+
+    return make

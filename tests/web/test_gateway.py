@@ -18,7 +18,7 @@ from django.db import connections
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user, revoke_token
 from composer_web.env import REPOSITORY, env
-from composer_web.gateway import chat, configuration, recording, routing, transcripts
+from composer_web.gateway import beginning, configuration, generating, recording, routing, transcripts
 from composer_web.gateway.models import Session
 from composer_web.policies import endpoints, promotion
 from composer_web.policies.models import Policy
@@ -67,7 +67,7 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(env(), "inference_url", engine.url)
     routing._folders.clear()
-    monkeypatch.setattr(chat, "known", transcripts.Transcripts())
+    monkeypatch.setattr(beginning, "known", transcripts.Transcripts())
     owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
     server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
@@ -308,8 +308,73 @@ def test_the_canary_has_its_share_and_a_rollback_counts_at_once(promoted: Gatewa
 def test_an_engine_that_is_away_is_said_within_the_deadline(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     configuration.change(values={"answer_seconds": 1.0})
     monkeypatch.setattr(env(), "inference_url", "http://127.0.0.1:9")
-    monkeypatch.setattr(chat.Here, "_all", type(chat.Here._all)())
+    monkeypatch.setattr(beginning.Here, "_all", type(beginning.Here._all)())
     began = time.monotonic()
     with pytest.raises(openai.InternalServerError) as away:
         promoted.client().chat.completions.create(messages=MESSAGES, model="production")
     assert away.value.code == "unavailable" and time.monotonic() - began < 30
+
+
+@dataclass
+class Lookups:
+    """Each look-up of who may ask waits until the engine was asked, then does `before` and goes on."""
+
+    asked: threading.Event
+    before: Callable[[], object] = lambda: None
+    waits: bool = True
+
+
+@pytest.fixture
+def lookups(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> Lookups:
+    promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY)  # from here on it is known how it ends
+    found = Lookups(threading.Event())
+    really_ask, really_admit = generating._ask, beginning._admit
+
+    async def ask(*given: Any) -> Any:
+        found.asked.set()
+        return await really_ask(*given)
+
+    def admit(came: beginning.Came) -> Any:
+        assert not found.waits or found.asked.wait(60), "the engine is asked after the look-up only"
+        found.before()
+        return really_admit(came)
+
+    monkeypatch.setattr(generating, "_ask", ask)
+    monkeypatch.setattr(beginning, "_admit", admit)
+    return found
+
+
+def test_the_engine_is_asked_while_the_token_is_looked_up(promoted: Gateway, lookups: Lookups) -> None:
+    client = promoted.client()
+    whole = client.chat.completions.create(messages=MESSAGES, **GREEDY).choices[0].message.content
+    parts = client.chat.completions.create(messages=MESSAGES, stream=True, **GREEDY)
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == whole
+
+
+def test_what_was_begun_for_a_token_that_is_gone_is_shown_to_nobody(promoted: Gateway, lookups: Lookups) -> None:
+    token = promoted.owner.tokens.get()
+    lookups.before = lambda: revoke_token(token=token, by=promoted.owner)
+    with pytest.raises(openai.AuthenticationError):
+        promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY)
+    lookups.asked.clear()
+    lookups.before, lookups.waits = lambda: None, False
+    with pytest.raises(openai.AuthenticationError):
+        promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY)
+    assert not lookups.asked.is_set(), "from the second time on nothing is begun for it"
+
+
+def test_what_was_begun_for_another_version_is_shown_to_nobody(promoted: Gateway, lookups: Lookups) -> None:
+    record_checkpoint(policy=promoted.policy, version=1, path=BASE, final=False)
+    lookups.before = lambda: promotion.promote(reference="base@1")
+    assert promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY).system_fingerprint == "base@1"
+
+
+def test_nothing_is_begun_for_who_asks_too_often(promoted: Gateway, lookups: Lookups) -> None:
+    configuration.change(values={"requests_per_minute": 1})
+    client = promoted.client()
+    lookups.waits = False
+    for _ in range(3):  # at most one minute may begin in between
+        lookups.asked.clear()
+        with contextlib.suppress(openai.RateLimitError):
+            client.chat.completions.create(messages=MESSAGES, **GREEDY)
+    assert not lookups.asked.is_set()

@@ -96,7 +96,7 @@ async def test_a_fault_of_ours_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise RuntimeError("a secret path")
 
-    monkeypatch.setattr("composer_web.gateway.chat.parse", broken)
+    monkeypatch.setattr("composer_web.gateway.beginning.parse", broken)
     transport = httpx.ASGITransport(app=application, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post(PATH, json=ASK)
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_ends_the_work_on_its_answer(monkeypatch: pyt
     async def send(_: object) -> None:
         raise AssertionError("nobody is there")
 
-    monkeypatch.setattr(answers, "get_response_async", slow)
+    monkeypatch.setattr(answers, "respond", slow)
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
     scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": []}
     async with asyncio.timeout(20):

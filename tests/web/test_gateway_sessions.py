@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,35 +17,17 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.accounts.services import create_token
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, exporting, recording, transcripts
-from composer_web.gateway.admission import Admitted, Caller, Wishes
 from composer_web.gateway.generating import Reader, Written
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
 from composer_web.gateway.redaction import redactor
-from composer_web.gateway.routing import Target
-from composer_web.gateway.training import GuardBroken, SessionGroupSource
-from composer_web.gateway.watching import watch_canary
 from composer_web.gateway.wire import ChatRequest
-from composer_web.ops import leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
-from composer_web.policies import promotion
 from composer_web.policies.models import Policy
-from composer_web.policies.services import import_base, record_checkpoint
-from composer_web.rollouts.services import pump
-from composer_web.runs import services
-from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.formats import atif
-from tests.web.making import SMALL
-from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
-from trainer.realtime.guards import Guards
-from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import RLStage
-from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
 BASE = REPOSITORY / "policies" / "base"
@@ -60,58 +41,6 @@ SECRETS = {
     "pair": 'DB_PASSWORD = "correct-horse-battery"',
     "own": "CUST-004217",
 }
-
-
-@pytest.fixture
-def base(db: None) -> Policy:
-    return import_base(path=BASE, name="base", toy=True)
-
-
-@pytest.fixture
-def on(db: None) -> configuration.Settings:
-    return configuration.change(values={"recording": True, "patterns": [r"CUST-\d+"]})
-
-
-@pytest.fixture
-def exchange(base: Policy, on: configuration.Settings, people: dict[str, User]) -> Callable[..., recording.Exchange]:
-    """exchange("question", "answer"): one request and its answer with real tokens, of session `s` of user `ada`."""
-    render = transcripts.renderer(BASE)
-    token, _ = create_token(user=people["viewer"], name="agent", scopes=["gateway"])
-
-    def make(
-        ask: str,
-        said: str = "done",
-        *,
-        session: str = "s",
-        user: str = "ada",
-        version: int = 0,
-        calls: tuple[ToolCall, ...] = (),
-    ) -> recording.Exchange:
-        tools = [{"type": "function", "function": {"name": name}} for name in ("edit_file", "grep", "write_file")]
-        messages = [{"role": "user", "content": ask}]
-        request = ChatRequest.model_validate({"model": "production", "messages": messages, "tools": tools})
-        written = Written(token_ids=render.turn(calls, said), finish="stop", first_token=0.01)
-        written.logprobs = [-0.1] * len(written.token_ids)
-        target = Target(base.pk, "base", version, False, BASE)
-        return recording.Exchange(
-            request=request,
-            admitted=Admitted(Caller(people["viewer"], token), target, configuration.settings_of()),
-            asked=Wishes(session, True, user),
-            answer=transcripts.answered(said, calls),
-            calls=calls,
-            error=None,
-            finish="stop",
-            read_tokens=3,
-            written_tokens=len(written.token_ids),
-            first_token_ms=10.0,
-            total_ms=20.0,
-            temperature=1.0,
-            prompt=transcripts.Prompt(render.start([{"role": "user", "content": ask}])),
-            written=written,
-            render=render,
-        )
-
-    return make
 
 
 def everything_stored(pk: int) -> str:
@@ -348,81 +277,3 @@ def test_what_is_shown_of_a_part_begins_what_is_shown_of_the_whole(base: Policy)
         assert final.startswith(shown) or shown.startswith(final.rstrip())
     call = render.turn((ToolCall(id="x", name="grep", arguments={"pattern": "x"}),))
     assert [reader.partial(call[:end]).text for end in range(1, len(call))] == [""] * (len(call) - 1)
-
-
-EDIT = (ToolCall(id="c", name="edit_file", arguments={"path": "a"}),)
-
-
-def a_run(people: dict[str, User], **sessions: Any) -> RunControl:
-    stage = SMALL.model_copy(
-        update={
-            "sessions": SessionsConfig(channel="production", settle_minutes=0.0, **sessions),
-            "sampling": SamplingConfig(temperature=1.0),
-        }
-    )
-    run = services.create_run(config=RunConfig(name="real time", seed=1, policy="base", stage=stage))
-    services.start_run(run=run)
-    services.mark_running(run=run, owner="trainer@test")
-    services.record_version(run=run, version=0)
-    assert pump(run_id=run.pk) == 0, "users make the rollouts of such a run"
-    held = leases.take(f"run:{run.pk}", owner="trainer", seconds=60)
-    assert held is not None
-    return RunControl(run, held, stopping=lambda: False)
-
-
-def test_a_run_trains_on_sessions_and_repeats_its_batches(
-    exchange: Callable[..., recording.Exchange], people: dict[str, User], tmp_path: Path
-) -> None:
-    control = a_run(people)
-    source = SessionGroupSource(control, DatabaseSink(control))
-    with pytest.raises(BatchTimeout, match=r"fewer than 2 sessions of base@0 on production"):
-        source.next_batch(1, timeout=0.0)
-    recording.record(exchange("Fix it", session="liked", calls=EDIT))
-    recording.record(exchange("Fix it", session="broken", calls=(ToolCall(id="c", name="nowhere", arguments={}),)))
-    recording.record(exchange("Fix it", session="silent"))
-    liked = Session.objects.get(client_id="liked")
-    SignalRow.objects.create(session=liked, client_id="1", kind="accept", turn=0)
-    first = source.next_batch(1, timeout=5)
-    assert [group.rewards for group in first] == [[1.0], [-1.0]], "the broken call is there without any signal"
-    assert source.flow()["sessions/malformed_rate"] == 0.5 and source.flow()["sessions/staleness"] == 0
-    SignalRow.objects.create(session=liked, client_id="2", kind="reject", turn=0)
-    assert source.next_batch(1, timeout=5) == first, "what came later does not change a recorded batch"
-    config = control.run.configuration.stage
-    assert isinstance(config, RLConfig)
-    stage = RLStage(
-        policy_dir=BASE,
-        config=config,
-        seed=1,
-        store=WeightStore(tmp_path / "weights", dtype="float32"),
-        checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=1),
-    )
-    before = {name: tensor.clone() for name, tensor in stage.learner.weights().items()}
-    values = stage.train(first)
-    assert values["tokens/trained"] > 0 and values["reward/mean"] == 0.0
-    assert any(not before[name].equal(tensor) for name, tensor in stage.learner.weights().items())
-    DatabaseSink(control).streams(
-        stage.learner.streams(first, step=1)
-    )  # sessions have no group: nothing is kept for the lens
-    recording.delete(session=liked, actor=people["operator"])
-    with pytest.raises(StageError, match="1 sessions of step 1 were erased"):
-        source.next_batch(1, timeout=5)
-
-
-def test_guards_stop_a_run_and_end_a_canary(
-    exchange: Callable[..., recording.Exchange], people: dict[str, User], base: Policy
-) -> None:
-    control = a_run(people, least_turns=3)
-    record_checkpoint(policy=base, version=1, path=BASE, final=False)
-    promotion.promote(reference="base@1")
-    promotion.canary(reference="base@0", share=0.5)
-    for n in range(3):
-        recording.record(exchange("Fix it", session=f"before{n}", version=1, calls=EDIT))
-        recording.record(exchange("Fix it", "Which file?", session=f"now{n}"))
-    with pytest.raises(GuardBroken, match=r"turns that edit fell from 100\.0% to 0\.0%; .*only ask rose"):
-        SessionGroupSource(control, DatabaseSink(control)).next_batch(1, timeout=5)
-    assert watch_canary() is None, "too few turns by default"
-    ended = watch_canary(Guards(least_turns=3))
-    assert ended is not None and "ended by its guard" in ended.note and "turns that edit fell" in ended.note
-    now = promotion.current()
-    assert now is not None and (now.version, now.canary_policy) == (1, None)
-    assert watch_canary(Guards(least_turns=3)) is None

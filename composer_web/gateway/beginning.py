@@ -1,0 +1,213 @@
+"""From a request to its first token: who asks and who answers, the prompt, and the engine asked.
+
+Whether a token lives, what is promoted and how often somebody asked takes Postgres and Valkey as long as an engine takes for a
+short prompt. So the engine is asked at the same time, for what the last request with this token was let in as. Nothing is sent
+to the client before both have answered; where the guess was wrong its work is ended and done anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from django.http import HttpRequest
+
+from composer_web.gateway import admission, answers, routing, transcripts
+from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
+from composer_web.gateway.generating import Ask, NotDeployed, Reader, Written, generate
+from composer_web.gateway.threads import beside, connected
+from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
+from composer_web.ops import inference
+from trainer.inference.client import HttpInferenceClient
+
+if TYPE_CHECKING:
+    from trainer.policy.chat import ChatRenderer
+
+SHORT = 32 << 10
+"""Bytes of a body that is rendered on the event loop, within a few milliseconds; longer ones in a thread."""
+TURNS = 3
+"""Of the event loop, after which a request to the engine is on its way; threads would take the interpreter from it."""
+
+
+class Here:
+    """What the requests of one event loop share."""
+
+    _all: WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.client: HttpInferenceClient = inference.client()
+        self.deployments = routing.Deployments()
+
+    @classmethod
+    def of_this_loop(cls) -> Here:
+        return cls._all.setdefault(asyncio.get_running_loop(), cls())
+
+
+known = transcripts.Transcripts()
+
+
+@dataclass(slots=True)
+class Work:
+    """One request on its way."""
+
+    request: ChatRequest
+    admitted: admission.Admitted
+    asked: admission.Wishes
+    envelope: answers.Envelope
+    began: float
+    render: ChatRenderer | None = None
+    prompt: transcripts.Prompt | None = None
+    """None of a policy behind an endpoint, like `render`."""
+
+    @property
+    def deadline(self) -> float:
+        return self.began + self.admitted.settings.answer_seconds
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 if self.request.temperature is None else self.request.temperature
+
+    @property
+    def most_tokens(self) -> int:
+        most = self.admitted.settings.most_tokens
+        return min(self.request.most_tokens or most, most)
+
+    @property
+    def recorded(self) -> str:
+        """yes, or why not."""
+        if not self.asked.record:
+            return "no: the request does not ask for it"
+        if not self.admitted.settings.recording:
+            return "no: this installation records no sessions"
+        return "yes" if self.asked.session else f"no: name the session in {admission.SESSION_HEADER}"
+
+    @property
+    def salt(self) -> str:
+        return f"{self.admitted.caller.token.pk}:{self.admitted.target.deployment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A request as it came in."""
+
+    request: ChatRequest
+    asked: admission.Wishes
+    authorization: str
+    size: int
+    began: float
+
+    def work(self, admitted: admission.Admitted) -> Work:
+        """With its prompt, where a policy of ours answers. Raises BadRequest."""
+        folder = admitted.target.folder
+        envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
+        work = Work(self.request, admitted, self.asked, envelope, self.began)
+        if folder is not None:
+            work.render = transcripts.renderer(folder)
+            work.prompt = known.prompt(self.request, work.render, salt=work.salt, erasures=admitted.erasures)
+        return work
+
+
+def read(request: HttpRequest) -> Came:
+    """Raises BadRequest."""
+    began = time.monotonic()
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_BODY:
+        raise BadRequest(f"the body has {length} bytes; at most {MAX_BODY} are taken", code="body_too_large")
+    body = request.read(MAX_BODY + 1)  # not `body`, which has a bound of its own for forms
+    wanted = parse(body)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    asked = admission.wishes(wanted, headers)
+    return Came(wanted, asked, headers.get("authorization", ""), len(body), began)
+
+
+async def begin(came: Came) -> tuple[Work, Started | None]:
+    """The answer's first tokens; None of a policy behind an endpoint. Raises GatewayError: whatever goes wrong before the
+    first token is an answer with a status of its own."""
+    guess = _guess(came)
+    if guess is None:
+        work = await beside(lambda: came.work(_admit(came)))  # one thread for all: each change of threads costs time
+        return work, await _start(work) if work.prompt else None
+    early = asyncio.create_task(_start(guess))
+    try:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        admitted = await beside(_admit, came)
+        if admitted == guess.admitted:
+            guess.admitted = admitted
+            return guess, await early
+    finally:
+        if not early.done():
+            early.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # said above, or of no interest any more
+            await early
+    work = await beside(came.work, admitted)
+    return work, await _start(work) if work.prompt else None
+
+
+def _admit(came: Came) -> admission.Admitted:
+    with connected():  # a long answer must not keep it
+        return admission.admit(came.request, came.authorization, came.asked)
+
+
+def _guess(came: Came) -> Work | None:
+    """The work as it was let in last time; None where that is unknown, or would keep the event loop."""
+    if came.size > SHORT:
+        return None
+    admitted = admission.foreseen(came.request, came.authorization, came.asked)
+    if admitted is None or admitted.target.folder is None or not transcripts.loaded(admitted.target.folder):
+        return None
+    try:
+        return came.work(admitted)
+    except GatewayError:
+        return None  # whoever may not ask is told that first
+
+
+@dataclass(slots=True)
+class Started:
+    """An answer whose first tokens are there."""
+
+    prompt: transcripts.Prompt
+    reader: Reader
+    pieces: AsyncIterator[Written]
+    first: Written
+
+
+async def _start(work: Work) -> Started:
+    """Raises GatewayError: whatever goes wrong before the first token is an answer with a status of its own."""
+    target, here = work.admitted.target, Here.of_this_loop()
+    render, prompt = work.render, work.prompt
+    assert render is not None and prompt is not None, "what is behind an endpoint is asked in `outside`"
+    reader = Reader(
+        render,
+        tools=bool(work.request.offered),
+        thinking=render.syntax.thinks and str(render.tokenizer.decode(prompt.tokens[-8:])).rstrip().endswith("<think>"),
+        stops=work.request.stops,
+    )
+    ask = Ask(
+        deployment=target.deployment,
+        prompt=prompt.tokens,
+        most_tokens=work.most_tokens,
+        temperature=work.temperature,
+        top_p=work.request.top_p or 1.0,
+        stops=work.request.stops,
+        seed=work.request.seed,
+        session=f"gateway-{work.admitted.caller.token.pk}-{work.asked.session or work.envelope.id}",
+        deadline=work.deadline,
+        began=work.began,
+    )
+    for attempt in (1, 2):
+        await here.deployments.ready(target, seconds=max(0.05, work.deadline - time.monotonic()))
+        pieces = generate(here.client, ask, render, stream=bool(work.request.stream))
+        try:
+            return Started(prompt, reader, pieces, await anext(pieces))
+        except NotDeployed as error:
+            here.deployments.forget(target)
+            if attempt == 2:
+                raise Unavailable(f"the inference server keeps losing {target.served}: {error}") from error
+    raise AssertionError("not reached")
