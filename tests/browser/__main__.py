@@ -9,7 +9,9 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 django.setup()
 
-from tests.browser import benchmark, seed  # noqa: E402 (models load only after setup)
+from tests.browser import benchmark, corners, seed  # noqa: E402 (models load only after setup)
 
-benchmark.benchmark(seed.world().people)
+world = seed.world()
+benchmark.benchmark(world.people)
+corners.corners(world)
 print(f"people: viewer, reviewer, operator, admin; password: {seed.PASSWORD}")

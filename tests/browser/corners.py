@@ -1,0 +1,39 @@
+"""What few pages show: a sweep, a draft of a task, a trajectory of another project."""
+
+from __future__ import annotations
+
+import math
+
+from composer_web.review import promoting
+from composer_web.rollouts import records
+from composer_web.rollouts.models import Rollout
+from composer_web.runs import metrics, services, sweeps
+from composer_web.tasks import importing
+from tests.browser.seed import World
+from trainer.config import RunConfig
+from trainer.config.supervised import SFTConfig
+
+
+def corners(world: World) -> None:
+    operator = world.people["operator"]
+    config = RunConfig(name="SFT on the expert", stage=SFTConfig(steps=30))
+    sweep = sweeps.create_sweep(
+        config=config, fields={"stage.optimizer.learning_rate": [1e-4, 3e-4, 1e-3]}, start=True, actor=operator
+    )
+    for place, run in enumerate(sweeps.members(sweep)):
+        services.mark_running(run=run, owner=f"trainer@seed/{place}")
+        for step in range(1, 31):
+            fall = math.exp(-step * (1 + place) / 14)
+            values = {
+                "loss/train": 0.9 - 0.2 * place + 2.2 * fall, "optim/learning_rate": 1e-4 * 3**place,
+                "optim/grad_norm": 0.4 + fall, "speed/train_tokens": 2000.0 + 40 * (step % 5),
+            }  # fmt: skip
+            metrics.record(run=run, step=step, values=values)
+        services.set_progress(run=run, step=30)
+        services.mark_finished(run=run)
+    failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
+    promoting.promote(
+        rollout=failed, turn=0, slug="scale-by-another-number", actor=world.people["reviewer"],
+        instruction="scale() adds where it should multiply. Fix it.",
+    )  # fmt: skip
+    importing.keep_trajectory("".join(records.as_atif(failed)).encode(), actor=operator)
