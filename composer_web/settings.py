@@ -202,6 +202,7 @@ CHANNEL_LAYERS = {
 }
 
 DJANGO_TABLES2_TEMPLATE = "partials/table.html"
+FORM_RENDERER = "composer_web.ops.widgets.Renderer"
 
 LOGGING = {
     "version": 1,

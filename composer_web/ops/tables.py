@@ -9,9 +9,10 @@ from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.safestring import mark_safe
+from django.utils.safestring import SafeString, mark_safe
 from django_tables2.rows import BoundRows as TableRows
 
+from composer_web.ops import cells
 from composer_web.ops.templatetags import ui
 
 NUMBER = {"td": {"class": "num"}}
@@ -66,6 +67,10 @@ class Table(tables.Table):
     empty_template = "partials/empty.html"
     known_count: int | None = None
     """How many rows there are, where that was found with something else."""
+
+    def body(self) -> SafeString:
+        """The rows of this page as HTML."""
+        return cells.body(self)
 
     def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:
         super().paginate(paginator_class=paginator_class, **kwargs)
