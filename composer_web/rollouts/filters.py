@@ -74,7 +74,7 @@ class FindingFilter(filters.FilterSet):
         empty_label="any",
     )
     run = filters.NumberFilter(field_name="run_id", label="Run")
-    task = filters.CharFilter(field_name="task_version__task__slug", method=slug_contains, label="Task")
+    task = filters.CharFilter(field_name="slug", method=slug_contains, label="Task")
     quarantined = filters.TypedChoiceFilter(
         choices=[("", "any"), ("true", "yes"), ("false", "no")],
         coerce=lambda value: value == "true",

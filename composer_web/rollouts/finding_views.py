@@ -29,7 +29,7 @@ DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open
 @require_GET
 @page()
 def finding_list(request: PageRequest) -> HttpResponse:
-    found = FindingFilter(request.GET, queryset=selectors.findings())
+    found = FindingFilter(request.GET, queryset=selectors.finding_rows())
     table = FindingTable(found.qs)
     facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
     if facets:

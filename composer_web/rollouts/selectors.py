@@ -23,6 +23,19 @@ def rollouts() -> QuerySet[Rollout]:
     )
 
 
+def rollout_rows() -> QuerySet[Rollout]:
+    """For the table: what its columns show, and nothing else of the kinds of rows that `rollouts` joins."""
+    shown = ("state", "verdict", "stop_reason", "reward", "turns", "tool_errors", "policy_tokens", "oldest_version")
+    return Rollout.objects.select_related("group__run", "group__fork", "group__task_version__task").only(
+        *shown,
+        "finished_at",
+        "group__evaluation_id",
+        "group__run__name",
+        "group__fork__parent_id",
+        "group__task_version__task__slug",
+    )
+
+
 def groups() -> QuerySet[Group]:
     """For lists: owner and task come along, with counts of passed rollouts."""
     return (
@@ -95,13 +108,22 @@ def with_trajectories(run: Run) -> QuerySet[Group]:
     return mine.select_related("run", "evaluation", "task_version").order_by("pk")
 
 
+QUARANTINED = Exists(Quarantine.objects.filter(rollout=OuterRef("rollout"), state="active"))
+
+
 def findings() -> QuerySet[Finding]:
     """For lists: run, task and who decided come along."""
     return (
         Finding.objects.select_related("run", "task_version__task", "rollout", "group__evaluation", "decided_by")
         .defer("task_version__spec", "run__config", "run__latest", "rollout__reward_parts", "rollout__seconds")
-        .annotate(quarantined=Exists(Quarantine.objects.filter(rollout=OuterRef("rollout"), state="active")))
+        .annotate(quarantined=QUARANTINED)
     )
+
+
+def finding_rows() -> QuerySet[Finding]:
+    """For the table: what its columns show; the task's name is the finding's own."""
+    shown = ("subject", "rollout_id", "rule", "severity", "summary", "evidence", "state", "slug", "created_at")
+    return Finding.objects.select_related("run").only(*shown, "run__name").annotate(quarantined=QUARANTINED)
 
 
 def get_finding(pk: int) -> Finding:
@@ -141,17 +163,20 @@ def finding_counts(*, run: Run) -> dict[str, int]:
 
 def finding_facets(query: QuerySet[Finding]) -> list[dict[str, Any]]:
     """Rules of these findings with their counts, by severity and state, most first."""
-    rows = (
-        query.order_by()
-        .values("rule")
-        .annotate(
-            total=Count("pk"),
-            open=Count("pk", filter=Q(state="open")),
-            confirmed=Count("pk", filter=Q(state="confirmed")),
-            high=Count("pk", filter=Q(severity="high")),
-        )
-    )
-    return [dict(row) for row in rows.order_by("-total", "rule")]
+    found: dict[str, dict[str, Any]] = {}
+    # By all three at once: Postgres then counts a row once instead of four times.
+    for rule, severity, state, number in (
+        query.order_by().values_list("rule", "severity", "state").annotate(n=Count("*"))
+    ):
+        facet = found.setdefault(rule, {"rule": rule, "total": 0, "open": 0, "confirmed": 0, "high": 0})
+        for name, counts in (
+            ("total", True),
+            ("open", state == "open"),
+            ("confirmed", state == "confirmed"),
+            ("high", severity == "high"),
+        ):
+            facet[name] += number * counts
+    return sorted(found.values(), key=lambda facet: (-facet["total"], facet["rule"]))
 
 
 def siblings(rollout: Rollout) -> QuerySet[Rollout]:

@@ -83,12 +83,7 @@ class FindingTable(Table):
     rule = tables.Column()
     summary = tables.Column(orderable=False, verbose_name="What was found")
     about = tables.Column(empty_values=(), orderable=False)
-    task = tables.Column(
-        accessor="task_version__task__slug",
-        verbose_name="Task",
-        default="–",
-        order_by="task_version_id",  # what is about one task stands together; by name all rows would be sorted
-    )
+    task = tables.Column(accessor="slug", verbose_name="Task", default="–")
     run = tables.Column(accessor="run__name", verbose_name="Run", default="–")
     state = StateColumn()
     created_at = AgoColumn(verbose_name="Found")

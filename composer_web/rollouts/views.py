@@ -31,7 +31,7 @@ PLACES = {"tests": "report", "length": "tokens"}
 @require_GET
 @page()
 def rollout_list(request: PageRequest) -> HttpResponse:
-    found = RolloutFilter(request.GET, queryset=selectors.rollouts())
+    found = RolloutFilter(request.GET, queryset=selectors.rollout_rows())
     table = RolloutTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"

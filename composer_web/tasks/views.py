@@ -55,7 +55,7 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
     file_page = pages.get_page(request.GET.get("files"))
-    table = RolloutTable(rollouts.rollouts().filter(group__task_version__task=task), exclude=("task",))
+    table = RolloutTable(rollouts.rollout_rows().filter(group__task_version__task=task), exclude=("task",))
     RequestConfig(request, paginate={"per_page": 20}).configure(table)
     secrets = request.user.may("operator")
     context = {
@@ -110,6 +110,7 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     if request.GET.get("part") == "figures":
         return show(request, "tasks/_suite_figures.html", {"suite": suite})
     table = MemberTable(selectors.members(suite))
+    table.known_count = suite.task_count
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suite.html"
     return show(

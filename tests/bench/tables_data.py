@@ -127,14 +127,15 @@ SELECT g, s, CASE WHEN lost THEN 'lost' ELSE 'graded' END,
 FROM (SELECT g, s, random() AS draw, random() < 0.03 AS lost, random() < (g %% 10) / 10.0 AS passed,
              now() - (%(groups)s - g) * interval '20 seconds' AS t
       FROM generate_series(1, %(groups)s) g, generate_series(0, %(group)s - 1) s) made ORDER BY g, s;
-INSERT INTO rollouts_finding (subject, run_id, task_version_id, group_id, rollout_id, source, rule, rule_version, key,
+INSERT INTO rollouts_finding (subject, run_id, task_version_id, slug, group_id, rollout_id, source, rule, rule_version, key,
     severity, summary, evidence, hits, fingerprint, state, note, created_at, decided_at)
-SELECT 'rollout', g.run_id, g.task_version_id, g.id, r.id, 'rules',
-       (ARRAY['history-read','early-exit','bare-claim','test-edit','special-case'])[1 + r.id %% 5], 1, '',
+SELECT 'rollout', g.run_id, g.task_version_id, t.slug, g.id, r.id, 'rules',
+       (ARRAY['history-read','early-exit','bare-claim','test-edit','special-case'])[1 + r.id / 25 %% 5], 1, '',
        (ARRAY['high','medium','low'])[1 + r.id %% 3], 'reads what it should not', '[{"source": "call", "turn": 2}]', 1, '',
        CASE WHEN r.id %% 100 = 0 THEN 'dismissed' ELSE 'open' END, '', r.created_at,
        CASE WHEN r.id %% 100 = 0 THEN now() END
-FROM rollouts_rollout r JOIN rollouts_group g ON g.id = r.group_id WHERE r.id %% 25 = 0;
+FROM rollouts_rollout r JOIN rollouts_group g ON g.id = r.group_id JOIN tasks_taskversion v ON v.id = g.task_version_id
+JOIN tasks_task t ON t.id = v.task_id WHERE r.id %% 25 = 0 ORDER BY r.id;
 """
 
 

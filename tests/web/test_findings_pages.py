@@ -16,6 +16,7 @@ from composer_web.accounts.models import User
 from composer_web.ops.models import Outbox
 from composer_web.rollouts import auditing, judging
 from composer_web.rollouts.models import Finding, Group, Rollout
+from composer_web.tasks.models import Task
 from sandbox.grading.audit.judge import Endpoint, Judge
 from tests.sandbox.grading.audit.model_server import Server, answers, completion
 from tests.web import cheating
@@ -45,6 +46,18 @@ def test_pages_show_the_finding_where_it_is(groups: list[Group], people: dict[st
     for words in ("Product code ends the process", "May be wrong", "auditor", "B7"):
         assert words in detail, words
     assert reader.get("/findings/999999/").status_code == 404
+
+
+def test_a_finding_keeps_the_name_of_its_task(groups: list[Group], people: dict[str, User]) -> None:
+    """By which the list is narrowed and sorted; it follows the task when that is renamed."""
+    group = finish(groups[0], {1: True})
+    task = group.task_version.task
+    assert Finding.objects.get(group=group).slug == task.slug
+    Task.objects.filter(pk=task.pk).update(slug="another-name")
+    assert Finding.objects.get(group=group).slug == "another-name"
+    reader = client(people["viewer"])
+    assert "another-name" in reader.get("/findings/?task=Another").content.decode()
+    assert "another-name</span>" not in reader.get(f"/findings/?task={task.slug}").content.decode()
 
 
 @pytest.mark.parametrize(
