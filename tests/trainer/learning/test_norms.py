@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+from pathlib import Path
 
+import pytest
 import torch
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from trainer.learning.norms import norm_in_half
+from trainer.inference.embedded import numba_loops
+from trainer.learning import norms as half_norms
+from trainer.learning import numba_norms
+from trainer.learning.norms import FEW_THREADS, ROWS, norm_in_half
 
 WIDTH = 48
+
+
+@pytest.fixture(params=["compiled", "torch"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test runs with compiled loops and with torch's operators, as with many threads."""
+    monkeypatch.setattr(half_norms, "FEW_THREADS", FEW_THREADS if request.param == "compiled" else 0)
+    return str(request.param)
 
 
 def norms() -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -49,6 +62,36 @@ def test_a_half_precision_input_has_a_half_precision_gradient() -> None:
         found = through(ours, x, gradient)
     assert found[1].dtype == torch.bfloat16
     torch.testing.assert_close(found[1].float(), wanted[1], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_both_ways_agree_over_many_rows(monkeypatch: pytest.MonkeyPatch, half: bool) -> None:
+    _, module = norms()
+    x, gradient = torch.randn(2, ROWS + 5, 3, WIDTH), torch.randn(2, ROWS + 5, 3, WIDTH).bfloat16()
+    x = x.bfloat16() if half else x
+    found = []
+    for threads in (FEW_THREADS, 0):
+        monkeypatch.setattr(half_norms, "FEW_THREADS", threads)
+        with torch.autocast("cpu", torch.bfloat16):
+            found.append(through(module, x, gradient))
+    for mine, other in zip(*found, strict=True):
+        assert mine.dtype == other.dtype
+        torch.testing.assert_close(mine, other, rtol=8e-3, atol=1e-4 if mine.dtype == torch.float32 else 1e-2)
+
+
+def test_numbers_that_are_none_stay_so(way: str) -> None:
+    _, module = norms()
+    x = torch.randn(3, WIDTH)
+    x[1, 7], x[2, 7] = float("nan"), float("inf")
+    with torch.autocast("cpu", torch.bfloat16):
+        out, of_x, of_weight = through(module, x, torch.ones(3, WIDTH))
+    assert out[0].isfinite().all() and out[1].isnan().all() and out[2, 7].isnan()
+    assert of_x[1].isnan().all() and of_weight.isnan().all()
+
+
+def test_compiled_code_is_made_anew_when_what_it_is_made_of_changes() -> None:
+    digest = hashlib.sha256(Path(numba_loops.__file__).read_bytes()).hexdigest()[:16]
+    assert digest == numba_norms.BUILT_ON, "set BUILT_ON in numba_norms.py: numba compiles it again then"
 
 
 def test_without_autocast_nothing_changes() -> None:
