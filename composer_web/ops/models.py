@@ -76,6 +76,7 @@ class Quota(models.Model):
     concurrent_rollouts = models.PositiveIntegerField(null=True, blank=True)
     storage_gib = models.FloatField(null=True, blank=True, help_text="Kept checkpoints, in GiB")
     gpu_share = models.FloatField(null=True, blank=True, help_text="Of all rollouts in flight, while others run")
+    gpus = models.PositiveIntegerField(null=True, blank=True, help_text="That its runs train on at once")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

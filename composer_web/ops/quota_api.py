@@ -12,7 +12,7 @@ from composer_web.accounts.projects import get_project
 from composer_web.accounts.reach import reach
 from composer_web.api.auth import caller, needs
 from composer_web.api.schemas import Body, ErrorOut
-from composer_web.ops import quotas
+from composer_web.ops import gpus, quotas
 from composer_web.ops.errors import NotFound
 from composer_web.ops.models import Quota
 
@@ -23,6 +23,7 @@ class Limits(Body):
     concurrent_rollouts: int | None = Field(default=None, description="Rollouts in flight")
     storage_gib: float | None = Field(default=None, description="Kept checkpoints, in GiB")
     gpu_share: float | None = Field(default=None, description="Of all rollouts in flight, while others run")
+    gpus: int | None = Field(default=None, description="GPUs that runs train on at once, one a rank")
 
 
 class QuotaIn(Limits):
@@ -33,6 +34,7 @@ class QuotaIn(Limits):
 class QuotaOut(QuotaIn):
     rollouts_now: int | None = Field(description="In flight now; null for everybody's")
     bytes_now: int | None = Field(description="Kept checkpoints now")
+    gpus_now: int | None = Field(description="Trained on now; a run has one for each of its ranks")
 
 
 @router.get("", response=list[QuotaOut], summary="Quotas and what is used of them")
@@ -65,4 +67,5 @@ def _out(row: Quota) -> dict[str, Any]:
         "project": row.project.slug if row.project else "",
         "rollouts_now": now.rollouts if now else None,
         "bytes_now": now.bytes if now else None,
+        "gpus_now": gpus.used(user_id=row.user_id, project_id=row.project_id) if owned else None,
     }

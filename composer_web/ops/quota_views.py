@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 
 from composer_web.accounts.models import Project, User
 from composer_web.accounts.reach import reach
-from composer_web.ops import quotas
+from composer_web.ops import gpus, quotas
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Quota
 from composer_web.ops.pages import PageRequest, page, show
@@ -26,6 +26,9 @@ class QuotaForm(forms.Form):
     storage_gib = forms.FloatField(required=False, label="Checkpoints, GiB")
     gpu_share = forms.FloatField(
         required=False, label="Share of rollouts", help_text="0 to 1, of all in flight while others run"
+    )
+    gpus = forms.IntegerField(
+        required=False, min_value=1, label="GPUs", help_text="that runs train on at once, one for each rank"
     )
 
 
@@ -48,7 +51,11 @@ def quota_list(request: PageRequest) -> HttpResponse:
     set_ = Quota.objects.select_related("user", "project").exclude(user=None, project=None)
     mine = {place["id"] for place in reach(request.user)}
     rows = [
-        (quota, quotas.use(user_id=quota.user_id, project_id=quota.project_id))
+        (
+            quota,
+            quotas.use(user_id=quota.user_id, project_id=quota.project_id),
+            gpus.used(user_id=quota.user_id, project_id=quota.project_id),
+        )
         for quota in set_
         if quota.project_id is None or quota.project_id in mine
     ]
@@ -56,6 +63,7 @@ def quota_list(request: PageRequest) -> HttpResponse:
         "rows": rows,
         "everybody": Quota.objects.filter(user=None, project=None).first(),
         "own": quotas.use(user_id=request.user.pk),
+        "own_gpus": gpus.used(user_id=request.user.pk),
         "form": form,
         "may_admin": request.user.may("admin"),
     }

@@ -55,9 +55,9 @@ def use(*, user_id: int | None = None, project_id: int | None = None) -> Use:
     from composer_web.policies.models import Checkpoint
     from composer_web.rollouts.models import GROUP_OPEN, Group
 
-    whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
-    of_run = Q(**{f"run__{name}": value for name, value in whose.items()})
-    of_policy = Q(**{f"policy__produced_by__{name}": value for name, value in whose.items()})
+    owner = {"project": project_id} if project_id is not None else {"created_by": user_id}
+    of_run = Q(**{f"run__{name}": value for name, value in owner.items()})
+    of_policy = Q(**{f"policy__produced_by__{name}": value for name, value in owner.items()})
     with everywhere():  # also when a page of one project asks
         groups = Group.objects.filter(state__in=GROUP_OPEN, run__isnull=False)
         counts = groups.aggregate(mine=Sum("size", filter=of_run), all=Sum("size"))
@@ -106,23 +106,28 @@ def why_held(run: Run, *, group_size: int) -> str:
     return ""
 
 
+def whose(quota: Quota) -> str:
+    """In words."""
+    if quota.project:
+        return f"of the project {quota.project}"
+    return f"of {quota.user}" if quota.user else "for everybody"
+
+
 def _told(quota: Quota, now: Use, group_size: int) -> str:
-    whose = (
-        f"of {quota.user}" if quota.user else f"of the project {quota.project}" if quota.project else "for everybody"
-    )
+    told = whose(quota)
     if quota.storage_gib is not None and now.bytes >= quota.storage_gib * GIB:
         return (
-            f"The quota {whose} holds it: checkpoints take {now.bytes / GIB:.1f} of {quota.storage_gib:g} GiB. Remove "
+            f"The quota {told} holds it: checkpoints take {now.bytes / GIB:.1f} of {quota.storage_gib:g} GiB. Remove "
             "checkpoints of older runs, or ask an admin for more."
         )
     if quota.concurrent_rollouts is not None and quota.concurrent_rollouts - now.rollouts < group_size:
         return (
-            f"The quota {whose} holds it: {now.rollouts} of {quota.concurrent_rollouts} rollouts are in flight and a group "
+            f"The quota {told} holds it: {now.rollouts} of {quota.concurrent_rollouts} rollouts are in flight and a group "
             f"needs {group_size}. It goes on as they end; pause another run, or ask an admin for more."
         )
     owner = "the project's" if quota.project else "yours"
     return (
-        f"The quota {whose} holds it: {now.share:.0%} of all rollouts in flight are {owner} and {quota.gpu_share:.0%} "
+        f"The quota {told} holds it: {now.share:.0%} of all rollouts in flight are {owner} and {quota.gpu_share:.0%} "
         "may be while others run. It goes on as they end."
     )
 
@@ -136,6 +141,7 @@ def set_quota(
     concurrent_rollouts: int | None = None,
     storage_gib: float | None = None,
     gpu_share: float | None = None,
+    gpus: int | None = None,
 ) -> Quota | None:
     """Replace the quota of a person or a project (of everybody without either); all empty removes it. Raises UserError."""
     if user is not None and project is not None:
@@ -146,7 +152,14 @@ def set_quota(
         raise UserError("storage_gib", "more than 0, or empty for no limit")
     if gpu_share is not None and not 0 < gpu_share < 1:
         raise UserError("gpu_share", "between 0 and 1, or empty for no limit")
-    limits = {"concurrent_rollouts": concurrent_rollouts, "storage_gib": storage_gib, "gpu_share": gpu_share}
+    if gpus is not None and gpus < 1:
+        raise UserError("gpus", "at least 1, or empty for no limit")
+    limits = {
+        "concurrent_rollouts": concurrent_rollouts,
+        "storage_gib": storage_gib,
+        "gpu_share": gpu_share,
+        "gpus": gpus,
+    }
     quota: Quota | None
     if all(limit is None for limit in limits.values()):
         Quota.objects.filter(user=user, project=project).delete()

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Case, IntegerField, Value, When
 
 from composer_web.env import env
-from composer_web.ops import disk, leases
+from composer_web.ops import disk, gpus, leases
 from composer_web.ops.database import DatabaseGone, survives_restart
 from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
@@ -76,10 +76,13 @@ class TrainerProcess:
 
     @transaction.atomic
     def claim(self) -> tuple[Run, leases.Held] | None:
-        """A run that wants a trainer: one that ours or a lost one left running, else the oldest queued one."""
+        """A run that wants a trainer: one that ours or a lost one left running, else the oldest queued one that the quotas
+        have GPUs for."""
         order = Case(When(state=RunState.QUEUED, then=Value(1)), default=Value(0), output_field=IntegerField())
         wanted = Run.objects.filter(state__in=[RunState.RUNNING, RunState.PAUSING, RunState.QUEUED])
         for run in wanted.order_by(order, "queued_at", "pk"):
+            if run.state == RunState.QUEUED and not gpus.admitted(run):
+                continue
             held = leases.take(f"run:{run.pk}", owner=self.owner, seconds=env().trainer_lease_seconds, takeover=True)
             if held is not None:
                 return run, held

@@ -8,12 +8,14 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Project, User
-from composer_web.ops import quotas
+from composer_web.ops import gpus, leases, quotas
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Checkpoint
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.services import pump
+from composer_web.runs import services
 from composer_web.runs.models import Run
+from composer_web.runs.trainer_process import TrainerProcess
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +66,7 @@ def test_full_storage_holds_new_groups(owned: Run, people: dict[str, User]) -> N
 
 
 def test_wrong_limits_and_who_sets_them(people: dict[str, User]) -> None:
-    wrong: list[dict[str, Any]] = [{"concurrent_rollouts": 0}, {"storage_gib": -1.0}, {"gpu_share": 1.0}]
+    wrong: list[dict[str, Any]] = [{"concurrent_rollouts": 0}, {"storage_gib": -1.0}, {"gpu_share": 1.0}, {"gpus": 0}]
     for limits in wrong:
         with pytest.raises(UserError) as caught:
             quotas.set_quota(actor=None, user=None, **limits)
@@ -102,3 +104,35 @@ def test_a_project_has_a_quota_of_its_own(owned: Run, people: dict[str, User]) -
     assert "of the project Default" in quotas.why_held(owned, group_size=size)
     with pytest.raises(UserError, match="not for both"):
         quotas.set_quota(actor=None, user=people["operator"], project=here, storage_gib=1.0)
+
+
+def test_gpus_are_limited_where_a_trainer_takes_a_run(owned: Run, people: dict[str, User]) -> None:
+    """One run is trained on one GPU; a second waits and says why, until there is room."""
+    second = services.start_run(run=services.create_run(config=owned.configuration, actor=people["operator"]))
+    here = Project.objects.get(pk=owned.project_id)
+    leases.take(f"run:{owned.pk}", owner="trainer@test", seconds=60)
+    quotas.set_quota(actor=None, project=here, gpus=1)
+    assert gpus.used(project_id=here.pk) == 1
+    assert TrainerProcess("t").claim() is None
+    page = Client()
+    page.force_login(people["operator"])
+    told = "1 of 1 GPUs are in use and it needs 1"
+    assert told in gpus.why_waiting(second) and told in page.get(f"/runs/{second.pk}/").content.decode()
+    assert "1 of 1" in page.get("/system/quotas/").content.decode()
+    quotas.set_quota(actor=None, project=here, gpus=2)
+    claimed = TrainerProcess("t").claim()
+    assert claimed is not None and claimed[0].pk == second.pk and gpus.why_waiting(second) == ""
+    assert gpus.used(project_id=here.pk) == 2, "one that is taken and not yet running counts"
+
+
+def test_a_run_that_never_fits_says_so(draft: Run, people: dict[str, User]) -> None:
+    wide = {**draft.config, "stage": {**draft.config["stage"], "parallel": {"ranks": 4, "shards": 4}}}
+    Run.objects.filter(pk=draft.pk).update(config=wide, created_by=people["operator"])
+    draft.refresh_from_db()
+    services.start_run(run=draft)
+    quotas.set_quota(actor=None, user=people["operator"], gpus=2)
+    draft.refresh_from_db()
+    assert TrainerProcess("t").claim() is None
+    assert "it trains on 4 GPUs (parallel.ranks) and 2 is the most" in gpus.why_waiting(draft)
+    quotas.set_quota(actor=None, user=people["operator"], gpus=4)
+    assert TrainerProcess("t").claim() is not None

@@ -198,8 +198,10 @@ def spark(values: list[float | None] | None, label: str = "") -> SafeString | st
 
 @register.simple_tag
 def quota_note(run: Any) -> str:
-    """Why a quota lets a running run dispatch nothing now; empty when none does."""
-    from composer_web.ops import quotas
+    """Why a quota lets a running run dispatch nothing now, or a queued one wait; empty when none does."""
+    from composer_web.ops import gpus, quotas
 
+    if run.state == "queued":
+        return gpus.why_waiting(run)
     size = run.config.get("stage", {}).get("group_size")
     return quotas.why_held(run, group_size=size) if size else ""

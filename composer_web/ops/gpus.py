@@ -1,0 +1,73 @@
+"""GPUs under quotas: how many the runs of a person or of a project may train on at once, kept when a trainer takes a run.
+
+A run has one for each process of its trainer (`parallel.ranks`). What is being trained goes on; a queued run waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import connection
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from composer_web.accounts.access import everywhere
+from composer_web.ops import quotas
+from composer_web.ops.models import Lease, Quota
+
+if TYPE_CHECKING:
+    from composer_web.runs.models import Run
+
+LOCK = (0x6F64, 0)
+
+
+def of_run(run: Run) -> int:
+    return int(run.config.get("stage", {}).get("parallel", {}).get("ranks", 1))
+
+
+def used(*, user_id: int | None = None, project_id: int | None = None, but: int | None = None) -> int:
+    """By runs that are trained now, without the run `but`; of a project, else of a person."""
+    from composer_web.runs.models import Run
+
+    whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
+    taken = Lease.objects.filter(resource__startswith="run:", expires_at__gte=Now()).exclude(owner="")
+    claimed = [int(resource.removeprefix("run:")) for resource in taken.values_list("resource", flat=True)]
+    with everywhere():  # also when a page of one project asks
+        trained = Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(state="queued", pk__in=claimed), **whose)
+        return sum(of_run(run) for run in trained.exclude(pk=but).only("config"))
+
+
+def admitted(run: Run) -> bool:
+    """Whether the quotas have room for a queued run. Inside the transaction that takes its lease."""
+    limits = _limits(run)
+    if limits:
+        with connection.cursor() as cursor:  # two trainers count one after the other
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", LOCK)
+    return all(_used(quota, run) + of_run(run) <= most for quota, most in limits)
+
+
+def why_waiting(run: Run) -> str:
+    """Why no trainer takes a queued run, and what to do; empty when no quota holds it."""
+    for quota, most in _limits(run) if run.state == "queued" else []:
+        now, wanted = _used(quota, run), of_run(run)
+        if wanted > most:
+            return (
+                f"The quota {quotas.whose(quota)} holds it: it trains on {wanted} GPUs (parallel.ranks) and {most} is the "
+                "most. Clone it with fewer ranks, or ask an admin for more."
+            )
+        if now + wanted > most:
+            return (
+                f"The quota {quotas.whose(quota)} holds it: {now} of {most} GPUs are in use and it needs {wanted}. "
+                "It starts as they end; pause another run, or ask an admin for more."
+            )
+    return ""
+
+
+def _limits(run: Run) -> list[tuple[Quota, int]]:
+    found = quotas.of(user_id=run.created_by_id, project_id=run.project_id)
+    return [(quota, quota.gpus) for quota in found if quota.gpus is not None]
+
+
+def _used(quota: Quota, run: Run) -> int:
+    whose = {"project_id": quota.project_id} if quota.project_id else {"user_id": run.created_by_id}
+    return used(**whose, but=run.pk)
