@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO, get_args
 
-from oc import benchmark, exports, labels, saved, supply
+from oc import benchmark, everything, exports, labels, saved, supply
 from oc.client import ApiError, Client, RunAction, Unreachable
 from oc.follow import FollowTimeout, follow
 from oc.grammar import Grammar, Handler, given
@@ -89,11 +89,11 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     return {"runs": _runs, "templates": _templates, "rollouts": _rollouts, "policies": _policies}
 
 
-def everything() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
+def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
     """The whole command line, and what carries each noun out."""
     top = Grammar(__doc__)
     handlers: dict[str, Handler] = {}
-    for part in (grammar, supply.grammar, benchmark.grammar, labels.grammar, saved.grammar):
+    for part in (grammar, supply.grammar, benchmark.grammar, labels.grammar, saved.grammar, everything.grammar):
         handlers |= part(top)
     return top.parser, handlers
 
@@ -101,7 +101,7 @@ def everything() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
 def main(arguments: Sequence[str] | None = None, *, client: Client | None = None, out: TextIO | None = None) -> int:
     """The exit status: 0, 1 for what the API refused or what was followed and failed, 2 for a wrong command line, 3 when
     nothing answers."""
-    parser, handlers = everything()
+    parser, handlers = whole()
     options = parser.parse_args(arguments)
     output = Output(as_json=options.json, out=out)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import stat
@@ -21,7 +22,7 @@ from composer_web.runs import metrics, services, templates
 from composer_web.runs.models import Run, Sweep
 from composer_web.runs.text import load, render
 from oc import models
-from oc.cli import main
+from oc.cli import main, whole
 from oc.client import Client, Unreachable
 from oc.follow import FollowTimeout, follow
 from oc.settings import SettingsError, keep, settings
@@ -233,6 +234,36 @@ def test_settings_come_from_the_environment_or_a_private_file(tmp_path: Path, mo
     monkeypatch.setenv("OC_URL", "file:///etc/passwd")
     with pytest.raises(SettingsError, match="http://"):
         settings()
+
+
+@pytest.mark.django_db
+def test_any_operation_by_its_address(draft: Run, oc: Oc, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [one["id"] for one in data(oc("api", "get", "/runs", "--set", "q=small"))["items"]] == [draft.pk]
+    assert data(oc("api", "get", "/api/v1/runs", "--set", "q=nothing", "--json"))["items"] == []
+    assert data(oc("api", "patch", f"/runs/{draft.pk}", "--set", 'tags=["a"]', "--set", "notes=why"))["tags"] == ["a"]
+    file = tmp_path / "body.json"
+    file.write_text('{"notes": "from a file"}')
+    assert data(oc("api", "patch", f"runs/{draft.pk}", "--body", str(file)))["notes"] == "from a file"
+    assert oc("api", "put", "/quotas", "--set", "gpus=4")[0] == 1, "an operator sets none"
+    assert "scope" in capsys.readouterr().err
+    assert oc("api", "get", "/runs", "--set", "q")[0] == 2 and oc("api", "post", "/runs", "--body", "none")[0] == 2
+
+
+def test_every_command_answers_in_json() -> None:
+    """Whatever is added takes `--json` too, at the end of its words."""
+    leaves: list[str] = []
+
+    def walk(parser: argparse.ArgumentParser) -> None:
+        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        for action in inner:
+            for made in action.choices.values():
+                walk(made)
+        if not inner:
+            leaves.append(parser.prog)
+            assert "--json" in parser.format_help(), parser.prog
+
+    walk(whole()[0])
+    assert len(leaves) > 40
 
 
 @pytest.mark.parametrize("words", [["--help"], ["runs", "--help"], ["runs", "launch", "--help"]])
