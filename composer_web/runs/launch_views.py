@@ -11,7 +11,7 @@ from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.runs import comparing, panels, selectors, sweeps
 from composer_web.runs import templates as kept
-from composer_web.runs.charting import charts
+from composer_web.runs.charting import places
 from composer_web.runs.launch_tables import SweepTable
 from composer_web.runs.text import load
 
@@ -97,6 +97,6 @@ def sweep_detail(request: PageRequest, pk: int) -> HttpResponse:
         "drawn": drawn,
         "most": comparing.MAX_RUNS,
         "panels": panels.overlaid([run.kind for run in drawn][:1])[:4],
-        **charts(drawn),
+        **places(drawn),
     }
     return show(request, template, context)

@@ -63,15 +63,25 @@ RL = (
     Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
     Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
     Panel(
-        "Step time",
-        ("time/step", "time/wait_for_batch", "time/forward_backward"),
-        ("step", "waiting", "forward + backward"),
+        "Ends without finishing",
+        ("stop/turn_limit", "stop/token_limit", "stop/time_limit", "stop/malformed_call", "stop/no_tool_call"),
+        ("turns", "tokens", "time", "broken call", "no call"),
     ),
     Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
     Panel("Weight sync", ("sync/fetch", "sync/decode", "sync/pause"), ("fetch", "decode", "pause")),
 )
 """Twelve: more of them hide those that matter."""
 RL_FURTHER = (
+    Panel(
+        "Step time",
+        ("time/step", "time/wait_for_batch", "time/forward_backward"),
+        ("step", "waiting", "forward + backward"),
+    ),
+    Panel(
+        "Importance weights",
+        ("correction/ess", "correction/masked_share", "correction/clipped_share"),
+        ("effective samples", "masked", "clipped"),
+    ),
     Panel(
         "Groups since the start",
         ("groups/dispatched", "groups/accepted", "groups/dropped"),

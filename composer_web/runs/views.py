@@ -23,15 +23,15 @@ from composer_web.runs import (
     facets,
     labels,
     marks,
-    metrics,
     panels,
     parts,
     saved_views,
     selectors,
     sparks,
 )
-from composer_web.runs.charting import charts
+from composer_web.runs.charting import charts, further, places
 from composer_web.runs.filters import BIGGEST, RunFilter
+from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
 
 PER_PAGE = 25
@@ -131,7 +131,6 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {
         "run": run,
         "panels": panels.headline(run.kind),
-        "further": panels.further([run.kind], metrics.names(run)),
         **charts([run]),
     }
     for name, part in parts.PARTS.items():
@@ -142,27 +141,38 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @require_GET
 @page()
+def run_further(request: PageRequest) -> HttpResponse:
+    """The panels behind “more metrics”, asked for when somebody opens them: a run may have hundreds."""
+    runs = _asked(request)
+    return show(request, "runs/_further.html", {"further": further(runs), **places(runs)})
+
+
+def _asked(request: PageRequest) -> list[Run]:
+    """`?run=3&run=5`, in that order; what there is not is left out."""
+    asked = list(dict.fromkeys(int(pk) for pk in request.GET.getlist("run") if pk.isdigit() and len(pk) < BIGGEST))
+    found = selectors.runs().in_bulk(asked[: comparing.MAX_RUNS])
+    return [found[pk] for pk in asked if pk in found]
+
+
+@require_GET
+@page()
 def run_compare(request: PageRequest) -> HttpResponse:
     """Up to six runs (`?run=3&run=5`) over each other."""
-    asked = list(dict.fromkeys(int(pk) for pk in request.GET.getlist("run") if pk.isdigit() and len(pk) < 18))
-    found = selectors.runs().in_bulk(asked[: comparing.MAX_RUNS])
-    runs = [found[pk] for pk in asked if pk in found]
+    runs = _asked(request)
     for run in runs:
         rest = request.GET.copy()
         rest.setlist("run", [str(other.pk) for other in runs if other is not run])
         run.without = f"?{rest.urlencode()}"  # type: ignore[attr-defined]
     kinds = list(dict.fromkeys(run.kind for run in runs))
     everything = request.GET.get("settings") == "all"
-    recorded = {name for run in runs for name in metrics.names(run)}
     context = {
         "runs": runs,
-        "others": selectors.runs().filter(archived_at=None).exclude(pk__in=found)[:50],
+        "others": selectors.runs().filter(archived_at=None).exclude(pk__in=[run.pk for run in runs])[:50],
         "most": comparing.MAX_RUNS,
         "outcomes": comparing.outcomes(runs),
         "differences": comparing.differences((run.config for run in runs), everything=everything),
         "everything": everything,
         "panels": panels.overlaid(kinds),
-        "further": panels.further(kinds, recorded),
         **charts(runs),
     }
     return show(request, "runs/compare.html", context)

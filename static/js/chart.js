@@ -37,6 +37,15 @@ function series(url, keys) {
   return joined.answer;
 }
 
+// Charts are drawn one after the other with a frame between: the first is there soon, and the page answers meanwhile.
+const frame = () => new Promise((go) => (document.hidden ? setTimeout(go) : requestAnimationFrame(() => setTimeout(go))));
+let queue = Promise.resolve();
+function inTurn(draw) {
+  const drawn = queue.then(draw);
+  queue = drawn.then(frame, frame);
+  return drawn;
+}
+
 class Panel {
   constructor(element) {
     this.element = element;
@@ -59,10 +68,10 @@ class Panel {
     return held === "waiting" || (held !== null && view.x === "step" && this.series.every(({ key }) => key in held.series));
   }
 
-  // What was pushed of a run, if it is all that the panel shows; a zoomed one asks for narrower buckets.
+  // What was pushed of a run, if it has all series of the panel over its axis.
   streamed({ id }) {
     const held = state(id);
-    if (held === null || held === "waiting" || view.x !== "step" || view.range) return null;
+    if (held === null || held === "waiting" || view.x !== "step") return null;
     return this.series.every(({ key }) => key in held.series) ? held : null;
   }
 
@@ -78,15 +87,16 @@ class Panel {
     if (this.visible) this.update();
   }
 
-  fetch(run) {
-    const held = this.streamed(run);
+  // The series of a run: in the range of the zoom, whose buckets are narrower than those that are pushed, or all of it.
+  fetch(run, range) {
+    const held = range ? null : this.streamed(run);
     if (held) return held.series;
     const url = new URL(run.url, location.href);
     url.searchParams.set("buckets", BUCKETS);
     url.searchParams.set("axis", view.x);
-    if (view.range) {
-      url.searchParams.set("from", view.range[0]);
-      url.searchParams.set("to", view.range[1]);
+    if (range) {
+      url.searchParams.set("from", range[0]);
+      url.searchParams.set("to", range[1]);
     }
     return series(url, this.series.map((s) => s.key));
   }
@@ -95,16 +105,24 @@ class Panel {
     if (this.busy || !this.dirty) return;
     this.busy = true;
     this.dirty = false;
-    plotly().catch(() => {}); // it loads while the values come; draw() says if it does not
     try {
       const marks = this.runs.length === 1 ? (this.streamed(this.runs[0])?.marks ?? marksOf(this.runs[0].marks, view.x)) : [];
-      [this.marks, ...this.data] = await Promise.all([marks, ...this.runs.map((run) => this.fetch(run))]);
-      await this.draw();
+      const { range } = view;
+      const shown = this.runs.map((run) => this.fetch(run, range));
+      const whole = range ? this.runs.map((run) => this.fetch(run, null)) : shown;
+      this.marks = await marks;
+      [this.data, this.whole] = await Promise.all([Promise.all(shown), Promise.all(whole)]);
+      // What was fetched first is pushed a moment later: the same values are not drawn twice.
+      const shows = JSON.stringify([view.x, range, this.marks, this.lines().map((line) => [line.run.id, line.series.key, line.rows])]);
+      if (!this.drawn || shows !== this.shows) await inTurn(() => this.draw());
+      this.shows = shows;
+      this.element.removeAttribute("title"); // of an update that failed
     } catch (error) {
       this.note(`Not updated: ${error.message}`);
     } finally {
       this.busy = false;
-      if (this.dirty && this.visible) this.update();
+      // Once all that wait are drawn: those that have to ask again then share a request.
+      if (this.dirty && this.visible) queue.then(() => this.update());
     }
   }
 
@@ -164,7 +182,7 @@ class Panel {
     const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
     const name = this.name({ run, series });
     const line = {
-      x, y: smoothed(rows.map((row) => row.last), weight), name, type: "scatter",
+      x, y: smoothed(rows, this.whole[r][series.key] ?? rows, weight), name, type: "scatter",
       mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
       line: { color: stroke, width: 1.75, dash: overlay ? DASHES[s % DASHES.length] : "solid" }, marker: { color: stroke, size: 6 },
       customdata: rows.map((row) => row.step), showlegend: count > 1,
@@ -217,33 +235,40 @@ function placement(positions) {
 // Plotly reads a small set of tags in hover texts; a run's name is text.
 const plain = (text) => text.replace(/[<>&]/g, "·");
 
-// Exponential moving average over the whole bucket series, debiased, so that the start is not pulled to zero.
-function smoothed(values, weight) {
-  if (!weight) return values;
+// Exponential moving average over the whole series of buckets, debiased, so that the start is not pulled to zero. The weight
+// is of a bucket of the whole series: what is zoomed goes on from what came before it and keeps its curve.
+function smoothed(rows, whole, weight) {
+  if (!weight) return rows.map((row) => row.last);
+  if (!whole.length) return smoothed(rows, rows, weight);
+  const spacing = (whole.at(-1).x - whole[0].x) / (whole.length - 1) || 1;
   let sum = 0;
   let mass = 0;
-  return values.map((value) => {
-    sum = weight * sum + (1 - weight) * value;
-    mass = weight * mass + (1 - weight);
+  let at = whole[0].x - spacing;
+  const take = ({ x, last }) => {
+    const kept = weight ** (Math.max(0, x - at) / spacing);
+    sum = kept * sum + (1 - kept) * last;
+    mass = kept * mass + (1 - kept);
+    at = x;
     return sum / mass;
-  });
+  };
+  for (const row of whole) if (row.x < rows[0].x) take(row);
+  return rows.map(take);
 }
 
 function redraw() {
-  for (const panel of panels.values()) if (panel.data && panel.drawn) panel.draw();
+  for (const panel of panels.values()) if (panel.data && panel.drawn) inTurn(() => panel.draw());
 }
 
-function search() {
-  const field = document.querySelector("[data-chart-search]");
-  field?.addEventListener("input", () => {
-    const wanted = field.value.trim().toLowerCase();
-    for (const { element } of panels.values()) {
-      if (element.dataset.further !== undefined) element.hidden = !element.dataset.search.includes(wanted);
-    }
-  });
+function search({ target }) {
+  if (!target.matches("[data-chart-search]")) return;
+  const wanted = target.value.trim().toLowerCase();
+  for (const { element } of panels.values()) {
+    if (element.dataset.further !== undefined) element.hidden = !element.dataset.search.includes(wanted);
+  }
 }
 
 export function start() {
+  plotly().catch(() => {}); // it loads while the values come; draw() says if it does not
   startView();
   document.addEventListener("oc:points", ({ detail }) => panels.forEach((panel) => panel.pushed(detail)));
   onChange((refetch) => (refetch ? panels.forEach((panel) => panel.invalidate()) : redraw()));
@@ -257,11 +282,16 @@ export function start() {
     },
     { rootMargin: "200px" },
   );
-  for (const element of document.querySelectorAll("[data-chart]")) {
-    panels.set(element, new Panel(element));
-    observer.observe(element);
-  }
-  search();
+  const adopt = () => {
+    for (const element of document.querySelectorAll("[data-chart]")) {
+      if (panels.has(element)) continue;
+      panels.set(element, new Panel(element));
+      observer.observe(element);
+    }
+  };
+  adopt();
+  document.addEventListener("htmx:afterSettle", adopt); // those behind “more metrics” come when it is opened
+  document.addEventListener("input", search);
   let theme = currentTheme();
   document.addEventListener("oc:theme", () => {
     if (theme !== currentTheme()) redraw();

@@ -85,6 +85,8 @@ def curves(run: Run, steps: range, *, draw: random.Random) -> None:
             "optim/learning_rate": 7e-4,
             "tokens/trained": draw.uniform(9000, 11000),
             "stop/finished": 0.8,
+            "stop/turn_limit": 0.15,
+            "stop/token_limit": 0.05,
             "verdict/passed": skill,
         }
         rows += [(step, name, value) for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""Every page in both themes, wide and narrow: no console error, nothing that the content policy refused, and what
+"""Every page in both themes, wide, narrow and on a 4K screen: no console error, nothing that the content policy refused, and what
 `audit.js` asks of contrast, names, headings and width."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from tests.browser import seed
+from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.screenshots import log_in, places, settle
 
@@ -16,6 +16,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text()
 SIZES = {"wide": (1280, 800), "narrow": (360, 800)}
+LARGEST = (3840, 2160)
+FILLS = """() => {
+  const page = document.querySelector(".page:not(.page--narrow)");
+  const found = page && page.offsetWidth < 0.75 * innerWidth ? [`the page fills ${page.offsetWidth} of ${innerWidth}`] : [];
+  return document.documentElement.scrollWidth > innerWidth ? [...found, "the page scrolls sideways"] : found;
+}"""
 REFUSALS = (
     "addEventListener('securitypolicyviolation', e => console.error(`refused: ${e.violatedDirective} ${e.sourceFile}`))"
 )
@@ -35,6 +41,14 @@ def watch(context: BrowserContext) -> tuple[Page, list[str]]:
     return page, problems
 
 
+@pytest.fixture(scope="module")
+def product(product: Product, django_db_blocker: pytest.FixtureRequest) -> Product:
+    """With one of each thing that has a page."""
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        corners.corners(product.world)
+    return product
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> None:
     context = chrome.new_context(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -42,7 +56,9 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
     page, problems = watch(context)
     log_in(page, product.url, "operator", seed.PASSWORD)
     wrong: dict[str, list[str]] = {}
-    for name, path in {**places(page, product.url), "nothing": "/nothing/"}.items():
+    found_places = places(page, product.url)
+    assert found_places.keys() >= {"sweep", "draft", "imported", "task-history", "session", "endpoint", "finding"}
+    for name, path in {**found_places, "nothing": "/nothing/"}.items():
         problems.clear()
         page.goto(product.url + path)
         for size, (width, height) in SIZES.items():
@@ -53,6 +69,9 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
             problems.clear()
             if found:
                 wrong[f"{name}, {size}"] = found
+        page.set_viewport_size({"width": LARGEST[0], "height": LARGEST[1]})
+        if found := page.evaluate(FILLS):
+            wrong[f"{name}, largest"] = found
     context.close()
     assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
 

@@ -119,4 +119,5 @@ def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     page.wait_for_function(f"{kinds}.length === 0")
     page.click("button[value='0.9']")
     expect(page.locator("#run-timing")).to_contain_text("Waits for rollouts")
+    page.locator("#run-lineage").scroll_into_view_if_needed()
     expect(page.locator("#run-lineage")).to_contain_text("Trains on")

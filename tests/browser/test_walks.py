@@ -164,9 +164,51 @@ def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Produ
     page.click("button[value='tokens']")
     expect(first).to_have_attribute("data-points", re.compile(r"^\d\d$"))  # the zoom was of another axis
     expect(page).to_have_url(f"{path}?y=log&smooth=0.9&x=tokens")
+    assert page.locator("[data-further]").count() == 0
     page.click("summary:has-text('more metrics')")
     page.fill("[data-chart-search]", "learning")
     expect(page.locator("[data-further]:visible")).to_have_count(1)
+    expect(page.locator("[data-further]:visible")).to_have_attribute("data-points", re.compile(r"^\d+$"))
+
+
+SMOOTHED = """() => {
+  const line = document.querySelector("[data-chart] .chart__plot").data.find((trace) => trace.name === "mean");
+  return Object.fromEntries(line.x.map((x, i) => [x, line.y[i]]));
+}"""
+
+
+def test_a_smoothed_curve_does_not_depend_on_the_zoom(operator: Page, product: Product) -> None:
+    page, path = operator, f"{product.url}/runs/{product.world.other.pk}/?smooth=0.9"
+    first = page.locator("[data-chart]").first
+    page.goto(path)
+    settle(page)
+    whole = page.evaluate(SMOOTHED)
+    page.goto(f"{path}&from=8&to=14")
+    settle(page)
+    expect(first).to_have_attribute("data-points", "7")
+    zoomed = page.evaluate(SMOOTHED)
+    assert zoomed == {step: pytest.approx(whole[step]) for step in map(str, range(8, 15))}
+
+
+def test_charts_are_drawn_one_a_frame(operator: Page, product: Product) -> None:
+    """A page that draws all of them at once answers nobody until the last one stands."""
+    page = operator
+    page.add_init_script(
+        """window.drawn = [];
+        new MutationObserver((changes) => {
+          const charts = changes.filter(({ target }) => target.matches("[data-chart]"));
+          if (charts.length) drawn.push(charts.length);
+        }).observe(document, { subtree: true, attributeFilter: ["data-points"] });
+        window.frames_ = [];
+        const tick = () => { frames_.push(drawn.length); requestAnimationFrame(tick); };
+        requestAnimationFrame(tick);"""
+    )
+    page.goto(f"{product.url}/runs/{product.world.other.pk}/")
+    settle(page)
+    page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 6")
+    assert max(page.evaluate("drawn")) == 1
+    most = page.evaluate("Math.max(...frames_.map((n, i) => n - (frames_[i - 1] ?? 0)))")
+    assert most == 1, f"{most} charts between two frames"
 
 
 def test_ticked_runs_are_compared(operator: Page, product: Product) -> None:

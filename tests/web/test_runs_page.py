@@ -139,9 +139,30 @@ def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User],
 
 def test_twelve_plots_first_and_the_rest_behind_the_search() -> None:
     assert len(panels.RL) == 12
+    shown = {key for panel in panels.RL for key in panel.keys}
+    # Reward beside best of K, groups without signal, ends by reason, mismatch, entropy, gradient, lag, idle shares, speed,
+    # weight sync, score, length.
+    assert shown >= {
+        "reward/mean", "reward/best_of_k", "groups/solved_none", "groups/solved_all", "stop/turn_limit", "stop/token_limit",
+        "mismatch/k3_mean", "mismatch/k3_p99", "policy/entropy", "optim/grad_norm", "staleness/max", "idle/trainer",
+        "idle/rollouts", "speed/generate_tokens", "speed/train_tokens", "sync/fetch", "sync/pause", "eval/pass1",
+        "tokens/policy",
+    }  # fmt: skip
     titles = [panel.title for panel in panels.further(["rl"], ["turns/mean", "calls/mean", "reward/mean", "kl/k1"])]
     assert titles == ["Turns and calls", "KL to the start"]
     assert [panel.keys for panel in panels.further(["sft"], ["turns/mean"])] == [("turns/mean",)]
+
+
+def test_a_page_of_hundreds_of_metrics_brings_the_headlines_alone(busy: Run, pages: Client) -> None:
+    metrics.record(run=busy, step=3, values={f"other/{n}": float(n) for n in range(200)})
+    html = pages.get(f"/runs/{busy.pk}/").content.decode()
+    assert (html.count("data-chart "), html.count("data-further")) == (12, 0)
+    assert "203 more metrics" in html
+    rest = pages.get(f"/runs/further/?run={busy.pk}").content.decode()
+    assert rest.count("data-further") == 203
+    assert "Find a metric" in rest
+    assert pages.get("/runs/further/?run=x&run=999999").content.decode().count("data-chart ") == 0
+    assert Client().get(f"/runs/further/?run={busy.pk}").status_code == 302
 
 
 def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
 from django.contrib.staticfiles import finders
+from django.template.loader import get_template
 from django.test import AsyncClient, Client
 
 PATH = "/static/css/tokens.css"
@@ -42,6 +44,28 @@ async def test_a_part_of_a_file(content: bytes) -> None:
 def test_a_head_request_has_no_body(content: bytes) -> None:
     answer = Client().head(PATH)
     assert answer.content == b"" and int(answer["content-length"]) == len(content)
+
+
+def imports_of(name: str) -> set[str]:
+    """Modules that a module of `static/js` needs before it runs, and theirs."""
+    path = finders.find(f"js/{name}")
+    assert path is not None, name
+    with open(path, encoding="utf-8") as file:
+        direct = set(re.findall(r'^import .* from "\./([\w-]+\.js)";', file.read(), re.MULTILINE))
+    return direct.union(*(imports_of(other) for other in direct))
+
+
+def preloaded(template: str, kind: str) -> set[str]:
+    found = get_template(template).template.source  # type: ignore[attr-defined]
+    return set(re.findall(rf"""rel="{kind}" (?:as="script" )?href="{{% static '(?:js/)?([\w./-]+)' %}}""", found))
+
+
+def test_modules_of_a_page_are_asked_for_at_once() -> None:
+    """A browser that finds them one in the other waits for each."""
+    base, charts = preloaded("base.html", "modulepreload"), preloaded("partials/chart_head.html", "modulepreload")
+    assert base == imports_of("main.js")
+    assert charts == {"chart.js"} | imports_of("chart.js") - base
+    assert preloaded("partials/chart_head.html", "preload") == {"plotly/plotly.min.js"}
 
 
 def test_the_chart_library_comes_from_its_package() -> None:
