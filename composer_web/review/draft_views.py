@@ -58,6 +58,10 @@ def promote(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("review:draft", pk=draft.pk)
 
 
+LINKED = ("rollout", "turn", "task", "version", "run", "evaluation")
+"""Of the provenance: shown as links, not as plain values."""
+
+
 @require_GET
 @page()
 def draft_detail(request: PageRequest, pk: int) -> HttpResponse:
@@ -72,7 +76,11 @@ def draft_detail(request: PageRequest, pk: int) -> HttpResponse:
         "changed": diff_view(unified(known, after)),
         "categories": [name for name, _ in Draft._meta.get_field("category").choices or ()],
         "may_review": request.user.may("reviewer"),
-        "provenance": draft.provenance.items(),
+        "provenance": [
+            (name, str(value) if isinstance(value, int) else value)
+            for name, value in draft.provenance.items()
+            if name not in LINKED
+        ],
         "tab": "drafts",
         "problem": "",
     }
