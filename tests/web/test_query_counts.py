@@ -141,6 +141,7 @@ QUERIES: dict[str, int] = {
     "runs/<int:pk>/marks/": 4,
     "runs/<int:pk>/metrics/": 3,
     "runs/compare/": 4,
+    "runs/further/": 2,
     "runs/facets/": 8,
     "runs/new/": 12,
     "runs/sweeps/": 6,
