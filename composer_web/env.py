@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from composer_web.mirrors.base import wanted as wanted_mirrors
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_DATA = REPOSITORY / ".data"
 PREFIX = "OPENCOMPOSER_"
@@ -168,6 +170,19 @@ class Env(BaseSettings):
             raise ValueError("must look like http://host:4318, or be empty")
         if value and find_spec("opentelemetry.exporter") is None:
             raise ValueError("needs the extra: pip install 'opencomposer[otel]'")
+        return value
+
+    mirrors: str = Field(
+        default="",
+        description="Other tools that get the metrics of all runs: kind=where with tensorboard, mlflow, wandb, by commas",
+    )
+
+    @field_validator("mirrors")
+    @classmethod
+    def _mirrors(cls, value: str) -> str:
+        for kind, _ in wanted_mirrors(value):
+            if find_spec(kind) is None:
+                raise ValueError(f"needs the extra: pip install 'opencomposer[{kind}]'")
         return value
 
     require_mfa: Literal["nobody", "admins", "everybody"] = Field(

@@ -20,10 +20,9 @@ from django.utils import timezone
 from pydantic import BaseModel
 
 from composer_web.env import env
-from composer_web.mirrors.base import About, Kept, Mirror, MirrorError, Point
+from composer_web.mirrors.base import KINDS, About, Kept, Mirror, MirrorError, Point
 from composer_web.runs.models import RUN_FINAL, Run, RunState
 
-KINDS = {"tensorboard": "TensorBoard", "mlflow": "Mlflow", "wandb": "Wandb"}
 SETTLED = timedelta(seconds=5)
 """Points younger than this may still be overtaken by ones whose transaction began before theirs."""
 MOST_POINTS = 50_000

@@ -36,6 +36,8 @@ class Addresses:
     mark: str
     engine_ports: tuple[int, ...] = ()
     """Of several embedded engines, which a router at `inference_port` stands in front of; empty: one, and no router."""
+    mirrors: tuple[tuple[str, str], ...] = ()
+    """Tools that get the metrics of all runs, and where they are."""
 
 
 def choose() -> Addresses:
@@ -63,6 +65,7 @@ def choose() -> Addresses:
         valkey=valkey.Endpoint.fresh(ports.any_free()),
         mark=secrets.token_hex(8),
         engine_ports=tuple(ports.any_free() for _ in range(engines)) if engines > 1 else (),
+        mirrors=mirrors(os.environ),
     )
 
 
@@ -91,6 +94,16 @@ def engine_count(variables: Mapping[str, str], engine: str) -> int:
             "unset one of them (several vLLM servers are named in OPENCOMPOSER_VLLM_URLS)"
         )
     return int(asked)
+
+
+def mirrors(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Tools that the user wants metrics in; which there are is the product's to say, before anything of it starts.
+    Raises StackError."""
+    pairs = [pair.strip() for pair in (variables.get("OPENCOMPOSER_MIRRORS") or "").split(",") if pair.strip()]
+    found = {kind.strip(): where.strip() for kind, _, where in (pair.partition("=") for pair in pairs)}
+    if len(found) < len(pairs) or not all(kind and where for kind, where in found.items()):
+        raise StackError(f"OPENCOMPOSER_MIRRORS must be kind=where, each kind once, found {', '.join(pairs)!r}")
+    return tuple(found.items())
 
 
 def members_file(layout: Layout) -> Path:

@@ -68,6 +68,7 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
         Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
         Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
         *_inference(layout, addresses, compute),
+        *(Program(f"mirror-{kind}", [python, "manage.py", "mirror", kind, where]) for kind, where in addresses.mirrors),
     ]
 
 

@@ -91,6 +91,22 @@ def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], w
         environment.engine_count(variables, environment.inference_engine(variables)[0])
 
 
+def test_a_mirror_is_a_program_that_is_kept_alive(folder: Path) -> None:
+    wanted = environment.mirrors({"OPENCOMPOSER_MIRRORS": "tensorboard=/a b/logs, mlflow=http://there:5000"})
+    parser, _ = generated(folder, mirrors=wanted)
+    command = shlex.split(parser["program:mirror-tensorboard"]["command"])
+    assert command[-3:] == ["mirror", "tensorboard", "/a b/logs"]
+    assert parser["program:mirror-mlflow"]["autorestart"] == "true"
+    assert "mirror-mlflow" in parser["group:product"]["programs"].split(",")
+    assert environment.mirrors({}) == ()
+
+
+@pytest.mark.parametrize("text", ["mlflow", "mlflow=", "wandb=a,wandb=b"])
+def test_a_wrong_mirror_is_refused_with_the_setting(text: str) -> None:
+    with pytest.raises(StackError, match="OPENCOMPOSER_MIRRORS must be kind=where, each kind once"):
+        environment.mirrors({"OPENCOMPOSER_MIRRORS": text})
+
+
 def test_the_engine_is_told_to_every_process(folder: Path) -> None:
     engine, urls = environment.inference_engine(
         {"OPENCOMPOSER_INFERENCE_ENGINE": "vllm", "OPENCOMPOSER_VLLM_URLS": "http://a:8000/"}

@@ -55,6 +55,12 @@ def unread() -> Iterator[None]:
     ("name", "value", "words"),
     [
         ("PORT", "abc", r"OPENCOMPOSER_PORT: .*valid integer.*found 'abc'"),
+        (
+            "MIRRORS",
+            "csv=there",
+            "OPENCOMPOSER_MIRRORS: must be kind=where with tensorboard, mlflow, wandb.*'csv=there'",
+        ),
+        ("MIRRORS", "wandb=a,wandb=b", "OPENCOMPOSER_MIRRORS: names wandb twice"),
         ("PORT", "0", "OPENCOMPOSER_PORT: .*greater than or equal to 1"),
         ("INFERENCE_ENGINE", "sglang", "OPENCOMPOSER_INFERENCE_ENGINE: .*'embedded' or 'vllm'.*found 'sglang'"),
         ("INFERENCE_URL", "vllm:8000", "OPENCOMPOSER_INFERENCE_URL: must look like http://host:port$"),

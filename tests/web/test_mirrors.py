@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,6 +17,7 @@ from composer_web.mirrors import feeding
 from composer_web.mirrors.base import Kept, MirrorError, Point
 from composer_web.mirrors.feeding import Feeder, place_of
 from composer_web.runs import metrics
+from composer_web.runs.management.commands import mirror
 from composer_web.runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -147,6 +149,32 @@ def test_two_processes_do_not_feed_the_same(running: Run, tmp_path: Path) -> Non
         call_command("mirror", "tensorboard", str(tmp_path), "--once")
     step(running, 1)
     call_command("mirror", "tensorboard", str(tmp_path), "--once")
+
+
+def test_a_tool_that_is_away_is_waited_for(
+    running: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command goes on after a failed try, with a new connection, and ends when it is told to."""
+    step(running, 1)
+    tries: list[Counting] = []
+    stopping = threading.Event()
+
+    class Away(Counting):
+        def __init__(self, *_: object) -> None:
+            super().__init__()
+            tries.append(self)
+
+        def write(self, points: list[Point], kept: Kept) -> Kept:
+            if len(tries) == 1:
+                raise MirrorError("nobody is there")
+            stopping.set()
+            return super().write(points, kept)
+
+    monkeypatch.setattr(feeding, "maker", lambda kind: Away)
+    monkeypatch.setattr(Feeder.feed, "__kwdefaults__", {"settled": NOW})
+    mirror.Command()._go_on(Feeder("tensorboard", str(tmp_path)), stopping, 0.01)
+    assert [len(one.points) for one in tries] == [0, 2]
+    assert "nobody is there; it is tried again in 0.01 s" in capsys.readouterr().err
 
 
 def test_an_unknown_mirror_is_named() -> None:

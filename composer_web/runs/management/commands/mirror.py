@@ -8,9 +8,11 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError, connections
 
-from composer_web.mirrors.base import MirrorError
-from composer_web.mirrors.feeding import KINDS, Feeder, maker
+from composer_web.mirrors.base import KINDS, MirrorError
+from composer_web.mirrors.feeding import Feeder, maker
+from composer_web.ops.presence import Presence
 
 
 class Command(BaseCommand):
@@ -33,10 +35,30 @@ class Command(BaseCommand):
             maker(options["kind"])
             feeder = Feeder(options["kind"], options["to"])
             with feeder.alone():
-                while True:
-                    if count := feeder.feed():
-                        self.stdout.write(f"{count} points")
-                    if options["once"] or stopping.wait(options["every"]):
-                        return
+                if options["once"]:
+                    self._feed(feeder)
+                    return
+                presence = Presence("mirror", name=options["kind"]).start()
+                try:
+                    self._go_on(feeder, stopping, options["every"])
+                finally:
+                    presence.stop()
         except MirrorError as error:
             raise CommandError(str(error)) from error
+
+    def _go_on(self, feeder: Feeder, stopping: threading.Event, every: float) -> None:
+        """A tool or a database that is away for a while is waited for: what it misses comes later."""
+        while True:
+            try:
+                self._feed(feeder)
+            except (MirrorError, OperationalError, InterfaceError) as error:
+                self.stderr.write(f"{str(error).strip()}; it is tried again in {every:g} s")
+                feeder.mirrors.clear()
+                if not isinstance(error, MirrorError):
+                    connections.close_all()
+            if stopping.wait(every):
+                return
+
+    def _feed(self, feeder: Feeder) -> None:
+        if count := feeder.feed():
+            self.stdout.write(f"{count} points")
