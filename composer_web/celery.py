@@ -15,7 +15,7 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import beat_init, worker_ready, worker_shutdown, worker_shutting_down
 from kombu.entity import Exchange, Queue
 
 from composer_web.env import env
@@ -90,6 +90,15 @@ def _announce(sender: object = None, **_: object) -> None:
     names = [queue.name for queue in queues]
     kind = next((name for name in QUEUES if name in names), "worker")
     _presence.append(Presence(kind, detail=lambda: {"queues": names}).start())
+
+
+@beat_init.connect
+def _announce_clock(**_: object) -> None:
+    """Without it nothing periodic happens: outbox, pump, reconciler, alerts. One row whatever its process is, so that one
+    that was started again is not missed under its old name."""
+    from composer_web.ops.presence import Presence
+
+    Presence("clock", name="beat").start()
 
 
 @worker_shutdown.connect

@@ -165,10 +165,12 @@ def _workers() -> tuple[bool, str, dict[str, Any]]:
         for w in WorkerHeartbeat.objects.all()
     ]
     living = {row["kind"] for row in rows if row["silent"] < SILENT_SECONDS}
-    missing = {"trainer", "control", "rollout"} - living
+    missing = {"trainer", "control", "rollout", "clock"} - living
     text = (
         f"{len(rows)} processes"
         if not missing
         else f"no living {', '.join(sorted(missing))}: start them with `make up`"
     )
+    if "clock" in missing:
+        text += " (the clock is `celery -A composer_web beat`: without it nothing is dispatched, reconciled or alerted)"
     return not missing, text, {"workers": rows}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from html import unescape
+from pathlib import Path
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
+from composer_web.accounts.models import User
+from composer_web.env import env
 from composer_web.ops import health
-from composer_web.ops.models import Lease, WorkerHeartbeat
+from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db
 
@@ -46,3 +51,37 @@ def test_a_lease_that_nobody_takes_over() -> None:
     assert not ok
     assert "run:7 of trainer@a/1" in message
     assert "make up" in message
+
+
+def test_what_does_not_answer_is_red_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    settings = env()
+    monkeypatch.setattr(settings, "redis_url", f"redis://127.0.0.1:{free_port}/0")
+    monkeypatch.setattr(settings, "inference_url", f"http://127.0.0.1:{free_port}")
+    monkeypatch.setattr(settings, "data", tmp_path)
+    monkeypatch.setattr(health, "LOW_DISK_BYTES", 1 << 62)
+    red = {check.name: check.message for check in health.checks() if not check.ok}
+    assert "does not answer" in red["broker"] and "outbox" in red["broker"]
+    assert "OPENCOMPOSER_INFERENCE_URL says where it is" in red["inference"]
+    assert f"free some below {tmp_path}" in red["disk"]
+    for name in ("clock", "control", "rollout", "trainer", "`make up`", "celery -A composer_web beat"):
+        assert name in red["workers"]
+
+
+def test_a_message_that_is_not_sent_is_red() -> None:
+    assert health._outbox()[0]
+    row = Outbox.objects.create(task="ops.reconcile", queue="control", due_at=timezone.now())
+    assert health._outbox()[0]
+    Outbox.objects.filter(pk=row.pk).update(due_at=timezone.now() - timedelta(seconds=60))
+    ok, message, _ = health._outbox()
+    assert not ok and "is the control worker up?" in message
+
+
+def test_every_red_light_is_on_the_page_with_its_remedy(people: dict[str, User]) -> None:
+    client = Client()
+    client.force_login(people["viewer"])
+    shown = unescape(client.get("/system/").content.decode())
+    red = [check.message for check in health.checks() if not check.ok]
+    assert len(red) >= 2, "no worker and no engine run here"
+    assert not [message for message in red if message.split(":")[0] not in shown]
