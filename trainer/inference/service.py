@@ -127,6 +127,7 @@ def serve(engine: Engine, *, host: str, port: int) -> None:
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=10,
+        timeout_keep_alive=75,  # longer than clients keep theirs, so that none is closed under a request
         backlog=2048,
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import CONTEXT, long_model, router, wait_for, write_members
-from trainer.inference.client import HttpInferenceClient, InferenceAdmin, Lanes
+from trainer.inference.client import Connections, HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import (
     DeploymentSpec,
     DeploymentStatus,
@@ -156,7 +156,7 @@ async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> Non
     client = httpx.AsyncClient(base_url=spec.url, transport=httpx.MockTransport(engine))
     write_members(tmp_path / "members.json", [spec.model_dump()])
     router = Router(tmp_path / "members.json", memory=tmp_path / "memory.json", policy=BorrowPolicy())
-    router.members = [Member(spec, Lanes(spec.url), client)]
+    router.members = [Member(spec, Connections(spec.url), client)]
     await router._look()
     deploying = asyncio.create_task(router.deploy(DeploymentSpec(name="x", policy_dir="/nowhere")))
     await asyncio.wait_for(asked.wait(), 30)

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from trainer.inference.client import Lanes
+from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, ServerHealth
 from trainer.inference.errors import BadRequest
 
@@ -56,7 +56,7 @@ class BorrowPolicy:
 @dataclass(eq=False)
 class Member:
     spec: MemberSpec
-    lanes: Lanes
+    connections: Connections
     admin: httpx.AsyncClient
     health: ServerHealth | None = None
     """The last answer; None while it does not answer."""
@@ -73,7 +73,7 @@ class Member:
 
     @classmethod
     def of(cls, spec: MemberSpec) -> Member:
-        return cls(spec, Lanes(spec.url), httpx.AsyncClient(base_url=spec.url, timeout=30.0, trust_env=False))
+        return cls(spec, Connections(spec.url), httpx.AsyncClient(base_url=spec.url, timeout=30.0, trust_env=False))
 
     @property
     def wanted(self) -> bool:
@@ -132,5 +132,5 @@ class Member:
         return len(ended)
 
     async def aclose(self) -> None:
-        await self.lanes.aclose()
+        await self.connections.aclose()
         await self.admin.aclose()

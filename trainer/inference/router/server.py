@@ -122,7 +122,7 @@ class Router:
             member = self._affinity.choose(request, open_to)
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
             timeout = httpx.Timeout(left + 5.0, connect=min(left, 5.0))
-            task = asyncio.ensure_future(member.lanes.post("/generate", body, timeout))
+            task = asyncio.ensure_future(member.connections.post("/generate", body, timeout))
             member.running.add(task)
             try:
                 await asyncio.wait(

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from trainer.inference.client import Lanes
+from trainer.inference.client import Connections
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.replay.wire import RoutedExperts
@@ -135,11 +135,11 @@ class VllmApi:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._lanes = Lanes(url)
+        self._connections = Connections(url)
         self._http = httpx.AsyncClient(base_url=url, timeout=WATCH_SECONDS, trust_env=False)
 
     async def aclose(self) -> None:
-        await self._lanes.aclose()
+        await self._connections.aclose()
         await self._http.aclose()
 
     async def served(self) -> Served:
@@ -163,7 +163,7 @@ class VllmApi:
         body = json.dumps(request_body(request, model, salt))
         timeout = httpx.Timeout(None, connect=5.0)
         try:
-            response = await self._lanes.post("/inference/v1/generate", body, timeout)
+            response = await self._connections.post("/inference/v1/generate", body, timeout)
         except httpx.TransportError as error:
             raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
         if response.status_code in (403, 404, 405):
