@@ -32,7 +32,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.bench import report
-from tests.bench.trainer_step import GROUP, NEW, PROMPT_TOKENS, PROMPTS, RATE, STEP, TRL_ROWS, prompts_of, reward, say
+from tests.bench.trainer_step import GROUP, NEW, PROMPTS, RATE, STEP, TRL_ROWS, prompts_of, reward, say
 
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".data" / "trl"
@@ -54,6 +54,8 @@ def ours(folder: Path, steps: int) -> None:
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = prompts_of(tokenizer, steps)
+    longest = max(len(tokenizer(text)["input_ids"]) for text in texts)
     objective = ObjectiveConfig(loss_divisor=float(PROMPTS * GROUP * NEW))
     learner = Learner(
         model,
@@ -62,7 +64,7 @@ def ours(folder: Path, steps: int) -> None:
         optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_from=1.0),
         temperature=1.0,
         total_steps=steps,
-        micro_batch_tokens=GROUP * (PROMPT_TOKENS + 1 + NEW),  # a group: prompts have a token more at most
+        micro_batch_tokens=GROUP * (longest + NEW),  # a group
         precision="bfloat16",
     )
     shape = DecoderShape.read(folder)
@@ -70,7 +72,6 @@ def ours(folder: Path, steps: int) -> None:
     runner = Runner(limits)
     decoder = build_decoder(shape, learner.weights(), limits.max_context)
     runner.install(decoder, make_cache(decoder, limits), 0)
-    texts = prompts_of(tokenizer, steps)
     for step in range(1, steps + 1):
         began = time.process_time()
         asked = [tokenizer(text)["input_ids"] for text in texts[(step - 1) * PROMPTS : step * PROMPTS]]
