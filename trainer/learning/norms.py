@@ -98,4 +98,4 @@ def _loops() -> Any:
 def _rows(tensor: Tensor) -> npt.NDArray[Any]:
     """A contiguous tensor as rows [R, D]; bfloat16, which numpy lacks, as its bits."""
     whole = tensor.detach().view(-1, tensor.shape[-1])
-    return cast(npt.NDArray[Any], (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy())
+    return (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
