@@ -93,7 +93,7 @@ def _field(model: type[Model] | None, path: list[str], last: str) -> Field[Any, 
     """The field at the end, where relations to one lead there and it holds a value."""
     for bit in path:
         relation = _own(model, bit)
-        model = relation.related_model if relation is not None and relation.is_relation else None  # type: ignore[assignment]
+        model = relation.related_model if relation is not None and relation.is_relation else None
     return _own(model, last)
 
 

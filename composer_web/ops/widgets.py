@@ -56,6 +56,6 @@ PLAIN: dict[str, Callable[[Widget], str]] = {
 class Renderer(DjangoTemplates):
     """Django's own renderer but for PLAIN, whose output is the same."""
 
-    def render(self, template_name: str, context: dict[str, Any], request: HttpRequest | None = None) -> SafeString:
+    def render(self, template_name: str, context: dict[str, Any], request: HttpRequest | None = None) -> str:
         draw = PLAIN.get(template_name)
         return SafeString(draw(context["widget"])) if draw else super().render(template_name, context, request)

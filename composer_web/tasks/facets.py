@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest, QueryDict
 
 from composer_web.tasks.filters import BOUNDS, DIFFICULTIES, RATES, STRENGTHS, TaskFilter
-from composer_web.tasks.models import ReviewState, Split, SuiteMembership, Task
+from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
 
 MOST = 12
@@ -42,23 +44,19 @@ class Facet:
 
 
 def facets(request: HttpRequest) -> list[Facet]:
-    """Of the tasks that the list shows at this address. One query a facet."""
+    """Of the tasks that the list shows at this address. Facets of a column that choose nothing count the same tasks: they
+    are counted together, in one walk over them; each of the others takes a query of its own."""
+    together = [name for name in COLUMNS if not request.GET.get(name)]
+    counted = _together(_narrowed(request.GET, request), together) if together else {}
     found = []
-    for name, label, count in (
-        ("source", "Source", _plain("source")),
-        ("category", "Category", _plain("category")),
-        ("difficulty", "Difficulty", _difficulty),
-        ("controls", "Controls", _controls),
-        ("strength", "Hidden tests", _strength),
-        ("review", "Review", _review),
-        ("split", "Side", _split),
-        ("tag", "Tags", _tags),
-        ("suite", "Suites", _suites),
-        ("finding", "Findings", _findings),
-    ):
+    for name, label in LABELS:
         others = request.GET.copy()
         chosen = others.pop(name, [""])[-1]
-        rows = count(TaskFilter(others, queryset=tasks(), request=request).qs.order_by())
+        if name in COLUMNS:
+            numbers = counted[name] if name in counted else _together(_narrowed(others, request), [name])[name]
+            rows = COLUMNS[name][1](numbers)
+        else:
+            rows = OTHERS[name](_narrowed(others, request))
         values = sorted(rows, key=lambda row: (-row[2], row[1]))
         shown = [
             Value(value, text, number, value == chosen, _address(others, name, "" if value == chosen else value))
@@ -68,6 +66,19 @@ def facets(request: HttpRequest) -> list[Facet]:
         if shown:
             found.append(Facet(name, label, tuple(shown), len(values) > MOST))
     return found
+
+
+def _narrowed(given: QueryDict, request: HttpRequest) -> QuerySet[Task]:
+    return TaskFilter(given, queryset=tasks(), request=request).qs.order_by()
+
+
+def _together(query: QuerySet[Task], names: list[str]) -> dict[str, Numbers]:
+    """Tasks by value, of each of these facets."""
+    counts: dict[str, Numbers] = {name: {} for name in names}
+    for *values, number in query.values_list(*(COLUMNS[name][0] for name in names)).annotate(n=Count("*")):
+        for name, value in zip(names, values, strict=True):
+            counts[name][value] = counts[name].get(value, 0) + number
+    return counts
 
 
 def _address(others: QueryDict, name: str, value: str) -> str:
@@ -82,16 +93,24 @@ Rows = list[tuple[str, str, int]]
 """Value in the address, what people read, tasks."""
 
 
-def _plain(column: str):  # type: ignore[no-untyped-def]
-    def count(query: QuerySet[Task]) -> Rows:
-        rows = query.values_list(column).annotate(n=Count("pk"))
-        return [(str(value), str(value), number) for value, number in rows]
-
-    return count
+Numbers = dict[Any, int]
+"""Value of a column → tasks."""
 
 
-def _controls(query: QuerySet[Task]) -> Rows:
-    return [(*CONTROLS[value], number) for value, number in query.values_list("controls_ok").annotate(n=Count("pk"))]
+def _plain(numbers: Numbers) -> Rows:
+    return [(str(value), str(value), number) for value, number in numbers.items()]
+
+
+def _controls(numbers: Numbers) -> Rows:
+    return [(*CONTROLS[value], number) for value, number in numbers.items()]
+
+
+def _review(numbers: Numbers) -> Rows:
+    return [(state, ReviewState(state).label, number) for state, number in numbers.items()]
+
+
+def _split(numbers: Numbers) -> Rows:
+    return [(side or "none", Split(side).label if side else "no side", number) for side, number in numbers.items()]
 
 
 def _strength(query: QuerySet[Task]) -> Rows:
@@ -113,32 +132,54 @@ def strength_class(value: float | None) -> str:
     return next(name for name, (low, high) in BOUNDS.items() if low <= value < high)
 
 
-def _review(query: QuerySet[Task]) -> Rows:
-    return [
-        (state, ReviewState(state).label, number)
-        for state, number in query.values_list("review").annotate(n=Count("pk"))
-    ]
-
-
-def _split(query: QuerySet[Task]) -> Rows:
-    rows = query.values_list("split").annotate(n=Count("pk"))
-    return [(side or "none", Split(side).label if side else "no side", number) for side, number in rows]
-
-
 def _tags(query: QuerySet[Task]) -> Rows:
     tagged = query.exclude(tags=[]).annotate(tag=Func(F("tags"), function="unnest", output_field=CharField()))
     return [(tag, tag, number) for tag, number in tagged.values_list("tag").annotate(n=Count("pk"))]
 
 
 def _suites(query: QuerySet[Task]) -> Rows:
-    members = SuiteMembership.objects.filter(task__in=query.values("pk"))
-    rows = members.order_by().values_list("suite__name").annotate(n=Count("task", distinct=True))
-    return [(name, name, number) for name, number in rows]
+    members = SuiteMembership.objects.order_by()
+    if query.query.where:  # of all tasks, an index of the members alone has the answer
+        members = members.filter(task__in=query.values("pk"))
+    counts = dict(members.values_list("suite").annotate(n=Count("task", distinct=True)))
+    return [(name, name, counts[pk]) for pk, name in Suite.objects.filter(pk__in=counts).values_list("pk", "name")]
 
 
 def _findings(query: QuerySet[Task]) -> Rows:
     from composer_web.rollouts.models import Finding
 
-    found = Finding.objects.exclude(state="dismissed").filter(task_version__task__in=query.values("pk"))
-    rows = found.order_by().values_list("rule").annotate(n=Count("task_version__task", distinct=True))
+    found = Finding.objects.exclude(state="dismissed").exclude(slug="")
+    if query.query.where:
+        found = found.filter(slug__in=query.values("slug"))
+    rows = found.order_by().values_list("rule").annotate(n=Count("slug", distinct=True))
     return [(rule, rule, number) for rule, number in rows]
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Numbers], Rows]]] = {
+    "source": ("source", _plain),
+    "category": ("category", _plain),
+    "controls": ("controls_ok", _controls),
+    "review": ("review", _review),
+    "split": ("split", _split),
+}
+"""Facets that are a column with few values: the column, and how its values read."""
+OTHERS: dict[str, Callable[[QuerySet[Task]], Rows]] = {
+    "difficulty": _difficulty,
+    "strength": _strength,
+    "tag": _tags,
+    "suite": _suites,
+    "finding": _findings,
+}
+LABELS = (
+    ("source", "Source"),
+    ("category", "Category"),
+    ("difficulty", "Difficulty"),
+    ("controls", "Controls"),
+    ("strength", "Hidden tests"),
+    ("review", "Review"),
+    ("split", "Side"),
+    ("tag", "Tags"),
+    ("suite", "Suites"),
+    ("finding", "Findings"),
+)
+"""All of them, in the order of the page."""
