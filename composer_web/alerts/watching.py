@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
@@ -41,9 +41,19 @@ def look() -> int:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [ADVISORY_LOCK])
             if not cursor.fetchone()[0]:
                 return 0
-        found = sum(_one(rule) for rule in Rule.objects.filter(active=True).select_related("webhook"))
+        found = sum(_apart(rule) for rule in Rule.objects.filter(active=True).select_related("webhook"))
         _send_what_is_stuck()
     return found
+
+
+def _apart(rule: Rule) -> int:
+    """A rule that the database refuses must not silence the others."""
+    try:
+        with transaction.atomic():
+            return _one(rule)
+    except DatabaseError:
+        log.exception("rule %s (%s) could not be looked at", rule.pk, rule.name)
+        return 0
 
 
 def _one(rule: Rule) -> int:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.alerts import services, watching
-from composer_web.alerts.models import Alert
+from composer_web.alerts.models import Alert, Notice
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs.models import Run
@@ -37,6 +37,25 @@ def ended(group: Group, verdicts: list[str]) -> None:
             Rollout.objects.filter(pk=made.pk).update(state="running")
         state = "lost" if lost else "graded"
         Rollout.objects.filter(pk=made.pk).update(state=state, verdict=verdict, finished_at=timezone.now())
+
+
+def test_a_finding_of_its_severity_or_above_is_told_until_somebody_decides(
+    people: dict[str, User], running: Run
+) -> None:
+    found(running, "high", key="before")
+    rule = services.make_rule(actor=people["operator"], name="cheats", kind="finding", severity="medium")
+    found(running, "low")
+    assert watching.look() == 0, "what was there before the rule, and what is below its severity"
+    told = found(running, "high")
+    found(running, "medium")
+    assert watching.look() == 2
+    alert = Alert.objects.get(rule=rule, about=f"finding:{told.pk}")
+    assert "high finding edits_tests: it edits the tests" in alert.message
+    assert Notice.objects.filter(alert=alert, user=people["operator"]).count() == 1
+    Finding.objects.filter(pk=told.pk).update(state="dismissed", decided_at=timezone.now())
+    assert watching.look() == 1
+    alert.refresh_from_db()
+    assert alert.state == "resolved"
 
 
 def test_findings_of_other_runs_are_left_alone(people: dict[str, User], running: Run) -> None:
