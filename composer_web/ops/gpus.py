@@ -34,7 +34,7 @@ def used(*, user_id: int | None = None, project_id: int | None = None, but: int 
     claimed = [int(resource.removeprefix("run:")) for resource in taken.values_list("resource", flat=True)]
     with everywhere():  # also when a page of one project asks
         trained = Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(state="queued", pk__in=claimed), **whose)
-        return sum(of_run(run) for run in trained.exclude(pk=but).only("config"))
+        return sum(of_run(run) for run in trained.only("config") if run.pk != but)
 
 
 def admitted(run: Run) -> bool:
