@@ -97,7 +97,8 @@ def test_health_names_what_does_not_answer(settings: Any) -> None:
     out = StringIO()
     with pytest.raises(CommandError, match="not everything answers"):
         call_command("health", stdout=out)
-    assert "ok   database" in out.getvalue() and "FAIL workers    no living clock, control, rollout, trainer" in out.getvalue()
+    assert "ok   database" in out.getvalue()
+    assert "FAIL workers    no living clock, control, rollout, trainer" in out.getvalue()
 
 
 def test_the_same_suites_are_built_again_without_a_change(draft: Run) -> None:
