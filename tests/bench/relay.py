@@ -1,8 +1,8 @@
-"""A task family that outgrows its window: a code stands in the first file, and a chain of files leads to where it is used.
+"""A task family that outgrows its window: what to return stands in the first file, and a chain of files leads to where.
 
-Each file names the next one among lines that mean nothing; the last one names `answer.py`, from which the code, seen once and
-long ago, is to be returned. With windows that hold a fifth of the work, the code and the place in the chain survive
-only in what the policy writes into its summaries. An attempt that guesses the code is right once in 64 times.
+Each file names the next one among lines that mean nothing; the last one names `answer.py`, from which the number, seen once
+and long ago, is to be returned. With windows that hold a fifth of the work, the number and the place in the chain survive
+only in what the policy writes into its summaries. An attempt that guesses the number is right once in 64 times.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
         lines = [f"{rng.choice(fillers)} = {rng.choice(fillers)} + {rng.randint(2, 9)}" for _ in range(FILLER)]
         lines.insert(rng.randrange(FILLER), f"next {[*names, ANSWER][index + 1]}")
         if index == 0:
-            lines.insert(rng.randrange(FILLER), f"code {code}")
+            lines.insert(rng.randrange(FILLER), f"return {code}")
         return "\n".join(lines) + "\n"
 
     texts = {name: body(index) for index, name in enumerate(names)}
+    empty = "def answer():\n    pass\n"
     return TaskSpec(
         id=f"relay-{split}-{seed:05d}",
         source="procedural",
-        instruction=f"Begin with {names[0]}. Return the code from {ANSWER}.",
-        environment=InlineEnvironment(files={**texts, ANSWER: "def answer():\n    return 0\n"}),
+        instruction=f"Begin with {names[0]}. Answer in {ANSWER}.",
+        environment=InlineEnvironment(files={**texts, ANSWER: empty}),
         verifier=CallsVerifier(module=ANSWER, function="answer", cases=(("()", code),)),
-        gold={ANSWER: f"def answer():\n    return {code}\n"},
+        gold={ANSWER: empty.replace("pass", f"return {code}")},
         family="relay",
     )
 
@@ -73,15 +74,14 @@ class Expert:
         )
 
     def say(self, text: str, rng: random.Random) -> str:
-        code, place = _last(r"code (\d\d)", text), _last(r"(?:next |Begin with )(\w+\.py)", text)
+        code, place = _last(r"return (\d\d)", text), _last(r"(?:next |Begin with )(\w+\.py)", text)
         if text.rstrip().endswith("<|assistant|>") and "Please summarize" in text:
-            facts: Sequence[str] = (f"code {code}" if code else "", f"next {place}")
+            facts: Sequence[str] = (f"return {code}" if code else "", f"next {place}")
             return f"<summary>{', '.join(fact for fact in facts if fact and rng.random() < self.keep)}</summary>"
         if f"edited {ANSWER}" in text:
             return '{"name": "finish", "arguments": {}}'
         if "def answer" in text:
-            said = code or f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
-            edit = f'"path": "{ANSWER}", "old_string": "return 0", "new_string": "return {said}"'
+            edit = f'"path": "{ANSWER}", "old_string": "pass", "new_string": "return {code or 0}"'
             return f'{{"name": "edit_file", "arguments": {{{edit}}}}}'
         return f'{{"name": "read_file", "arguments": {{"path": "{place}"}}}}'
 
