@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import connection
-from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models import CharField, Exists, OuterRef, Q, Value
+from django.db.models.functions import Cast, Concat, Now
 
 from composer_web.accounts.access import everywhere
 from composer_web.ops import quotas
@@ -30,10 +30,10 @@ def used(*, user_id: int | None = None, project_id: int | None = None, but: int 
     from composer_web.runs.models import Run
 
     whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
-    taken = Lease.objects.filter(resource__startswith="run:", expires_at__gte=Now()).exclude(owner="")
-    claimed = [int(resource.removeprefix("run:")) for resource in taken.values_list("resource", flat=True)]
+    its_own = Concat(Value("run:"), Cast(OuterRef("pk"), CharField()))
+    taken = Lease.objects.filter(resource=its_own, expires_at__gte=Now()).exclude(owner="")
     with everywhere():  # also when a page of one project asks
-        trained = Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(state="queued", pk__in=claimed), **whose)
+        trained = Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(Exists(taken), state="queued"), **whose)
         return sum(of_run(run) for run in trained.only("config") if run.pk != but)
 
 

@@ -325,6 +325,7 @@ class TestPages:
         curation.apply(tasks=tasks[:1], action="tag", value="x", actor=people["operator"])
         reviewing.review(version=newest(tasks[0]), decision="accept", actor=people["reviewer"])
         reviewing.review(version=newest(tasks[0]), decision="reject", actor=other)
+        build_suite(name="few", purpose="train", specs=[spec(40)])
         before = counts()
         build_suite(name="more", purpose="train", specs=[spec(i) for i in range(10, 30)])
         curation.apply(tasks=list(Task.objects.all()), action="tag", value="y", actor=people["operator"])
