@@ -46,7 +46,7 @@ SFT_STEPS = int(os.environ.get("SFT_STEPS", "300"))
 EPISODES = int(os.environ.get("EPISODES", "400"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
-KEEP = 0.65
+KEEP = 0.8
 TRIGGER = 260
 """Tokens at which a window is left: the work without summaries takes five times as many."""
 Mode = Literal["summary", "truncate"]
