@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import connection
-from django.db.models import CharField, Exists, OuterRef, Q, Value
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Now
 
 from composer_web.accounts.access import everywhere
@@ -27,14 +27,18 @@ def of_run(run: Run) -> int:
 
 def used(*, user_id: int | None = None, project_id: int | None = None, but: int | None = None) -> int:
     """By runs that are trained now, without the run `but`; of a project, else of a person."""
+    whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
+    with everywhere():  # also when a page of one project asks
+        return sum(of_run(run) for run in trained().filter(**whose).only("config") if run.pk != but)
+
+
+def trained() -> QuerySet[Run]:
+    """Runs that are trained now, or that a trainer has just taken."""
     from composer_web.runs.models import Run
 
-    whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
     its_own = Concat(Value("run:"), Cast(OuterRef("pk"), CharField()))
     taken = Lease.objects.filter(resource=its_own, expires_at__gte=Now()).exclude(owner="")
-    with everywhere():  # also when a page of one project asks
-        trained = Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(Exists(taken), state="queued"), **whose)
-        return sum(of_run(run) for run in trained.only("config") if run.pk != but)
+    return Run.objects.filter(Q(state__in=["running", "pausing"]) | Q(Exists(taken), state="queued")).order_by()
 
 
 def admitted(run: Run) -> bool:

@@ -12,9 +12,10 @@ from composer_web.accounts.projects import get_project
 from composer_web.accounts.reach import reach
 from composer_web.api.auth import caller, needs
 from composer_web.api.schemas import Body, ErrorOut
-from composer_web.ops import gpus, quotas
+from composer_web.ops import quotas
 from composer_web.ops.errors import NotFound
 from composer_web.ops.models import Quota
+from composer_web.ops.standing import Standing, standing
 
 router = Router()
 
@@ -41,7 +42,8 @@ class QuotaOut(QuotaIn):
 def list_quotas(request: HttpRequest) -> Any:
     mine = {place["id"] for place in reach(caller(request))}
     rows = Quota.objects.select_related("user", "project").order_by("pk")
-    return [_out(row) for row in rows if row.project_id is None or row.project_id in mine]
+    now = standing()
+    return [_out(row, now) for row in rows if row.project_id is None or row.project_id in mine]
 
 
 @router.put(
@@ -55,17 +57,17 @@ def put_quota(request: HttpRequest, payload: QuotaIn) -> Any:
     project = get_project(payload.project) if payload.project else None
     limits = payload.dict(include=set(Limits.model_fields))
     made = quotas.set_quota(actor=caller(request), user=user, project=project, **limits)
-    return _out(made or Quota(user=user, project=project))
+    return _out(made or Quota(user=user, project=project), standing())
 
 
-def _out(row: Quota) -> dict[str, Any]:
+def _out(row: Quota, now: Standing) -> dict[str, Any]:
     owned = row.user_id is not None or row.project_id is not None
-    now = quotas.use(user_id=row.user_id, project_id=row.project_id) if owned else None
+    used = now.use(user_id=row.user_id, project_id=row.project_id) if owned else None
     return {
         **{name: getattr(row, name) for name in Limits.model_fields},
         "username": row.user.username if row.user else "",
         "project": row.project.slug if row.project else "",
-        "rollouts_now": now.rollouts if now else None,
-        "bytes_now": now.bytes if now else None,
-        "gpus_now": gpus.used(user_id=row.user_id, project_id=row.project_id) if owned else None,
+        "rollouts_now": used.rollouts if used else None,
+        "bytes_now": used.bytes if used else None,
+        "gpus_now": now.trained(user_id=row.user_id, project_id=row.project_id) if owned else None,
     }

@@ -9,10 +9,11 @@ from django.shortcuts import redirect
 
 from composer_web.accounts.models import Project, User
 from composer_web.accounts.reach import reach
-from composer_web.ops import gpus, quotas
+from composer_web.ops import quotas
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Quota
 from composer_web.ops.pages import PageRequest, page, show
+from composer_web.ops.standing import standing
 
 
 class QuotaForm(forms.Form):
@@ -50,11 +51,12 @@ def quota_list(request: PageRequest) -> HttpResponse:
                 return redirect("ops:quotas")
     set_ = Quota.objects.select_related("user", "project").exclude(user=None, project=None)
     mine = {place["id"] for place in reach(request.user)}
+    now = standing()
     rows = [
         (
             quota,
-            quotas.use(user_id=quota.user_id, project_id=quota.project_id),
-            gpus.used(user_id=quota.user_id, project_id=quota.project_id),
+            now.use(user_id=quota.user_id, project_id=quota.project_id),
+            now.trained(user_id=quota.user_id, project_id=quota.project_id),
         )
         for quota in set_
         if quota.project_id is None or quota.project_id in mine
@@ -62,8 +64,8 @@ def quota_list(request: PageRequest) -> HttpResponse:
     context = {
         "rows": rows,
         "everybody": Quota.objects.filter(user=None, project=None).first(),
-        "own": quotas.use(user_id=request.user.pk),
-        "own_gpus": gpus.used(user_id=request.user.pk),
+        "own": now.use(user_id=request.user.pk),
+        "own_gpus": now.trained(user_id=request.user.pk),
         "form": form,
         "may_admin": request.user.may("admin"),
     }

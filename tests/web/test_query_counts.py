@@ -155,7 +155,7 @@ QUERIES: dict[str, int] = {
     "suites/<slug:name>/difficulty/": 8,
     "system/": 12,
     "system/fidelity/": 5,
-    "system/quotas/": 13,
+    "system/quotas/": 10,
     "system/reconcile/": 14,
     "tasks/": 7,
     "tasks/<slug:slug>/": 12,

@@ -10,6 +10,7 @@ from django.test import Client
 from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Project, User
 from composer_web.ops import gpus, leases, quotas
 from composer_web.ops.errors import UserError
+from composer_web.ops.standing import standing
 from composer_web.policies.models import Checkpoint
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.services import pump
@@ -104,6 +105,20 @@ def test_a_project_has_a_quota_of_its_own(owned: Run, people: dict[str, User]) -
     assert "of the project Default" in quotas.why_held(owned, group_size=size)
     with pytest.raises(UserError, match="not for both"):
         quotas.set_quota(actor=None, user=people["operator"], project=here, storage_gib=1.0)
+
+
+def test_the_page_counts_for_all_owners_at_once(
+    owned: Run, people: dict[str, User], django_assert_num_queries: Any
+) -> None:
+    here = Project.objects.get(pk=owned.project_id)
+    assert pump(run_id=owned.pk) > 1 and owned.policy_out is not None
+    Checkpoint.objects.create(policy=owned.policy_out, version=1, kind="step", digest="0" * 64, path="x", bytes=7)
+    leases.take(f"run:{owned.pk}", owner="trainer@test", seconds=60)
+    with django_assert_num_queries(3):
+        now = standing()
+    for owner in ({"user_id": people["operator"].pk}, {"project_id": here.pk}, {"user_id": people["viewer"].pk}):
+        assert (now.use(**owner), now.trained(**owner)) == (quotas.use(**owner), gpus.used(**owner)), owner
+    assert now.use(project_id=here.pk).bytes == 7 and now.use(user_id=people["operator"].pk).rollouts > 0
 
 
 def test_gpus_are_limited_where_a_trainer_takes_a_run(owned: Run, people: dict[str, User]) -> None:
