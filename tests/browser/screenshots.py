@@ -61,9 +61,9 @@ def log_in(page: Page, url: str, user: str, password: str) -> None:
 def first_link(page: Page, url: str, path: str, selector: str) -> str | None:
     """Address behind the first matching link of a list page."""
     page.goto(url + path)
-    found = page.locator(f"{selector}, .empty").first  # a live table may be between two answers
-    found.wait_for()
-    return found.get_attribute("href")
+    page.locator(f"{selector}, .empty").first.wait_for()  # a live table may be between two answers
+    links = page.locator(selector)
+    return links.first.get_attribute("href") if links.count() else None
 
 
 def newest_runs(page: Page, url: str) -> list[str]:
