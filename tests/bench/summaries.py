@@ -41,7 +41,7 @@ from trainer.stages.evaluate import EvalReport
 from trainer.stages.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-STEPS = int(os.environ.get("STEPS", "24"))
+STEPS = int(os.environ.get("STEPS", "16"))
 SFT_STEPS = int(os.environ.get("SFT_STEPS", "300"))
 EPISODES = int(os.environ.get("EPISODES", "400"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
