@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from trainer.learning.half import loops_for, rows
 
 IN_CACHE = 1 << 19
 """Logits that are worked on at a time: 2 MiB of float32."""
@@ -33,13 +36,13 @@ def chunked_scores(
     """Log-probabilities of the targets [N], with gradient, and entropies [N], without.
 
     At most `logits_at_once` logits exist at a time, and at least one row of them; with 0 the probabilities of all are
-    kept for the backward pass, which is quicker and can run only once. `open_M`: see `MicroBatch`.
+    kept for the backward pass, which is quicker. `open_M`: see `MicroBatch`.
     """
     if not logits_at_once:
         kept: tuple[Tensor, Tensor] = _Kept.apply(hidden_ND, weight_VD, targets_N, temperature, open_M)
         return kept
-    rows = max(1, logits_at_once // len(weight_VD))
-    scores: tuple[Tensor, Tensor] = _Chunked.apply(hidden_ND, weight_VD, targets_N, temperature, rows, open_M)
+    size = max(1, logits_at_once // len(weight_VD))
+    scores: tuple[Tensor, Tensor] = _Chunked.apply(hidden_ND, weight_VD, targets_N, temperature, size, open_M)
     return scores
 
 
@@ -51,19 +54,19 @@ class _Chunked(torch.autograd.Function):
         weight_VD: Tensor,
         targets_N: Tensor,
         temperature: float,
-        rows: int,
+        size: int,
         open_M: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
         entropy_N = torch.empty_like(logprobs_N)
-        for start in range(0, len(hidden_ND), rows):
-            part = slice(start, start + rows)
+        for start in range(0, len(hidden_ND), size):
+            part = slice(start, start + size)
             logps_CV = _logps(hidden_ND[part], weight_VD, temperature, start, open_M)
             logprobs_N[part] = logps_CV.gather(1, targets_N[part, None])[:, 0]
             terms_CV = logps_CV.exp().mul_(logps_CV)
             entropy_N[part] = -(terms_CV if open_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
         ctx.save_for_backward(hidden_ND, weight_VD, targets_N, *(open_M or ()))
-        ctx.temperature, ctx.rows = temperature, rows
+        ctx.temperature, ctx.size = temperature, size
         ctx.mark_non_differentiable(entropy_N)
         return logprobs_N, entropy_N
 
@@ -73,8 +76,8 @@ class _Chunked(torch.autograd.Function):
         open_M = (pairs[0], pairs[1]) if pairs else None
         hidden_grad_ND = torch.empty_like(hidden_ND)
         weight_grad_VD = torch.zeros_like(weight_VD, dtype=torch.float32)
-        for start in range(0, len(hidden_ND), ctx.rows):
-            part = slice(start, start + ctx.rows)
+        for start in range(0, len(hidden_ND), ctx.size):
+            part = slice(start, start + ctx.size)
             grad_CV = _logps(hidden_ND[part], weight_VD, ctx.temperature, start, open_M).exp_().neg_()
             places = torch.arange(len(grad_CV), device=grad_CV.device)
             grad_CV[places, targets_N[part]] += 1.0
@@ -85,10 +88,10 @@ class _Chunked(torch.autograd.Function):
 
 
 class _Kept(torch.autograd.Function):
-    """The same with the probabilities kept for the backward pass, in the precision of the projection.
+    """The same with p − 1[y] kept for the backward pass, in the precision of the projection.
 
-    A chunk is small enough for a processor's cache, and its logits are gone before the next; the backward pass turns
-    the probabilities into the gradient of the logits where they lie, so it runs once.
+    A chunk is small enough for a processor's cache, and its logits are gone before the next. What a token's gradient
+    is multiplied with is multiplied into its hidden state, of which there is far less.
     """
 
     @staticmethod
@@ -100,34 +103,57 @@ class _Kept(torch.autograd.Function):
         temperature: float,
         open_M: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, IN_CACHE // len(weight_VD))
         logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
         entropy_N = torch.empty_like(logprobs_N)
         kept_NV = hidden_ND.new_empty(len(hidden_ND), len(weight_VD)) if any(ctx.needs_input_grad) else None
-        for start in range(0, len(hidden_ND), rows):
-            part = slice(start, start + rows)
-            logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, open_M)
-            shares_CV = torch.softmax(logits_CV, dim=-1)
-            log_sum_C = logits_CV.amax(-1) - shares_CV.amax(-1).log()
-            logprobs_N[part] = logits_CV.gather(1, targets_N[part, None])[:, 0] - log_sum_C
-            if kept_NV is not None:
-                kept_NV[part] = shares_CV
-            terms_CV = shares_CV.mul_(logits_CV)
-            entropy_N[part] = log_sum_C - (terms_CV if open_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
-        ctx.save_for_backward(hidden_ND, weight_VD, targets_N)
-        ctx.temperature, ctx.kept_NV = temperature, kept_NV
+        size = max(1, IN_CACHE // len(weight_VD))
+        for start in range(0, len(hidden_ND), size):
+            part = slice(start, start + size)
+            kept_CV = None if kept_NV is None else kept_NV[part]
+            found = logprobs_N[part], entropy_N[part]
+            if open_M is None and (loops := _loops(hidden_ND, weight_VD)):
+                logits_CV = torch.mm(hidden_ND[part], weight_VD.T, out=kept_CV)
+                given = rows(logits_CV), np.float32(1.0 / temperature), targets_N[part].numpy()
+                room_V = np.empty(len(weight_VD), np.float32)
+                loops.scores(*given, *(values.numpy() for values in found), room_V, kept_CV is not None)
+            else:
+                logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, open_M)
+                _score(logits_CV, targets_N[part], *found, kept_CV, narrowed=open_M is not None)
+        ctx.save_for_backward(hidden_ND, weight_VD, kept_NV)
+        ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy_N)
         return logprobs_N, entropy_N
 
     @staticmethod
     def backward(ctx: Any, gradient_N: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        hidden_ND, weight_VD, targets_N = ctx.saved_tensors
-        grad_NV, ctx.kept_NV = ctx.kept_NV, None
-        scale_N = (gradient_N / ctx.temperature).to(grad_NV.dtype)
-        places = torch.arange(len(grad_NV), device=grad_NV.device)
-        grad_NV[places, targets_N] -= 1.0
-        grad_NV.mul_(-scale_N[:, None])
-        return grad_NV @ weight_VD, grad_NV.T @ hidden_ND, None, None, None
+        hidden_ND, weight_VD, kept_NV = ctx.saved_tensors
+        scale_N1 = (gradient_N / -ctx.temperature).to(kept_NV.dtype)[:, None]
+        return (kept_NV @ weight_VD).mul_(scale_N1), kept_NV.T @ (hidden_ND * scale_N1), None, None, None
+
+
+def _loops(hidden_ND: Tensor, weight_VD: Tensor) -> Any:
+    """None where they cannot compute the scores, or are slower."""
+    return loops_for(hidden_ND) if hidden_ND.dtype == weight_VD.dtype == torch.bfloat16 else None
+
+
+def _score(
+    logits_CV: Tensor,
+    targets_C: Tensor,
+    logprobs_C: Tensor,
+    entropy_C: Tensor,
+    kept_CV: Tensor | None,
+    *,
+    narrowed: bool,
+) -> None:
+    """Fills what it is given; `narrowed` logits may be -inf."""
+    shares_CV = torch.softmax(logits_CV, dim=-1)
+    log_sum_C = logits_CV.amax(-1) - shares_CV.amax(-1).log()
+    logprobs_C.copy_(logits_CV.gather(1, targets_C[:, None])[:, 0] - log_sum_C)
+    if kept_CV is not None:
+        kept_CV.copy_(shares_CV)
+        kept_CV[torch.arange(len(kept_CV), device=kept_CV.device), targets_C] -= 1.0
+    terms_CV = shares_CV.mul_(logits_CV)
+    entropy_C.copy_(log_sum_C - (terms_CV.nan_to_num_(0.0) if narrowed else terms_CV).sum(-1))
 
 
 def _logps(

@@ -14,16 +14,15 @@ Shape suffixes: D width of what is normed.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-FEW_THREADS = 4
-"""Up to so many a loop of one thread is quicker than torch's operators with all."""
+from trainer.learning.half import loops_for, rows
+
 ROWS = 512
 """Whose gradients of the weight are summed in one go."""
 
@@ -45,9 +44,9 @@ def _forward(module: Any, library: Any, x: Tensor) -> Tensor:
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight_D: Tensor, eps: float, half: torch.dtype) -> Tensor:
-        if _compiled(x, weight_D, half):
+        if loops := _loops(x, weight_D, half):
             out, scale = torch.empty_like(x, dtype=half), x.new_empty(*x.shape[:-1], 1, dtype=torch.float32)
-            _loops().norm_forward(_rows(x), _rows(weight_D)[0], np.float32(eps), _rows(out), scale.numpy().reshape(-1))
+            loops.norm_forward(rows(x), rows(weight_D)[0], np.float32(eps), rows(out), scale.numpy().reshape(-1))
         else:
             whole = x.float()
             length = torch.linalg.vector_norm(whole, dim=-1, keepdim=True)
@@ -59,11 +58,11 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x, weight_D, scale = ctx.saved_tensors
-        if _compiled(x, weight_D, gradient.dtype):
+        if loops := _loops(x, weight_D, gradient.dtype):
             gradient = gradient.contiguous()
             of_x, parts_PD = torch.empty_like(x), weight_D.new_zeros(-(-scale.numel() // ROWS), len(weight_D))
-            given = _rows(gradient), _rows(x), _rows(weight_D)[0], scale.numpy().reshape(-1)
-            _loops().norm_backward(*given, _rows(of_x), parts_PD.numpy())
+            given = rows(gradient), rows(x), rows(weight_D)[0], scale.numpy().reshape(-1)
+            loops.norm_backward(*given, rows(of_x), parts_PD.numpy())
             return of_x, parts_PD.sum(0), None, None
         normed, gradient = x.float() * scale, gradient.float()
         both = gradient * normed
@@ -73,29 +72,6 @@ class _Norm(torch.autograd.Function):
         return grad_x.to(x.dtype), both.flatten(0, -2).sum(0), None, None
 
 
-def _compiled(x: Tensor, weight_D: Tensor, half: torch.dtype) -> bool:
-    """Whether the loops can compute this, and are quicker."""
-    known = x.dtype in (torch.float32, torch.bfloat16) and x.is_contiguous() and x.numel() > 0
-    return (
-        known
-        and (weight_D.dtype, half) == (torch.float32, torch.bfloat16)
-        and x.device.type == "cpu"
-        and torch.get_num_threads() <= FEW_THREADS
-        and _loops() is not None
-    )
-
-
-@cache
-def _loops() -> Any:
-    """None where numba is not installed."""
-    try:
-        from trainer.learning import numba_norms
-    except (ImportError, RuntimeError):  # RuntimeError: numba finds no folder to keep compiled code in
-        return None
-    return numba_norms
-
-
-def _rows(tensor: Tensor) -> npt.NDArray[Any]:
-    """A contiguous tensor as rows [R, D]; bfloat16, which numpy lacks, as its bits."""
-    whole = tensor.detach().view(-1, tensor.shape[-1])
-    return (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
+def _loops(x: Tensor, weight_D: Tensor, half: torch.dtype) -> Any:
+    """None where they cannot compute this, or are slower."""
+    return loops_for(x) if (weight_D.dtype, half) == (torch.float32, torch.bfloat16) else None

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
+from trainer.learning.gates import gate_in_half
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.memory import give_back
@@ -99,6 +100,7 @@ class Learner:
             for one in (model, reference):
                 if one is not None:
                     norm_in_half(one)
+                    gate_in_half(one)
         model.train()
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:

@@ -87,6 +87,42 @@ def test_kept_probabilities_are_worked_on_some_rows_at_a_time(monkeypatch: pytes
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_half_precision_against_float64(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With compiled loops and with torch's operators: the only roundings are those of logits and of what is kept."""
+    monkeypatch.setattr("trainer.learning.half.FEW_THREADS", 4 if compiled else 0)
+    monkeypatch.setattr("trainer.learning.chunked.IN_CACHE", 5 * V)
+    hidden, weight, targets = inputs(torch.bfloat16)
+    wide = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight)]
+    scale = torch.linspace(-1, 1, N)
+    logits = (hidden @ weight.T).detach().double() / TEMPERATURE
+    logps = torch.log_softmax(logits + (wide[0] @ wide[1].T - (wide[0] @ wide[1].T).detach()) / TEMPERATURE, -1)
+    (logps.gather(1, targets[:, None])[:, 0] * scale).sum().backward()
+    logprobs, entropies = chunked_scores(hidden, weight, targets, temperature=TEMPERATURE, logits_at_once=0)
+    (logprobs * scale).sum().backward()
+    torch.testing.assert_close(
+        logprobs.double(), logps.gather(1, targets[:, None])[:, 0].detach(), rtol=1e-5, atol=1e-5
+    )
+    torch.testing.assert_close(entropies.double(), -(logps.exp() * logps).sum(-1).detach(), rtol=1e-5, atol=1e-5)
+    for mine, exact in zip((hidden.grad, weight.grad), wide, strict=True):
+        assert mine is not None and exact.grad is not None
+        assert (mine.double() - exact.grad).norm() < 6e-3 * exact.grad.norm()
+    with torch.no_grad():
+        again = chunked_scores(hidden, weight, targets, temperature=TEMPERATURE, logits_at_once=0)
+    assert torch.equal(again[0], logprobs) and torch.equal(again[1], entropies), "nothing is kept, all else is the same"
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("odd", [float("nan"), -float("nan"), float("inf")])
+def test_a_logit_that_is_no_number_is_told(compiled: bool, odd: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.learning.half.FEW_THREADS", 4 if compiled else 0)
+    hidden, weight, targets = inputs(torch.bfloat16)
+    with torch.no_grad():
+        hidden[3, 2] = odd
+    logprobs, entropies = chunked_scores(hidden, weight, targets, temperature=1.0, logits_at_once=0)
+    assert logprobs[3].isnan() and entropies[3].isnan() and logprobs[4:].isfinite().all()
+
+
 def test_gradients_of_half_precision_weights_are_summed_in_float32() -> None:
     """Against float64: no worse with many chunks than with one."""
     errors = []

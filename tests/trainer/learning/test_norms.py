@@ -11,9 +11,9 @@ import torch
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from trainer.inference.embedded import numba_loops
-from trainer.learning import norms as half_norms
-from trainer.learning import numba_norms
-from trainer.learning.norms import FEW_THREADS, ROWS, norm_in_half
+from trainer.learning import half, numba_half
+from trainer.learning.half import FEW_THREADS
+from trainer.learning.norms import ROWS, norm_in_half
 
 WIDTH = 48
 
@@ -21,7 +21,7 @@ WIDTH = 48
 @pytest.fixture(params=["compiled", "torch"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each test runs with compiled loops and with torch's operators, as with many threads."""
-    monkeypatch.setattr(half_norms, "FEW_THREADS", FEW_THREADS if request.param == "compiled" else 0)
+    monkeypatch.setattr(half, "FEW_THREADS", FEW_THREADS if request.param == "compiled" else 0)
     return str(request.param)
 
 
@@ -64,14 +64,14 @@ def test_a_half_precision_input_has_a_half_precision_gradient() -> None:
     torch.testing.assert_close(found[1].float(), wanted[1], rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("half", [True, False])
-def test_both_ways_agree_over_many_rows(monkeypatch: pytest.MonkeyPatch, half: bool) -> None:
+@pytest.mark.parametrize("bits", [16, 32])
+def test_both_ways_agree_over_many_rows(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     _, module = norms()
     x, gradient = torch.randn(2, ROWS + 5, 3, WIDTH), torch.randn(2, ROWS + 5, 3, WIDTH).bfloat16()
-    x = x.bfloat16() if half else x
+    x = x.bfloat16() if bits == 16 else x
     found = []
     for threads in (FEW_THREADS, 0):
-        monkeypatch.setattr(half_norms, "FEW_THREADS", threads)
+        monkeypatch.setattr(half, "FEW_THREADS", threads)
         with torch.autocast("cpu", torch.bfloat16):
             found.append(through(module, x, gradient))
     for mine, other in zip(*found, strict=True):
@@ -91,7 +91,7 @@ def test_numbers_that_are_none_stay_so(way: str) -> None:
 
 def test_compiled_code_is_made_anew_when_what_it_is_made_of_changes() -> None:
     digest = hashlib.sha256(Path(numba_loops.__file__).read_bytes()).hexdigest()[:16]
-    assert digest == numba_norms.BUILT_ON, "set BUILT_ON in numba_norms.py: numba compiles it again then"
+    assert digest == numba_half.BUILT_ON, "set BUILT_ON in numba_half.py: numba compiles it again then"
 
 
 def test_without_autocast_nothing_changes() -> None:

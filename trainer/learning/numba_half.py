@@ -1,7 +1,7 @@
-"""RMS norms of half precision, compiled by numba: a row is read and written once each way. Import fails without numba.
+"""Training's loops of half precision, compiled by numba: a row is read and written once each way. Import fails without numba.
 
-Arrays of bfloat16 are 16 bits a number here: the upper ones of a float32. Formulas and shape suffixes as in `norms.py`;
-R rows, P parts of them.
+Arrays of bfloat16 are 16 bits a number here: the upper ones of a float32. Formulas and shape suffixes as in `norms.py`,
+`gates.py` and `chunked.py`; R rows, P parts of them, F the width of a gated layer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic, overload
 
-from trainer.inference.embedded.numba_loops import as_float, compiled, inlined
+from trainer.inference.embedded.numba_loops import as_float, compiled, exp, inlined
 
 BUILT_ON = "8f8dda7ae0dc2c73"
 """Of the file that is compiled into these loops; see there."""
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _HALF_BITS, _BELOW_HALF, _LAST, _NAN = np.int32(16), np.int32(0x7FFF), np.int32(1), np.int32(0x7FC0)
+_SIGN, _REST = np.int16(15), np.int16(0x7FFF)
 
 
 def _as_bits(typing: Any, number: Any) -> Any:
@@ -121,3 +122,71 @@ def _norm_backward(gradient_RD: Any, x_RD: Any, weight_D: Any, scale_R: Any, of_
 
 
 norm_backward = compiled(_norm_backward)
+
+
+def _largest(x_V: Any) -> Any:
+    """Of a row of half precision: its bits are compared as whole numbers, which compilers turn into vectors."""
+    top = np.int16(-32768)
+    for v in range(x_V.shape[0]):
+        bits = np.int16(x_V[v])
+        top = max(top, np.int16(bits ^ ((bits >> _SIGN) & _REST)))
+    return wide(np.uint16(top ^ ((top >> _SIGN) & _REST)))
+
+
+largest = inlined(_largest)
+
+
+def _scores(
+    logits_CV: Any, sharpness: Any, targets_C: Any, logprobs_C: Any, entropy_C: Any, e_V: Any, keep: Any
+) -> None:
+    """Fills `logprobs_C` and `entropy_C`; logits become p − 1[y], if these are kept. `e_V` is room for a row."""
+    width = logits_CV.shape[1]
+    for c in range(logits_CV.shape[0]):
+        x, target = logits_CV[c], targets_C[c]
+        top = largest(x)
+        total, weighted = _ZERO, _ZERO
+        for v in range(width):
+            z = (wide(x[v]) - top) * sharpness
+            e = exp(z)
+            e_V[v] = e
+            total += e
+            weighted += e * z  # 0 · NaN is NaN, so that none is lost
+        log_sum, share = np.float32(np.log(total)), _ONE / total
+        entropy = log_sum - weighted * share
+        entropy_C[c] = entropy
+        logprobs_C[c] = (wide(x[target]) - top) * sharpness - log_sum if entropy == entropy else entropy
+        if keep:
+            for v in range(width):
+                x[v] = half(e_V[v] * share)
+            x[target] = half(e_V[target] * share - _ONE)
+
+
+scores = compiled(_scores)
+
+
+def _gate_forward(gate_RF: Any, up_RF: Any, out_RF: Any) -> None:
+    """Fills `out_RF`."""
+    for r in range(gate_RF.shape[0]):
+        gate, up, out = gate_RF[r], up_RF[r], out_RF[r]
+        for f in range(gate.shape[0]):
+            a = wide(gate[f])
+            e = exp(-abs(a))
+            out[f] = half(a * wide(up[f]) * ((_ONE if a >= _ZERO else e) / (_ONE + e)))
+
+
+gate_forward = compiled(_gate_forward)
+
+
+def _gate_backward(gradient_RF: Any, gate_RF: Any, up_RF: Any, of_gate_RF: Any, of_up_RF: Any) -> None:
+    """Fills `of_gate_RF` and `of_up_RF`."""
+    for r in range(gate_RF.shape[0]):
+        gradient, gate, up, of_gate, of_up = gradient_RF[r], gate_RF[r], up_RF[r], of_gate_RF[r], of_up_RF[r]
+        for f in range(gate.shape[0]):
+            a, g = wide(gate[f]), wide(gradient[f])
+            e = exp(-abs(a))
+            open_ = (_ONE if a >= _ZERO else e) / (_ONE + e)
+            of_up[f] = half(g * a * open_)
+            of_gate[f] = half(g * wide(up[f]) * open_ * (_ONE + a * (_ONE - open_)))
+
+
+gate_backward = compiled(_gate_backward)
