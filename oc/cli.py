@@ -1,4 +1,4 @@
-"""oc: repositories, tasks, runs, rollouts, policies, evaluations and releases from a terminal or a script."""
+"""oc: everything of the product, from repositories to what production serves, from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import getpass
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TextIO, get_args
 
-from oc import benchmark, everything, exports, labels, saved, supply
+from oc import alerting, benchmark, everything, exports, governing, labels, saved, serving, supply
 from oc.client import ApiError, Client, RunAction, Unreachable
 from oc.follow import FollowTimeout, follow
 from oc.grammar import Grammar, Handler, given
@@ -92,9 +91,9 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
     """The whole command line, and what carries each noun out."""
     top = Grammar(__doc__)
-    handlers: dict[str, Handler] = {}
-    for part in (grammar, supply.grammar, benchmark.grammar, labels.grammar, saved.grammar, everything.grammar):
-        handlers |= part(top)
+    handlers = grammar(top)
+    for part in (supply, benchmark, labels, saved, serving, alerting, governing, everything):
+        handlers |= part.grammar(top)
     return top.parser, handlers
 
 
@@ -153,7 +152,7 @@ def _runs(client: Client, options: argparse.Namespace, output: Output) -> None:
         case "note":
             output.rows([client.label(options.id, notes=options.text)], RUN_COLUMNS)
         case "export":
-            with _target(options.output, output) as target:
+            with exports.target(options.output, output.out) as target:
                 exports.of_run(client, options.id, options.what, options.format, target)
         case action:
             output.rows([client.act(options.id, action)], RUN_COLUMNS)
@@ -188,13 +187,6 @@ def _follow(client: Client, pk: int, options: argparse.Namespace, output: Output
         output.streamed(seen.words, seen.data)
 
 
-def _target(name: str, output: Output) -> exports.Target:
-    try:
-        return exports.Target(output.out, None) if name == "-" else exports.Target.file(Path(name))
-    except OSError as error:
-        raise UsageError(f"{name} cannot be written: {error}") from error
-
-
 def _templates(client: Client, options: argparse.Namespace, output: Output) -> None:
     output.rows(client.templates()[: options.limit], TEMPLATE_COLUMNS)
 
@@ -206,7 +198,7 @@ def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> No
         case "show":
             output.one(client.rollout(options.id))
         case _:
-            with _target(options.output, output) as target:
+            with exports.target(options.output, output.out) as target:
                 exports.trajectory(client, options.id, target, tokens=options.tokens)
 
 

@@ -67,11 +67,25 @@ class Client:
         return self._read(path, lambda params: self._http.request(verb, path, params=params, json=body), query or {})
 
     def _read(self, path: str, send: Callable[[Json], httpx.Response], query: Mapping[str, Any]) -> Any:
-        asked = {name: value for name, value in query.items() if value not in (None, "")}
         try:
-            answer = send(asked)
+            answer = send(_asked(query))
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url} does not answer: {error}") from error
+        return self._decoded(path, answer)
+
+    def file(self, path: str) -> Iterator[str]:
+        """A file's text, as it comes. Raises ApiError, Unreachable."""
+        try:
+            with self._http.stream("GET", path) as answer:
+                if answer.is_success:
+                    yield from answer.iter_text()
+                else:
+                    answer.read()
+                    self._decoded(path, answer)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{self.url} does not answer: {error}") from error
+
+    def _decoded(self, path: str, answer: httpx.Response) -> Any:
         if answer.status_code == 204:
             return None
         try:
@@ -332,3 +346,7 @@ class Client:
 
     def exclude(self, name: str, body: Json) -> models.CountOut:
         return models.CountOut.model_validate(self.call("POST", f"/review/{name}/exclude", body=body))
+
+
+def _asked(query: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in query.items() if value not in (None, "")}

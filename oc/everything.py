@@ -17,10 +17,10 @@ VERBS = ("get", "post", "put", "patch", "delete")
 
 
 def grammar(top: Grammar) -> dict[str, Handler]:
-    words = "any operation of the API: promotion, gateway, alerts, quotas, audit log, health …"
+    words = "any operation of the API: forks, groups, findings, endpoints, projects, tokens, health …"
     made = top.nouns.add_parser("api", help=words, description=words, parents=[top.common])
     made.add_argument("verb", choices=VERBS)
-    made.add_argument("path", help="as the description at /api/v1/docs has it, from /api/v1 on: /promotions")
+    made.add_argument("path", help="as the description at /api/v1/docs has it, from /api/v1 on: /findings")
     made.add_argument(
         "--set", action="append", default=[], metavar="name=value", help="of the query, or of the body of a change"
     )
@@ -29,17 +29,17 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 
 
 def _api(client: Client, options: argparse.Namespace, output: Output) -> None:
-    values = dict(_pair(word) for word in options.set)
+    values = dict(pair(word) for word in options.set)
     path = "/" + options.path.removeprefix("/api/v1").lstrip("/")
     if options.verb == "get" or options.body is not None:
-        body = None if options.body is None else _read(options.body)
+        body = None if options.body is None else read(options.body)
         found = client.call(options.verb.upper(), path, query=values, body=body)
     else:
         found = client.call(options.verb.upper(), path, body=values or None)
     output.json(found)
 
 
-def _pair(word: str) -> tuple[str, Any]:
+def pair(word: str) -> tuple[str, Any]:
     """A value that is JSON is meant as JSON: 3, true, null, ["a"]. Raises UsageError."""
     name, separator, value = word.partition("=")
     if not separator or not name:
@@ -50,7 +50,7 @@ def _pair(word: str) -> tuple[str, Any]:
         return name, value
 
 
-def _read(file: str) -> Any:
+def read(file: str) -> Any:
     """Raises UsageError."""
     try:
         return json.loads(sys.stdin.read() if file == "-" else Path(file).read_text())

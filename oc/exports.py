@@ -37,6 +37,14 @@ class Target:
             self.out.close()
 
 
+def target(name: str, out: TextIO) -> Target:
+    """The file of this name, or `out` for `-`. Raises UsageError."""
+    try:
+        return Target(out, None) if name == "-" else Target.file(Path(name))
+    except OSError as error:
+        raise UsageError(f"{name} cannot be written: {error}") from error
+
+
 def of_run(client: Client, pk: int, what: str, form: str | None, out: TextIO) -> None:
     """Raises UsageError for a format that does not fit, ApiError, Unreachable."""
     fits = ("yaml", "toml") if what == "config" else ("jsonl", "csv")

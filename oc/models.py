@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
 
 
 class AgreementOut(BaseModel):
@@ -16,6 +17,37 @@ class AgreementOut(BaseModel):
     share: Annotated[float | None, Field(description="Of these, with one and the same answer")]
     alpha: Annotated[float | None, Field(description="Krippendorff's alpha")]
     kappa: Annotated[float | None, Field(description="Cohen's kappa, mean over pairs of people")]
+
+
+class AlertOut(BaseModel):
+    id: int
+    rule_id: int
+    about: Annotated[str, Field(description="run:12, worker:name or finding:3")]
+    message: str
+    state: Annotated[str, Field(description="open or resolved")]
+    opened_at: AwareDatetime
+    seen_at: AwareDatetime
+    resolved_at: AwareDatetime | None
+    told_at: Annotated[
+        AwareDatetime | None,
+        Field(description="Null: it came back within the quiet time, nobody was told"),
+    ]
+
+
+class AuditOut(BaseModel):
+    id: int
+    at: AwareDatetime
+    actor_name: str
+    via: Annotated[str, Field(description="page, api, token or system")]
+    credential: str
+    address: str | None
+    action: str
+    target: str
+    detail: dict[str, Any]
+    changes: Annotated[
+        list[dict[str, Any]],
+        Field(description="Rows that changed: {row, before, after}; {more: N} if cut"),
+    ]
 
 
 class BatchOut(BaseModel):
@@ -58,6 +90,19 @@ class CountOut(BaseModel):
     count: int
 
 
+class DeliveryOut(BaseModel):
+    id: int
+    alert_id: int | None
+    webhook_id: int | None
+    email: str
+    state: str
+    tries: int
+    status: int | None
+    error: str
+    due_at: AwareDatetime
+    sent_at: AwareDatetime | None
+
+
 class DiffPartOut(BaseModel):
     name: str
     diff: str
@@ -67,6 +112,21 @@ class DifferenceOut(BaseModel):
     field: str
     parent: str
     value: str
+
+
+class DraftOut(BaseModel):
+    id: int
+    slug: str
+    category: str
+    instruction: str
+    state: str
+    cause: str
+    rollout_id: int
+    turn: int
+    provenance: dict[str, Any]
+    not_carried: list[str]
+    task: Annotated[str | None, Field(description="What it became")]
+    created_at: AwareDatetime
 
 
 class EnvironmentOut(BaseModel):
@@ -80,6 +140,10 @@ class EnvironmentOut(BaseModel):
     task_count: int
     created_at: AwareDatetime
     updated_at: AwareDatetime
+
+
+class ErasedOut(BaseModel):
+    sessions: int
 
 
 class EstimateOut(BaseModel):
@@ -196,6 +260,17 @@ class NextOut(BaseModel):
     waiting: Annotated[int, Field(description="Counted up to 1001")]
 
 
+class NoticeOut(BaseModel):
+    id: int
+    alert_id: int
+    rule: str
+    about: str
+    message: str
+    resolved: Annotated[bool, Field(description="Tells of the end of the alert, not of its beginning")]
+    created_at: AwareDatetime
+    read_at: AwareDatetime | None
+
+
 class OpinionOut(BaseModel):
     reviewer: str
     decision: str
@@ -218,6 +293,12 @@ class ParsedOut(BaseModel):
         dict[str, Any],
         Field(description="The whole configuration with defaults filled in"),
     ]
+
+
+class PartOut(BaseModel):
+    name: str
+    value: float
+    weight: float
 
 
 class PlanRowOut(BaseModel):
@@ -289,6 +370,31 @@ class QueueOut(BaseModel):
     labels: int
     closed_at: AwareDatetime | None
     created_at: AwareDatetime
+
+
+class QuotaOut(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    concurrent_rollouts: Annotated[int | None, Field(description="Rollouts in flight")] = None
+    storage_gib: Annotated[float | None, Field(description="Kept checkpoints, in GiB")] = None
+    gpu_share: Annotated[float | None, Field(description="Of all rollouts in flight, while others run")] = None
+    gpus: Annotated[int | None, Field(description="GPUs that runs train on at once, one a rank")] = None
+    username: Annotated[
+        str,
+        Field(description="For a person; without project and person for everybody else"),
+    ] = ""
+    project: Annotated[str, Field(description="For a project, by its short name")] = ""
+    rollouts_now: Annotated[int | None, Field(description="In flight now; null for everybody's")]
+    bytes_now: Annotated[int | None, Field(description="Kept checkpoints now")]
+    gpus_now: Annotated[
+        int | None,
+        Field(description="Trained on now; a run has one for each of its ranks"),
+    ]
+
+
+class ReadOut(BaseModel):
+    read: Annotated[int, Field(description="Notices that were unread")]
 
 
 class ReleaseOut(BaseModel):
@@ -366,6 +472,94 @@ class RolloutOut(BaseModel):
     finished_at: AwareDatetime | None
 
 
+class Measure(StrEnum):
+    pass1 = "pass1"
+    best = "best"
+
+
+class Least(RootModel[float]):
+    root: Annotated[float, Field(description="The score is at least this", ge=0.0, le=1.0)]
+
+
+class MostDrop(RootModel[float]):
+    root: Annotated[
+        float,
+        Field(
+            description="The score is at most this much below the promoted version's",
+            ge=0.0,
+            le=1.0,
+        ),
+    ]
+
+
+class Rule(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    suite: Annotated[str, Field(max_length=80)] = ""
+    benchmark: Annotated[str, Field(max_length=60)] = ""
+    measure: Measure = "pass1"
+    least: Annotated[Least | None, Field(description="The score is at least this")] = None
+    most_drop: Annotated[
+        MostDrop | None,
+        Field(description="The score is at most this much below the promoted version's"),
+    ] = None
+    samples: Annotated[
+        int,
+        Field(description="The evaluation has at least so many passes", ge=1, le=64),
+    ] = 1
+
+
+class Kind(StrEnum):
+    metric = "metric"
+    finding = "finding"
+    run_failed = "run_failed"
+    infra_share = "infra_share"
+    worker_gone = "worker_gone"
+
+
+class Comparison(StrEnum):
+    above = "above"
+    below = "below"
+
+
+class Severity(StrEnum):
+    low = "low"
+    medium = "medium"
+    high = "high"
+
+
+class Role(StrEnum):
+    viewer = "viewer"
+    reviewer = "reviewer"
+    operator = "operator"
+    admin = "admin"
+
+
+class RuleOut(BaseModel):
+    name: Annotated[str, Field(max_length=80, min_length=1)]
+    kind: Kind
+    metric: Annotated[str, Field(max_length=100)] = ""
+    comparison: Comparison = "above"
+    threshold: float = 0.0
+    window: Annotated[
+        int,
+        Field(
+            description="Points whose mean is compared, or minutes for shares",
+            ge=1,
+            le=10000,
+        ),
+    ] = 1
+    severity: Severity = "high"
+    run_name: Annotated[str, Field(max_length=80)] = ""
+    quiet_minutes: Annotated[int, Field(ge=0, le=10080)] = 30
+    role: Role = "operator"
+    emails: list[str] = []
+    webhook_id: int | None = None
+    id: int
+    active: bool
+
+
 class RunOut(BaseModel):
     id: int
     name: str
@@ -391,6 +585,57 @@ class RunOut(BaseModel):
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
+
+
+class SessionOut(BaseModel):
+    id: int
+    client_id: str
+    policy_name: str
+    version: int
+    canary: bool
+    turns: int
+    policy_tokens: int
+    edits: Annotated[int, Field(description="Turns that edit")]
+    questions: Annotated[int, Field(description="Turns that only ask")]
+    malformed: Annotated[int, Field(description="Turns with a broken call")]
+    redactions: int
+    opened_at: AwareDatetime
+    last_at: AwareDatetime
+    expires_at: AwareDatetime
+
+
+class SignalReward(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    accept: Annotated[float, Field(description="The user took the change", ge=-10.0, le=10.0)] = 1.0
+    reject: Annotated[float, Field(description="The user threw the change away", ge=-10.0, le=10.0)] = -1.0
+    edit_kept: Annotated[
+        float,
+        Field(description="Times the share that is still there later", ge=-10.0, le=10.0),
+    ] = 0.5
+    dissatisfied: Annotated[
+        float,
+        Field(description="The next message says that it was wrong", ge=-10.0, le=10.0),
+    ] = -0.5
+    latency: Annotated[
+        float,
+        Field(description="For each second beyond latency_free", ge=-10.0, le=0.0),
+    ] = 0.0
+    latency_free: Annotated[float, Field(description="Seconds that cost nothing", ge=0.0)] = 10.0
+    malformed: Annotated[
+        float,
+        Field(description="A call that does not parse or fits no tool", ge=-10.0, lt=0.0),
+    ] = -1.0
+    question: Annotated[
+        float,
+        Field(description="A turn that asks instead of doing something", ge=-10.0, le=10.0),
+    ] = -0.25
+
+
+class SignalsOut(BaseModel):
+    new: int
+    known: Annotated[int, Field(description="Were sent before")]
 
 
 class StandingOut(BaseModel):
@@ -535,6 +780,21 @@ class TransitionOut(BaseModel):
     at: AwareDatetime
 
 
+class TurnOut(BaseModel):
+    index: int
+    text: str
+    calls: list[dict[str, Any]]
+    messages: Annotated[list[dict[str, Any]], Field(description="Of the transcript, those that are new")]
+    malformed: str
+    question: bool
+    edits: int
+    tokens: int
+    versions: list[int]
+    first_token_ms: float
+    reward: Annotated[float | None, Field(description="null: nobody said anything about it")]
+    parts: list[PartOut]
+
+
 class VersionOut(BaseModel):
     id: int
     number: int
@@ -593,11 +853,39 @@ class DisagreementOut(BaseModel):
     opinions: list[OpinionOut]
 
 
+class GateRules(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    rules: Annotated[list[Rule], Field(max_length=20)]
+
+
 class LabelDisagreementOut(BaseModel):
     rollout: int
     questions: list[str]
     hidden: bool
     labels: list[LabelOut]
+
+
+class Outcome(BaseModel):
+    rule: Rule
+    ok: bool
+    score: float | None
+    evaluation: int | None
+    why: str
+
+
+class PromotionOut(BaseModel):
+    id: int
+    channel: str
+    kind: str
+    promoted: str
+    canary: str | None
+    canary_share: float
+    gate: list[Outcome]
+    note: str
+    created_by: str | None
+    created_at: AwareDatetime
 
 
 class RunDetail(BaseModel):
@@ -634,6 +922,58 @@ class RunDetail(BaseModel):
     ]
     groups: dict[str, int]
     transitions: list[TransitionOut]
+
+
+class SessionDetailOut(BaseModel):
+    id: int
+    client_id: str
+    policy_name: str
+    version: int
+    canary: bool
+    turns: int
+    policy_tokens: int
+    edits: Annotated[int, Field(description="Turns that edit")]
+    questions: Annotated[int, Field(description="Turns that only ask")]
+    malformed: Annotated[int, Field(description="Turns with a broken call")]
+    redactions: int
+    opened_at: AwareDatetime
+    last_at: AwareDatetime
+    expires_at: AwareDatetime
+    recorded: list[TurnOut]
+    signals: list[dict[str, Any]]
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    recording: Annotated[bool, Field(description="Sessions that ask for it are recorded")] = False
+    retention_days: Annotated[
+        int,
+        Field(description="Days until a recorded session is deleted", ge=1, le=3650),
+    ] = 30
+    patterns: Annotated[
+        list[str],
+        Field(
+            description="Regular expressions of what is redacted besides secrets and e-mails",
+            max_length=50,
+        ),
+    ] = []
+    requests_per_minute: Annotated[int, Field(description="Of one token", ge=1, le=1000000)] = 120
+    most_tokens: Annotated[int, Field(description="Most tokens of one answer", ge=1)] = 4096
+    answer_seconds: Annotated[float, Field(description="Deadline of one answer", gt=0.0, le=3600.0)] = 300.0
+    endpoints: Annotated[
+        list[str],
+        Field(description="Policies behind endpoints that may be asked for by name as `model`"),
+    ] = []
+    edit_tools: Annotated[list[str], Field(description="Tools whose calls change files")] = [
+        "edit_file",
+        "write_file",
+        "delete_file",
+        "apply_patch",
+        "str_replace_based_edit_tool",
+    ]
+    reward: SignalReward | None = None
 
 
 class SweepDetail(BaseModel):
@@ -679,4 +1019,4 @@ class TaskDetail(BaseModel):
     ] = None
 
 
-DESCRIPTION = "a974a89b7fbbca0c139f3391904d657deec0847050ef37debc2bd260120ba1b6"
+DESCRIPTION = "b584d47203f8783d6a58ea213440a0175c83ab50bd33804046c3210d6a6a0aa8"

@@ -35,6 +35,8 @@ ANSWERS = (
     *("EnvironmentOut", "RepositoryOut", "LogOut", "TaskOut", "TaskDetail", "Requested", "OrderOut", "GeneratorRunOut"),
     *("ReviewsOut", "NextOut", "MadeOut", "BatchOut", "TaskChangeOut", "DiffPartOut", "DisagreementOut", "ViewOut"),
     *("QueueOut", "NextItemOut", "LabelOut", "AgreementOut", "LabelDisagreementOut", "RewardOut", "CountOut"),
+    *("PromotionOut", "GateRules", "SessionOut", "SessionDetailOut", "SignalsOut", "ErasedOut", "DraftOut", "Settings"),
+    *("AlertOut", "RuleOut", "NoticeOut", "ReadOut", "DeliveryOut", "QuotaOut", "AuditOut"),
 )
 """Schemas that `oc/client.py` reads; what they refer to comes along."""
 

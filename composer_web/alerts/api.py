@@ -9,7 +9,7 @@ from ninja import Query, Router, Status
 
 from composer_web.alerts import selectors, services
 from composer_web.alerts.filters import AlertFilter
-from composer_web.alerts.schemas import AlertOut, DeliveryOut, RuleIn, RuleOut
+from composer_web.alerts.schemas import AlertOut, DeliveryOut, NoticeOut, ReadOut, RuleIn, RuleOut
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
@@ -30,6 +30,27 @@ def list_alerts(
 ) -> Any:
     """Newest first; the filters are those of the page."""
     return page(filtered(AlertFilter, request, selectors.alerts()), limit=limit, before=before)
+
+
+@router.get("/notices", response=Page[NoticeOut], summary="What you are told")
+def list_notices(
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    unread: bool = False,
+) -> Any:
+    return page(selectors.notices(caller(request), unread=unread), limit=limit, before=before)
+
+
+@router.post("/notices/read", response=ReadOut, summary="Mark all of your notices as read")
+def read_notices(request: HttpRequest) -> Any:
+    return {"read": services.mark_read(user=caller(request))}
+
+
+@router.post("/notices/{notice_id}/read", response={200: ReadOut, 404: ErrorOut}, summary="Mark one as read")
+def read_notice(request: HttpRequest, notice_id: int) -> Any:
+    found = selectors.get_notice(caller(request), notice_id)
+    return {"read": services.mark_read(user=caller(request), notice=found.pk)}
 
 
 @router.get("/rules", response=list[RuleOut], summary="List rules")
@@ -66,3 +87,13 @@ def remove_rule(request: HttpRequest, rule_id: int) -> Any:
 @router.get("/deliveries", response=Page[DeliveryOut], auth=needs("operate"), summary="List deliveries")
 def list_deliveries(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
     return page(selectors.deliveries(), limit=limit, before=before)
+
+
+@router.post(
+    "/deliveries/{delivery_id}/repeat",
+    response={200: DeliveryOut, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("operate"),
+    summary="Try a failed delivery again",
+)
+def repeat_delivery(request: HttpRequest, delivery_id: int) -> Any:
+    return services.repeat(delivery=selectors.get_delivery(delivery_id), actor=caller(request))

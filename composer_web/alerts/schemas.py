@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from ninja import Schema
 from pydantic import ConfigDict, Field
@@ -43,6 +43,33 @@ class RuleOut(RuleIn):
 
     id: int
     active: bool
+
+
+class NoticeOut(Schema):
+    id: int
+    alert_id: int
+    rule: str
+    about: str
+    message: str
+    resolved: bool = Field(description="Tells of the end of the alert, not of its beginning")
+    created_at: datetime
+    read_at: datetime | None
+
+    @staticmethod
+    def resolve_rule(notice: Any) -> str:
+        return str(notice.alert.rule.name)
+
+    @staticmethod
+    def resolve_about(notice: Any) -> str:
+        return str(notice.alert.about)
+
+    @staticmethod
+    def resolve_message(notice: Any) -> str:
+        return str(notice.alert.message)
+
+
+class ReadOut(Schema):
+    read: int = Field(description="Notices that were unread")
 
 
 class DeliveryOut(Schema):

@@ -47,8 +47,17 @@ def get_delivery(pk: int) -> Delivery:
     return found
 
 
-def notices(user: User) -> QuerySet[Notice]:
-    return Notice.objects.filter(user=user).select_related("alert__rule")
+def notices(user: User, *, unread: bool = False) -> QuerySet[Notice]:
+    rows = Notice.objects.filter(user=user).select_related("alert__rule")
+    return rows.filter(read_at=None) if unread else rows
+
+
+def get_notice(user: User, pk: int) -> Notice:
+    """One of the person's own. Raises NotFound."""
+    found = notices(user).filter(pk=pk).first()
+    if found is None:
+        raise NotFound("notice", pk)
+    return found
 
 
 def unread(user: User) -> int:

@@ -6,17 +6,18 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Query, Router, Status
+from ninja import Body, Query, Router, Status
 from ninja.security import HttpBearer
 
 from composer_web.accounts.models import User
 from composer_web.api.auth import Forbidden, caller, needs
-from composer_web.api.paging import MAX_PAGE, page
+from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors, signals
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import NotAllowed, Unauthenticated
+from composer_web.gateway.filters import SessionFilter
 from composer_web.gateway.models import Session
 from composer_web.gateway.schemas import (
     ErasedOut,
@@ -71,8 +72,19 @@ def delete_own(request: HttpRequest, client_id: str) -> Any:
 
 
 @router.get("/sessions", response=Page[SessionOut], auth=needs("review"), summary="List recorded sessions")
-def list_sessions(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
-    return page(selectors.sessions(), limit=limit, before=before)
+def list_sessions(
+    request: HttpRequest,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    before: int | None = None,
+    q: str = "",
+    policy: str = "",
+    version: int | None = None,
+    canary: str = "",
+    malformed: int | None = None,
+    signal: str = "",
+) -> Any:
+    """Newest first; the filters are those of the page."""
+    return page(filtered(SessionFilter, request, selectors.sessions()), limit=limit, before=before)
 
 
 @router.get(
@@ -156,5 +168,8 @@ def get_settings(request: HttpRequest) -> Any:
 @router.patch(
     "/settings", response={200: Settings, 422: ErrorOut}, auth=needs("operate"), summary="Change some settings"
 )
-def change_settings(request: HttpRequest, payload: dict[str, Any]) -> Any:
+def change_settings(
+    request: HttpRequest,
+    payload: dict[str, Any] = Body(..., description="Some of what `GET` answers with; the rest stays"),
+) -> Any:
     return configuration.change(values=payload, actor=caller(request))

@@ -40,7 +40,8 @@ def transport(request: httpx.Request) -> httpx.Response:
     path = request.url.raw_path.decode()
     kind = request.headers.get("Content-Type", "application/json")
     answer = Web().generic(request.method, path, request.content, content_type=kind, **headers)
-    return httpx.Response(answer.status_code, content=answer.content, headers={"Content-Type": answer["Content-Type"]})
+    content = answer.getvalue()
+    return httpx.Response(answer.status_code, content=content, headers={"Content-Type": answer["Content-Type"]})
 
 
 def connected(token: str) -> Client:

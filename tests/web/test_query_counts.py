@@ -29,6 +29,7 @@ QUERIES: dict[str, int] = {
     "alerts/webhooks/": 4,
     "api/v1/alerts": 3,
     "api/v1/alerts/deliveries": 3,
+    "api/v1/alerts/notices": 3,
     "api/v1/alerts/rules": 3,
     "api/v1/audit": 3,
     "api/v1/curation/changes": 3,

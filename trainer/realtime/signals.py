@@ -45,7 +45,7 @@ class SignalReward(BaseModel):
     edit_kept: float = Field(default=0.5, ge=-10, le=10, description="Times the share that is still there later")
     dissatisfied: float = Field(default=-0.5, ge=-10, le=10, description="The next message says that it was wrong")
     latency: float = Field(default=0.0, ge=-10, le=0, description="For each second beyond latency_free")
-    latency_free: float = Field(default=10.0, ge=0, description="Seconds that cost nothing")
+    latency_free: float = Field(default=10.0, ge=0, allow_inf_nan=False, description="Seconds that cost nothing")
     malformed: float = Field(default=-1.0, ge=-10, lt=0, description="A call that does not parse or fits no tool")
     question: float = Field(default=-0.25, ge=-10, le=10, description="A turn that asks instead of doing something")
 

@@ -1,0 +1,72 @@
+"""oc alerts: what is wrong, who is told, and what was sent outside."""
+
+from __future__ import annotations
+
+import argparse
+
+from oc.client import Client
+from oc.grammar import Grammar, Handler, given, optional
+from oc.installation import Installation
+from oc.show import Output
+
+ALERT_COLUMNS = ("id", "state", "rule_id", "about", "message", "opened_at", "resolved_at")
+NOTICE_COLUMNS = ("id", "alert_id", "rule", "about", "resolved", "message", "created_at", "read_at")
+RULE_COLUMNS = ("id", "name", "kind", "metric", "comparison", "threshold", "window", "role", "webhook_id", "active")
+DELIVERY_COLUMNS = ("id", "alert_id", "webhook_id", "email", "state", "tries", "status", "error")
+FILTERS = ("state", "kind", "rule", "about")
+KINDS = ("metric", "finding", "run_failed", "infra_share", "worker_gone")
+RULE = (
+    *("name", "kind", "metric", "comparison", "threshold", "window", "severity", "run_name", "quiet_minutes"),
+    *("role", "emails", "webhook_id"),
+)
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("alerts", "what rules saw, and who was told")
+    group.listing("alerts", *FILTERS)
+    made = group.add("notices", "what you were told, newest first")
+    made.add_argument("--limit", type=int, default=50)
+    made.add_argument("--unread", action="store_true", help="only what you have not marked as read")
+    made = group.add("ack", "mark a notice as read, or all of yours")
+    made.add_argument("notice", type=int, nargs="?")
+    group.add("rules", "the rules")
+    made = group.add("create", "make a rule", "name")
+    made.add_argument("kind", choices=KINDS)
+    optional(made, "metric", "run_name")
+    made.add_argument("--comparison", choices=["above", "below"])
+    optional(made, "threshold", kind=float)
+    made.add_argument("--window", type=int, help="points whose mean is compared, or minutes for shares")
+    made.add_argument("--severity", choices=["low", "medium", "high"], help="least of findings")
+    made.add_argument("--quiet-minutes", type=int, help="an alert that comes back sooner tells nobody")
+    made.add_argument("--role", choices=["viewer", "reviewer", "operator", "admin"], help="who sees it in the product")
+    made.add_argument("--emails", nargs="+")
+    made.add_argument("--webhook", type=int, dest="webhook_id", help="number of a webhook")
+    for name, words in (("on", "have a rule watch again"), ("off", "switch a rule off"), ("remove", "remove a rule")):
+        group.add(name, words, "id")
+    group.add("deliveries", "messages to addresses outside").add_argument("--limit", type=int, default=50)
+    group.add("repeat", "try a failed delivery again", "id")
+    return {"alerts": _alerts}
+
+
+def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None:
+    calls = Installation(client)
+    match options.verb:
+        case "list":
+            output.rows(calls.alerts(limit=options.limit, **given(options, FILTERS)), ALERT_COLUMNS)
+        case "notices":
+            output.rows(calls.notices(limit=options.limit, unread=options.unread), NOTICE_COLUMNS)
+        case "ack":
+            output.rows([calls.acknowledge(options.notice)], ("read",))
+        case "rules":
+            output.rows(calls.rules(), RULE_COLUMNS)
+        case "create":
+            output.rows([calls.make_rule(given(options, RULE))], RULE_COLUMNS)
+        case "remove":
+            calls.remove_rule(options.id)
+            output.said(f"removed rule {options.id}", {"removed": options.id})
+        case "deliveries":
+            output.rows(calls.deliveries(limit=options.limit), DELIVERY_COLUMNS)
+        case "repeat":
+            output.rows([calls.repeat(options.id)], DELIVERY_COLUMNS)
+        case switched:
+            output.rows([calls.switch_rule(options.id, switched)], RULE_COLUMNS)

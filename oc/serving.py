@@ -1,0 +1,147 @@
+"""oc promotions, gateway: which policy production serves, and what its sessions left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+
+from pydantic import BaseModel
+
+from oc import exports, models
+from oc.client import Client
+from oc.everything import pair, read
+from oc.grammar import Grammar, Handler, given, optional
+from oc.installation import Installation
+from oc.launch import UsageError
+from oc.show import Output
+
+PROMOTION_COLUMNS = ("id", "kind", "promoted", "canary", "canary_share", "created_by", "created_at", "note")
+SESSION_COLUMNS = ("id", "client_id", "policy_name", "version", "turns", "policy_tokens", "malformed", "last_at")
+SESSION_FILTERS = ("q", "policy", "version", "canary", "malformed", "signal")
+DRAFT_COLUMNS = ("id", "slug", "state", "category", "rollout_id", "turn", "cause")
+SIGNALS = ("accept", "reject", "edit_kept", "dissatisfied", "latency")
+
+
+class Status(BaseModel):
+    """What production serves and how the gateway behaves. `promoted` is null before the first promotion."""
+
+    promoted: str | None
+    canary: str | None
+    canary_share: float
+    settings: models.Settings
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("promotions", "which policy version production serves")
+    group.listing("promotions")
+    made = group.add("promote", "serve a version to everybody, if the gate is open")
+    made.add_argument("policy", help="name or name@version")
+    optional(made, "note")
+    made = group.add("canary", "give a version a share of new sessions")
+    made.add_argument("policy", help="name or name@version")
+    made.add_argument("share", type=float, help="more than 0 and less than 1")
+    optional(made, "note")
+    optional(group.add("end-canary", "serve only what is promoted"), "note")
+    optional(group.add("rollback", "go back to what was promoted before"), "note")
+    group.add("gate", "the rules that a version must pass")
+    group.add("set-gate", "replace these rules by those of a JSON file (- is standard input)", "file")
+
+    group = top.noun("gateway", "production sessions of the promoted policy")
+    group.add("status", "what is served, and how the gateway behaves")
+    made = group.add("set", "change how it behaves")
+    made.add_argument("values", nargs="+", metavar="name=value", help="as `status` names them: retention_days=7")
+    made = group.add("sessions", "recorded sessions, newest first")
+    made.add_argument("--limit", type=int, default=50)
+    optional(made, *SESSION_FILTERS)
+    group.add("show", "one session with its turns, signals and rewards", "id")
+    made = group.add("export", "all sessions as JSON lines, or one as ATIF")
+    made.add_argument("--session", type=int, help="its number: that one, as ATIF")
+    made.add_argument("-o", "--output", default="-", help="file; - is standard output")
+    made = group.add("draft", "make a draft of a task from a session", "id")
+    made.add_argument("task", help="whose environment the draft gets")
+    made.add_argument("slug")
+    made.add_argument("instruction")
+    optional(made, "category")
+    group.add("delete", "delete a session", "id")
+    group.add("erase", "delete every session of an end user").add_argument(
+        "user", help="as the client names the user in its requests"
+    )
+    made = group.add("signal", "what a user did after an answer; with a token of the scope gateway")
+    made.add_argument("session", help="as the client named it in its requests")
+    made.add_argument("kind", choices=SIGNALS)
+    optional(made, "turn", kind=int)
+    optional(made, "value", kind=float)
+    optional(made, "after")
+    made.add_argument("--signal-id", help="your own name of it: sent twice, kept once (default: a new one)")
+    made = group.add("delete-own", "delete a session that this client recorded; with a token of the scope gateway")
+    made.add_argument("session", help="as the client named it in its requests")
+    return {"promotions": _promotions, "gateway": _gateway}
+
+
+def _promotions(client: Client, options: argparse.Namespace, output: Output) -> None:
+    calls = Installation(client)
+    match options.verb:
+        case "list":
+            output.rows(calls.promotions(limit=options.limit), PROMOTION_COLUMNS)
+        case "gate":
+            output.one(calls.gate())
+        case "set-gate":
+            output.one(calls.set_gate(read(options.file)))
+        case doing:
+            names = [name for name in ("policy", "share", "note") if name in options]
+            output.rows([calls.change_channel(doing, given(options, names))], PROMOTION_COLUMNS)
+
+
+def _gateway(client: Client, options: argparse.Namespace, output: Output) -> None:
+    calls = Installation(client)
+    match options.verb:
+        case "status":
+            output.one(_status(calls))
+        case "set":
+            output.one(calls.change_gateway(dict(pair(word) for word in options.values)))
+        case "sessions":
+            filters = given(options, SESSION_FILTERS)
+            output.rows(calls.sessions(limit=options.limit, **filters), SESSION_COLUMNS)
+        case "show":
+            output.one(calls.session(options.id))
+        case "export":
+            _export(calls, options, output)
+        case "draft":
+            body = given(options, ("task", "slug", "instruction", "category"))
+            output.rows([calls.draft_of_session(options.id, body)], DRAFT_COLUMNS)
+        case "delete":
+            calls.delete_session(options.id)
+            output.said(f"deleted session {options.id}", {"deleted": options.id})
+        case "erase":
+            output.rows([calls.erase(options.user)], ("sessions",))
+        case "signal":
+            output.rows([_signal(calls, options)], ("new", "known"))
+        case _:
+            calls.delete_own_session(options.session)
+            output.said(f"deleted session {options.session}", {"deleted": options.session})
+
+
+def _status(calls: Installation) -> Status:
+    newest = next(calls.promotions(limit=1), None)
+    return Status(
+        promoted=newest.promoted if newest else None,
+        canary=newest.canary if newest else None,
+        canary_share=newest.canary_share if newest else 0.0,
+        settings=calls.gateway(),
+    )
+
+
+def _signal(calls: Installation, options: argparse.Namespace) -> models.SignalsOut:
+    if options.kind == "edit_kept" and not options.after:
+        raise UsageError("edit_kept says when the edit was looked at: --after '30 minutes' or --after '2 commits'")
+    signal = {"id": options.signal_id or str(uuid.uuid4()), **given(options, ("kind", "turn", "value", "after"))}
+    return calls.signal(options.session, [signal])
+
+
+def _export(calls: Installation, options: argparse.Namespace, output: Output) -> None:
+    with exports.target(options.output, output.out) as target:
+        if options.session is None:
+            target.writelines(calls.all_sessions())
+        else:
+            target.write(json.dumps(calls.session_as_atif(options.session), ensure_ascii=False) + "\n")
