@@ -498,7 +498,7 @@ class Rule(BaseModel):
     )
     suite: Annotated[str, Field(max_length=80)] = ""
     benchmark: Annotated[str, Field(max_length=60)] = ""
-    measure: Measure = "pass1"
+    measure: Measure = Measure.pass1
     least: Annotated[Least | None, Field(description="The score is at least this")] = None
     most_drop: Annotated[
         MostDrop | None,
@@ -540,7 +540,7 @@ class RuleOut(BaseModel):
     name: Annotated[str, Field(max_length=80, min_length=1)]
     kind: Kind
     metric: Annotated[str, Field(max_length=100)] = ""
-    comparison: Comparison = "above"
+    comparison: Comparison = Comparison.above
     threshold: float = 0.0
     window: Annotated[
         int,
@@ -550,10 +550,10 @@ class RuleOut(BaseModel):
             le=10000,
         ),
     ] = 1
-    severity: Severity = "high"
+    severity: Severity = Severity.high
     run_name: Annotated[str, Field(max_length=80)] = ""
     quiet_minutes: Annotated[int, Field(ge=0, le=10080)] = 30
-    role: Role = "operator"
+    role: Role = Role.operator
     emails: list[str] = []
     webhook_id: int | None = None
     id: int

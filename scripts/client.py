@@ -89,7 +89,7 @@ def main() -> int:
             "--input", str(source), "--input-file-type", "openapi", "--output", str(made),
             "--output-model-type", "pydantic_v2.BaseModel", "--target-python-version", "3.11",
             "--use-standard-collections", "--use-union-operator", "--use-annotated", "--use-double-quotes",
-            "--disable-timestamp", "--strict-nullable", "--formatters", "builtin",
+            "--disable-timestamp", "--strict-nullable", "--formatters", "builtin", "--set-default-enum-member",
         ]  # fmt: skip
         subprocess.run(command, check=True, timeout=SECONDS)
         body = made.read_text().partition("from __future__")
