@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from csp.constants import NONE, SELF
 
 from composer_web.env import REPOSITORY, database_settings, env
+from composer_web.ops.staticversion import VERSIONED, static_version
 
 ENV = env()
 
@@ -184,7 +185,7 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
-STATIC_URL = "/static/"
+STATIC_URL = "/static/" if DEBUG else f"/static/{static_version(BASE_DIR / 'static')}/"
 STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
@@ -195,6 +196,7 @@ STATIC_ROOT = ENV.data / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 WHITENOISE_USE_FINDERS = True  # no collectstatic step between a checkout and a running product
 WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_IMMUTABLE_FILE_TEST = VERSIONED.pattern
 
 # Pub/sub only: the core layer drops the newest messages and dies when a socket is idle for 5 s.
 CHANNEL_LAYERS = {

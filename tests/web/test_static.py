@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
 from django.template.loader import get_template
+from django.templatetags.static import static
 from django.test import AsyncClient, Client
+
+from composer_web.ops.staticversion import VERSIONED, static_version
 
 PATH = "/static/css/tokens.css"
 
@@ -66,6 +71,36 @@ def test_modules_of_a_page_are_asked_for_at_once() -> None:
     assert base == imports_of("main.js")
     assert charts == {"chart.js"} | imports_of("chart.js") - base
     assert preloaded("partials/chart_head.html", "preload") == {"plotly/plotly.min.js"}
+
+
+def test_a_file_is_kept_for_good_under_the_name_of_what_it_contains(content: bytes) -> None:
+    address = static("css/tokens.css")
+    assert VERSIONED.match(address)
+    answer = Client().get(address)
+    assert answer.content == content and "immutable" in answer["cache-control"]
+    other = Client().get(VERSIONED.sub("/static/0123456789ab/", address))
+    assert other.content == content, "a page that was open while the product was renewed"
+    assert other["cache-control"] == Client().get(PATH)["cache-control"] == "no-cache"
+    assert Client().get("/static/0123456789ab/css/none.css").status_code == 404
+
+
+def test_the_name_changes_with_a_file(tmp_path: Path) -> None:
+    names = []
+    for text in ("a", "b", "a"):
+        (tmp_path / "js").mkdir(exist_ok=True)
+        (tmp_path / "js" / "a.js").write_text(text)
+        names.append(static_version(tmp_path))
+    (tmp_path / "js" / "a.js").rename(tmp_path / "js" / "b.js")
+    assert names[0] == names[2] and len({*names, static_version(tmp_path)}) == 3
+
+
+def test_text_is_sent_compressed_to_who_reads_it(content: bytes) -> None:
+    answer = Client().get(static("css/tokens.css"), headers={"accept-encoding": "br, gzip"})
+    assert answer["content-encoding"] == "gzip" and gzip.decompress(answer.content) == content
+    assert int(answer["content-length"]) == len(answer.content) < len(content)
+    plain = Client().get(static("css/tokens.css"))
+    assert plain.content == content and "content-encoding" not in plain
+    assert answer["vary"] == plain["vary"] == "Accept-Encoding"
 
 
 def test_the_chart_library_comes_from_its_package() -> None:
