@@ -1,4 +1,4 @@
-"""oc alerts: what is wrong, who is told, and what was sent outside."""
+"""oc alerts, webhooks: what is wrong, who is told, and what was sent outside."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import argparse
 from oc.client import Client
 from oc.grammar import Grammar, Handler, given, optional
 from oc.installation import Installation
+from oc.models import Event
 from oc.show import Output
 
 ALERT_COLUMNS = ("id", "state", "rule_id", "about", "message", "opened_at", "resolved_at")
 NOTICE_COLUMNS = ("id", "alert_id", "rule", "about", "resolved", "message", "created_at", "read_at")
 RULE_COLUMNS = ("id", "name", "kind", "metric", "comparison", "threshold", "window", "role", "webhook_id", "active")
 DELIVERY_COLUMNS = ("id", "alert_id", "webhook_id", "email", "state", "tries", "status", "error")
+WEBHOOK_COLUMNS = ("id", "name", "url", "events", "active", "created_at")
+EVENTS = tuple(one.value for one in Event)
 FILTERS = ("state", "kind", "rule", "about")
 KINDS = ("metric", "finding", "run_failed", "infra_share", "worker_gone")
 RULE = (
@@ -45,7 +48,16 @@ def grammar(top: Grammar) -> dict[str, Handler]:
         group.add(name, words, "id")
     group.add("deliveries", "messages to addresses outside").add_argument("--limit", type=int, default=50)
     group.add("repeat", "try a failed delivery again", "id")
-    return {"alerts": _alerts}
+
+    group = top.noun("webhooks", "addresses that get signed messages")
+    group.add("list", "all of them")
+    made = group.add("add", "a new one; its secret is in this one answer only", "name", "url")
+    made.add_argument("--events", nargs="+", choices=EVENTS, metavar="EVENT", help=", ".join(EVENTS))
+    made = group.add("events", "have it told of these events and no others", "id")
+    made.add_argument("events", nargs="*", metavar="EVENT", help=", ".join(EVENTS))
+    for name, words in (("on", "send to it again"), ("off", "send it nothing"), ("test", "send it a test message")):
+        group.add(name, words, "id")
+    return {"alerts": _alerts, "webhooks": _webhooks}
 
 
 def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None:
@@ -70,3 +82,18 @@ def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None
             output.rows([calls.repeat(options.id)], DELIVERY_COLUMNS)
         case switched:
             output.rows([calls.switch_rule(options.id, switched)], RULE_COLUMNS)
+
+
+def _webhooks(client: Client, options: argparse.Namespace, output: Output) -> None:
+    calls = Installation(client)
+    match options.verb:
+        case "list":
+            output.rows(calls.webhooks(), WEBHOOK_COLUMNS)
+        case "add":
+            output.one(calls.make_webhook(given(options, ("name", "url", "events"))))
+        case "events":
+            output.rows([calls.change_webhook(options.id, {"events": options.events})], WEBHOOK_COLUMNS)
+        case "test":
+            output.rows([calls.try_webhook(options.id)], DELIVERY_COLUMNS)
+        case switched:
+            output.rows([calls.change_webhook(options.id, {"active": switched == "on"})], WEBHOOK_COLUMNS)

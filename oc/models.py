@@ -183,6 +183,18 @@ class EvaluationOut(BaseModel):
     finished_at: AwareDatetime | None
 
 
+class Event(StrEnum):
+    run_finished = "run.finished"
+    run_failed = "run.failed"
+    run_stopped = "run.stopped"
+    evaluation_finished = "evaluation.finished"
+    evaluation_failed = "evaluation.failed"
+    policy_promoted = "policy.promoted"
+    policy_rolled_back = "policy.rolled_back"
+    alert_opened = "alert.opened"
+    alert_resolved = "alert.resolved"
+
+
 class EventOut(BaseModel):
     id: int
     at: AwareDatetime
@@ -248,6 +260,16 @@ class MetricsOut(BaseModel):
     updated_at: AwareDatetime | None
     names: list[str]
     series: dict[str, list[BucketOut]]
+
+
+class NewWebhook(BaseModel):
+    id: int
+    name: str
+    url: str
+    events: list[Event]
+    active: bool
+    created_at: AwareDatetime
+    secret: Annotated[str, Field(description="Shown this one time: it signs every message")]
 
 
 class NextItemOut(BaseModel):
@@ -813,6 +835,15 @@ class ViewOut(BaseModel):
     owner: str
 
 
+class WebhookOut(BaseModel):
+    id: int
+    name: str
+    url: str
+    events: list[Event]
+    active: bool
+    created_at: AwareDatetime
+
+
 class BoardOut(BaseModel):
     release: str
     standings: list[StandingOut]
@@ -1019,4 +1050,4 @@ class TaskDetail(BaseModel):
     ] = None
 
 
-DESCRIPTION = "b584d47203f8783d6a58ea213440a0175c83ab50bd33804046c3210d6a6a0aa8"
+DESCRIPTION = "a8f96f342b0ea5eceba29d605965e181bd028362d759e0b6d265f4bcd2ea6fe5"

@@ -36,7 +36,7 @@ ANSWERS = (
     *("ReviewsOut", "NextOut", "MadeOut", "BatchOut", "TaskChangeOut", "DiffPartOut", "DisagreementOut", "ViewOut"),
     *("QueueOut", "NextItemOut", "LabelOut", "AgreementOut", "LabelDisagreementOut", "RewardOut", "CountOut"),
     *("PromotionOut", "GateRules", "SessionOut", "SessionDetailOut", "SignalsOut", "ErasedOut", "DraftOut", "Settings"),
-    *("AlertOut", "RuleOut", "NoticeOut", "ReadOut", "DeliveryOut", "QuotaOut", "AuditOut"),
+    *("AlertOut", "RuleOut", "NoticeOut", "ReadOut", "DeliveryOut", "WebhookOut", "NewWebhook", "QuotaOut", "AuditOut"),
 )
 """Schemas that `oc/client.py` reads; what they refer to comes along."""
 

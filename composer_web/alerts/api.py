@@ -9,7 +9,18 @@ from ninja import Query, Router, Status
 
 from composer_web.alerts import selectors, services
 from composer_web.alerts.filters import AlertFilter
-from composer_web.alerts.schemas import AlertOut, DeliveryOut, NoticeOut, ReadOut, RuleIn, RuleOut
+from composer_web.alerts.schemas import (
+    AlertOut,
+    DeliveryOut,
+    NewWebhook,
+    NoticeOut,
+    ReadOut,
+    RuleIn,
+    RuleOut,
+    WebhookChange,
+    WebhookIn,
+    WebhookOut,
+)
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
@@ -82,6 +93,42 @@ def change_rule(request: HttpRequest, rule_id: int, action: str) -> Any:
 def remove_rule(request: HttpRequest, rule_id: int) -> Any:
     services.remove_rule(rule=selectors.get_rule(rule_id), actor=caller(request))
     return Status(204, None)
+
+
+@router.get("/webhooks", response=list[WebhookOut], auth=needs("operate"), summary="List webhooks")
+def list_webhooks(request: HttpRequest) -> Any:
+    return list(selectors.webhooks())
+
+
+@router.post("/webhooks", response={201: NewWebhook, 422: ErrorOut}, auth=needs("operate"), summary="Make a webhook")
+def create_webhook(request: HttpRequest, payload: WebhookIn) -> Any:
+    row, secret = services.make_webhook(actor=caller(request), **payload.dict())
+    return Status(201, {**WebhookOut.from_orm(row).dict(), "secret": secret})
+
+
+@router.patch(
+    "/webhooks/{webhook_id}",
+    response={200: WebhookOut, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Change its events, switch it on or off",
+)
+def change_webhook(request: HttpRequest, webhook_id: int, payload: WebhookChange) -> Any:
+    row = selectors.get_webhook(webhook_id)
+    if payload.events is not None:
+        row = services.subscribe(webhook=row, events=payload.events, actor=caller(request))
+    if payload.active is not None:
+        row = services.switch_webhook(webhook=row, active=payload.active, actor=caller(request))
+    return row
+
+
+@router.post(
+    "/webhooks/{webhook_id}/test",
+    response={201: DeliveryOut, 404: ErrorOut},
+    auth=needs("operate"),
+    summary="Send it a test message",
+)
+def try_webhook(request: HttpRequest, webhook_id: int) -> Any:
+    return Status(201, services.try_webhook(webhook=selectors.get_webhook(webhook_id), actor=caller(request)))
 
 
 @router.get("/deliveries", response=Page[DeliveryOut], auth=needs("operate"), summary="List deliveries")

@@ -1,10 +1,10 @@
-"""The form of a rule."""
+"""The forms of a rule and of a webhook."""
 
 from __future__ import annotations
 
 from django import forms
 
-from composer_web.alerts.models import Rule, Webhook
+from composer_web.alerts.models import Event, Rule, Webhook
 
 
 class RuleForm(forms.ModelForm):
@@ -46,3 +46,10 @@ class RuleForm(forms.ModelForm):
 class WebhookForm(forms.Form):
     name = forms.CharField(max_length=80)
     url = forms.CharField(max_length=400, label="Address", help_text="https://host/path")
+    events = forms.MultipleChoiceField(
+        choices=Event.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="Told of",
+        help_text="And of the alerts of rules that name it",
+    )

@@ -28,12 +28,27 @@ class Severity(models.TextChoices):
     HIGH = "high"
 
 
+class Event(models.TextChoices):
+    """What a webhook can be told of without a rule; the value is the `type` of the message."""
+
+    RUN_FINISHED = "run.finished", "A run finished"
+    RUN_FAILED = "run.failed", "A run failed"
+    RUN_STOPPED = "run.stopped", "A run was stopped"
+    EVALUATION_FINISHED = "evaluation.finished", "An evaluation finished"
+    EVALUATION_FAILED = "evaluation.failed", "An evaluation failed"
+    POLICY_PROMOTED = "policy.promoted", "A policy was promoted"
+    POLICY_ROLLED_BACK = "policy.rolled_back", "A policy was rolled back"
+    ALERT_OPENED = "alert.opened", "An alert of any rule began"
+    ALERT_RESOLVED = "alert.resolved", "An alert of any rule is over"
+
+
 class Webhook(models.Model):
     """An address that gets signed messages. The secret is sealed and shown once."""
 
     name = models.CharField(max_length=80, unique=True)
     url = models.CharField(max_length=400)
     secret = models.TextField()
+    events = models.JSONField(default=list, blank=True, help_text="What it is told of without a rule")
     active = models.BooleanField(default=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
@@ -45,6 +60,11 @@ class Webhook(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def told_of(self) -> list[str]:
+        """Its events in words."""
+        return [str(Event(one).label) for one in self.events]
 
 
 class Rule(models.Model):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
+from composer_web.alerts.models import Event
 from composer_web.api.schemas import Body
 
 
@@ -70,6 +71,30 @@ class NoticeOut(Schema):
 
 class ReadOut(Schema):
     read: int = Field(description="Notices that were unread")
+
+
+class WebhookIn(Body):
+    name: str = Field(min_length=1, max_length=80)
+    url: str = Field(max_length=400, description="https://host/path")
+    events: list[Event] = Field(default=[], max_length=50, description="What it is told of without a rule")
+
+
+class WebhookChange(Body):
+    events: list[Event] | None = Field(default=None, max_length=50, description="These and no others; null keeps them")
+    active: bool | None = None
+
+
+class WebhookOut(Schema):
+    id: int
+    name: str
+    url: str
+    events: list[Event]
+    active: bool
+    created_at: datetime
+
+
+class NewWebhook(WebhookOut):
+    secret: str = Field(description="Shown this one time: it signs every message")
 
 
 class DeliveryOut(Schema):

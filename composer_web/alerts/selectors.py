@@ -27,6 +27,10 @@ def get_rule(pk: int) -> Rule:
     return found
 
 
+def webhooks() -> QuerySet[Webhook]:
+    return Webhook.objects.order_by("name")
+
+
 def get_webhook(pk: int) -> Webhook:
     """Raises NotFound."""
     found = Webhook.objects.filter(pk=pk).first()

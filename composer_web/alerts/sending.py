@@ -66,6 +66,14 @@ def deliver(*, delivery_id: int) -> None:
         row.save()
 
 
+def send(row: Delivery) -> Delivery:
+    """Keep it, and have it sent once the transaction commits."""
+    row.due_at = timezone.now()
+    row.save()
+    send_later(row)
+    return row
+
+
 def send_later(row: Delivery, *, seconds: float = 0.0) -> None:
     """Ask a control worker for the next try."""
     enqueue("alerts.deliver", {"delivery_id": row.pk}, queue="control", key=f"deliver:{row.pk}", delay=seconds)

@@ -16,9 +16,9 @@ from composer_web.accounts.models import Role, User
 from composer_web.accounts.reach import may_in, with_places
 from composer_web.accounts.services import audit
 from composer_web.alerts import signing
-from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
-from composer_web.alerts.sending import PURPOSE, send_later, webhook_hosts
-from composer_web.env import env
+from composer_web.alerts.models import Alert, Delivery, Event, Kind, Notice, Rule, Webhook
+from composer_web.alerts.sending import PURPOSE, send, send_later, webhook_hosts
+from composer_web.alerts.telling import tell_of_alert
 from composer_web.live.hints import hint
 from composer_web.ops import outbound
 from composer_web.ops.errors import UserError
@@ -60,7 +60,7 @@ def remove_rule(*, rule: Rule, actor: User | None) -> None:
 
 
 @transaction.atomic
-def make_webhook(*, actor: User | None, name: str, url: str) -> tuple[Webhook, str]:
+def make_webhook(*, actor: User | None, name: str, url: str, events: Iterable[str] = ()) -> tuple[Webhook, str]:
     """The webhook and its secret, which is shown this one time. Raises UserError."""
     if not name.strip() or Webhook.objects.filter(name=name.strip()).exists():
         raise UserError("name", "give it a name that no other webhook has")
@@ -69,7 +69,8 @@ def make_webhook(*, actor: User | None, name: str, url: str) -> tuple[Webhook, s
     except (outbound.Refused, outbound.Unreachable) as error:
         raise UserError("url", str(error)) from error
     secret = signing.new_secret()
-    row = Webhook(name=name.strip(), url=url.strip(), secret=seal(secret, purpose=PURPOSE), created_by=actor)
+    sealed = seal(secret, purpose=PURPOSE)
+    row = Webhook(name=name.strip(), url=url.strip(), secret=sealed, events=_events(events), created_by=actor)
     _cleaned(row)
     row.save()
     audit(actor=actor, action="webhook.create", target=f"webhook:{row.pk}", name=row.name, url=row.url)
@@ -85,10 +86,19 @@ def switch_webhook(*, webhook: Webhook, active: bool, actor: User | None) -> Web
 
 
 @transaction.atomic
+def subscribe(*, webhook: Webhook, events: Iterable[str], actor: User | None) -> Webhook:
+    """Have it told of these events, and of no others. Raises UserError."""
+    webhook.events = _events(events)
+    webhook.save(update_fields=["events"])
+    audit(actor=actor, action="webhook.events", target=f"webhook:{webhook.pk}")
+    return webhook
+
+
+@transaction.atomic
 def try_webhook(*, webhook: Webhook, actor: User | None) -> Delivery:
     """A message that says that it is a test."""
     body = {"type": "test", "title": "Test", "message": "A person asked OpenComposer for this message."}
-    made = _outside(Delivery(webhook=webhook, body=body))
+    made = send(Delivery(webhook=webhook, body=body))
     audit(actor=actor, action="webhook.test", target=f"webhook:{webhook.pk}")
     return made
 
@@ -157,27 +167,7 @@ def _tell(alert: Alert, *, resolved: bool) -> None:
     Notice.objects.bulk_create(
         [Notice(user=user, alert=alert, resolved=resolved) for user in people], ignore_conflicts=True
     )
-    body = {
-        "type": "alert.resolved" if resolved else "alert.opened",
-        "title": f"{'Resolved: ' if resolved else ''}{rule.name}",
-        "message": alert.message,
-        "rule": rule.name,
-        "about": alert.about,
-        "alert": alert.pk,
-        "link": f"{env().public_url.rstrip('/')}/alerts/" if env().public_url else "",
-        "at": ((alert.resolved_at if resolved else alert.opened_at) or timezone.now()).isoformat(),
-    }
-    for email in rule.emails:
-        _outside(Delivery(alert=alert, email=email, body=body))
-    if rule.webhook is not None and rule.webhook.active:
-        _outside(Delivery(alert=alert, webhook=rule.webhook, body=body))
-
-
-def _outside(row: Delivery) -> Delivery:
-    row.due_at = timezone.now()
-    row.save()
-    send_later(row)
-    return row
+    tell_of_alert(alert, resolved=resolved)
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
@@ -204,6 +194,14 @@ def _emails(given: Iterable[str]) -> list[str]:
         except ValidationError as error:
             raise UserError("emails", f"{email[:80]!r} is no e-mail address") from error
     return emails
+
+
+def _events(given: Iterable[str]) -> list[str]:
+    """In the order in which they are defined, each once."""
+    asked = {str(one) for one in given}
+    if unknown := sorted(asked - set(Event.values)):
+        raise UserError("events", f"there is no event {unknown[0][:40]!r}; there are: {', '.join(Event.values)}")
+    return [one for one in Event.values if one in asked]
 
 
 def _cleaned(row: Rule | Webhook) -> None:

@@ -11,7 +11,7 @@ from django_tables2 import RequestConfig
 from composer_web.alerts import selectors, services
 from composer_web.alerts.filters import AlertFilter
 from composer_web.alerts.forms import RuleForm, WebhookForm
-from composer_web.alerts.models import Notice, Webhook
+from composer_web.alerts.models import Event, Notice
 from composer_web.alerts.tables import AlertTable, DeliveryTable
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
@@ -75,7 +75,13 @@ def webhook_list(request: PageRequest) -> HttpResponse:
             form.add_error(error.field if error.field in form.fields else None, str(error))
         else:
             form = WebhookForm()
-    context = {"webhooks": Webhook.objects.all(), "form": form, "secret": secret, "tab": "webhooks"}
+    context = {
+        "webhooks": selectors.webhooks(),
+        "form": form,
+        "secret": secret,
+        "tab": "webhooks",
+        "known": Event.choices,
+    }
     answer = show(request, "alerts/webhooks.html", context, status=422 if form.errors else 200)
     answer["Cache-Control"] = "no-store"
     return answer
@@ -92,6 +98,14 @@ def webhook_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
             lambda: services.try_webhook(webhook=webhook, actor=request.user),
             done=done,
             to="alerts:deliveries",
+        )
+    if action == "events":
+        events = request.POST.getlist("events")
+        return act(
+            request,
+            lambda: services.subscribe(webhook=webhook, events=events, actor=request.user),
+            done=f"“{webhook.name}” is told of {len(events)} kind{'s' * (len(events) != 1)} of events.",
+            to="alerts:webhooks",
         )
     if action not in ("on", "off"):
         return show(request, "404.html", status=404)

@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.alerts.models import Event
+from composer_web.alerts.telling import tell
 from composer_web.evals.models import EVALUATION_LEGAL, Evaluation, EvaluationState, Phase, Release
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
@@ -218,11 +220,14 @@ def mark_finished(*, evaluation: Evaluation, results: dict[str, Any]) -> Evaluat
             message=f"{evaluation.suite.name} {evaluation.phase} (version {evaluation.version}): "
             f"pass@1 {results['pass1']:.1%}, best of {results['best_of']} {results['best']:.1%}",
         )
+    _tell(evaluation, Event.EVALUATION_FINISHED)
     return evaluation
 
 
+@transaction.atomic
 def mark_failed(*, evaluation: Evaluation, cause: str) -> Evaluation:
     _move(evaluation, EvaluationState.FAILED, cause, failure=cause, finished_at=timezone.now())
+    _tell(evaluation, Event.EVALUATION_FAILED)
     if evaluation.run is not None:
         add_event(run=evaluation.run, kind="eval", level="error", message=f"evaluation {evaluation.pk} failed: {cause}")
     return evaluation
@@ -235,6 +240,25 @@ def cancel(*, evaluation: Evaluation, actor: User | None = None) -> Evaluation:
     audit(actor=actor, action="eval.cancel", target=f"eval:{evaluation.pk}")
     enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
     return evaluation
+
+
+def _tell(evaluation: Evaluation, event: Event) -> None:
+    subject, pass1 = evaluation.policy.at(evaluation.version), evaluation.results.get("pass1")
+    outcome = evaluation.failure or (f"pass@1 {pass1:.1%}" if pass1 is not None else "nothing to count")
+    tell(
+        event,
+        title=f"Evaluation {evaluation.pk} {evaluation.state}: {subject}",
+        message=f"{subject} on {evaluation.suite.name}: {outcome}",
+        about=f"eval:{evaluation.pk}",
+        path=f"/evals/{evaluation.pk}/",
+        evaluation=evaluation.pk,
+        project=evaluation.project_id,
+        policy=subject,
+        suite=evaluation.suite.name,
+        run=evaluation.run_id,
+        pass1=pass1,
+        best=evaluation.results.get("best"),
+    )
 
 
 def _move(evaluation: Evaluation, to: str, reason: str, **fields: Any) -> Evaluation:

@@ -12,6 +12,8 @@ from django.db.models import QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.alerts.models import Event
+from composer_web.alerts.telling import tell
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.policies import gate
 from composer_web.policies.models import Policy, Promotion
@@ -19,6 +21,8 @@ from composer_web.policies.selectors import Weights, resolve
 
 CHANNEL = "production"
 MOST_ROWS = 500
+TOLD = {"promote": Event.POLICY_PROMOTED, "rollback": Event.POLICY_ROLLED_BACK}
+"""Kinds of changes of which webhooks are told."""
 
 
 def history(channel: str = CHANNEL) -> QuerySet[Promotion]:
@@ -134,7 +138,28 @@ def _record(row: Promotion, before: Promotion | None, seen: list[gate.Outcome], 
         after=_shown(row),
         note=row.note,
     )
+    if row.kind in TOLD:
+        _tell(row, before, TOLD[row.kind])
     return row
+
+
+def _tell(row: Promotion, before: Promotion | None, event: Event) -> None:
+    now, was = row.policy.at(row.version), before.policy.at(before.version) if before else None
+    who = row.created_by.get_username() if row.created_by else None
+    tell(
+        event,
+        title=f"{event.label}: {now}",
+        message=f"{row.channel} serves {now}"
+        + (f" instead of {was}" if was else "")
+        + (f": {row.note}" if row.note else ""),
+        about=f"channel:{row.channel}",
+        path="/promotion/",
+        channel=row.channel,
+        policy=now,
+        before=was,
+        by=who,
+        note=row.note,
+    )
 
 
 def _shown(row: Promotion | None) -> dict[str, object]:

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.alerts.models import Event
+from composer_web.alerts.telling import tell
 from composer_web.env import REPOSITORY
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
@@ -27,6 +29,12 @@ from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
 
 Level = Literal["info", "warning", "error"]
+TOLD = {
+    RunState.FINISHED.value: (Event.RUN_FINISHED, "finished"),
+    RunState.FAILED.value: (Event.RUN_FAILED, "failed"),
+    RunState.CANCELLED.value: (Event.RUN_STOPPED, "was stopped"),
+}
+"""State of which webhooks are told → the event, and how its title says it."""
 
 
 def parse_config(data: Mapping[str, Any]) -> RunConfig:
@@ -273,8 +281,26 @@ def _move(run: Run, to: str, actor: User | None, reason: str, **fields: Any) -> 
             raise Conflict(str(error), "state") from error
         if actor is not None:
             audit(actor=actor, action=f"run.{to}", target=f"run:{run.pk}", reason=reason)
+        if to in TOLD:
+            _tell(run, *TOLD[to], reason)
         hint("runs", f"run:{run.pk}")
     return run
+
+
+def _tell(run: Run, event: Event, words: str, reason: str) -> None:
+    tell(
+        event,
+        title=f"Run {run.pk} {words}: {run.name}",
+        message=f"{run.name} {words} at step {run.step} of {run.steps_total}: {reason}",
+        about=f"run:{run.pk}",
+        path=f"/runs/{run.pk}/",
+        run=run.pk,
+        name=run.name,
+        project=run.project_id,
+        state=run.state,
+        step=run.step,
+        policy=run.policy_out.name if run.policy_out else None,
+    )
 
 
 @functools.lru_cache(maxsize=1)

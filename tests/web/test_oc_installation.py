@@ -24,11 +24,12 @@ from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.runs.services import mark_failed
 from oc.cli import main
+from tests.web.test_alerts import Receiver, receiver
 from tests.web.test_evals_promotion import held_out, versions
 from tests.web.test_oc import Oc, connected, data, oc
 from tests.web.test_oc_curation import error
 
-__all__ = ["held_out", "oc", "versions"]  # fixtures
+__all__ = ["held_out", "oc", "receiver", "versions"]  # fixtures
 pytestmark = pytest.mark.django_db
 
 
@@ -173,6 +174,22 @@ def test_alerts_from_rule_to_acknowledgement(running: Run, oc: Oc, capsys: pytes
     assert data(oc("alerts", "on", pk, "--json"))[0]["active"] is True
     assert data(oc("alerts", "remove", pk, "--json")) == {"removed": rule["id"]}
     assert [row.name for row in Rule.objects.all()] == ["loss"]
+
+
+def test_webhooks(receiver: Receiver, oc: Oc, capsys: pytest.CaptureFixture[str]) -> None:
+    made = data(oc("webhooks", "add", "ci", receiver.url, "--events", "run.finished", "run.failed", "--json"))
+    assert made["secret"].startswith("whsec_") and made["events"] == ["run.finished", "run.failed"]
+    pk = str(made["id"])
+    assert data(oc("webhooks", "events", pk, "policy.promoted", "--json"))[0]["events"] == ["policy.promoted"]
+    assert oc("webhooks", "events", pk, "policy", "--json")[0] == 1
+    assert "events.0" in error(capsys)["fields"]
+    assert data(oc("webhooks", "off", pk, "--json"))[0]["active"] is False
+    assert data(oc("webhooks", "on", pk, "--json"))[0]["active"] is True
+    assert data(oc("webhooks", "test", pk, "--json"))[0]["webhook_id"] == made["id"]
+    (shown,) = data(oc("webhooks", "list", "--json"))
+    assert shown["name"] == "ci" and "secret" not in shown
+    assert oc("webhooks", "add", "inside", "http://10.0.0.7/", "--json")[0] == 1
+    assert error(capsys)["fields"].keys() == {"url"}
 
 
 def test_quotas(people: dict[str, User], line: Callable[[str, str], Oc], capsys: pytest.CaptureFixture[str]) -> None:

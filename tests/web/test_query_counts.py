@@ -31,6 +31,7 @@ QUERIES: dict[str, int] = {
     "api/v1/alerts/deliveries": 3,
     "api/v1/alerts/notices": 3,
     "api/v1/alerts/rules": 3,
+    "api/v1/alerts/webhooks": 3,
     "api/v1/audit": 3,
     "api/v1/curation/changes": 3,
     "api/v1/curation/disagreements": 4,
