@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from composer_web.ops import inference
 from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import Run
-from trainer.inference.contract import DeploymentStatus, InferenceError, ServerStatus, SyncTimings
+from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth, ServerStatus, SyncTimings
 
 PATIENCE = 1.5
 """Seconds that the page waits for the inference server."""
@@ -64,6 +64,14 @@ def recorded(run: Run) -> SyncTimings | None:
         return None
     phases = {name: values[f"sync/{name}"] for name in PHASES if f"sync/{name}" in values}
     return SyncTimings(version=int(values["sync/version"]), bytes=int(values.get("sync/bytes", 0)), **phases)
+
+
+def engine_metrics(health: ServerHealth, served: DeploymentStatus | None) -> dict[str, float]:
+    """The last seconds of the inference server, and of the run's deployment there, as metrics of a step."""
+    found = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
+    if served is not None and served.cache_share is not None:
+        found["cache/used"] = served.cache_share
+    return found | sync_metrics(served)
 
 
 def sync_metrics(served: DeploymentStatus | None) -> dict[str, float]:

@@ -93,6 +93,9 @@ RL_FURTHER = (
         ("in flight", "ready", "allowed in flight"),
     ),
     Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
+    Panel("Policy tokens by outcome", ("tokens/policy/passed", "tokens/policy/failed"), ("passed", "failed")),
+    Panel("Context tokens by outcome", ("tokens/total/passed", "tokens/total/failed"), ("passed", "failed")),
+    Panel("Turns by outcome", ("turns/passed", "turns/failed"), ("passed", "failed")),
 )
 """Behind the search, but still several lines in one chart."""
 SUPERVISED = (

@@ -25,7 +25,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
-from composer_web.runs.clusters import sync_metrics
+from composer_web.runs.clusters import engine_metrics
 from composer_web.runs.layout import deployment_name, weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.asynchrony.window import choose
@@ -161,8 +161,7 @@ class DatabaseSink:
             return {}
         served = next((d for d in health.deployments if d.name == deployment_name(self.run)), None)
         self._prove(served)
-        engine = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
-        return {**engine, **sync_metrics(served)}
+        return engine_metrics(health, served)
 
     def _prove(self, served: DeploymentStatus | None) -> None:
         """An engine that names a version and holds other weights is reported, once a version."""

@@ -16,6 +16,7 @@ from composer_web.runs.models import Run
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth, ServerStatus, SyncTimings
+from trainer.learning.metrics import describe
 
 pytestmark = pytest.mark.django_db
 
@@ -95,8 +96,9 @@ def test_shares_of_time_add_up(busy: Run, pages: Client) -> None:
 def serving(run: Run, version: int) -> ServerHealth:
     sync = SyncTimings(version=version, kind="delta", bytes=2048, fetch=0.5, decode=0.1, pause=0.02, apply=0.01)
     mine = DeploymentStatus(
-        name=f"run-{run.pk}", version=version, digest="d", state="serving", follow=True, running=3, last_sync=sync
-    )
+        name=f"run-{run.pk}", version=version, digest="d", state="serving", follow=True, running=3, last_sync=sync,
+        cache_share=0.375,
+    )  # fmt: skip
     other = mine.model_copy(update={"name": "run-99999"})
     servers = [ServerStatus(url="http://a", ok=True, deployment=mine.name), ServerStatus(url="http://b", ok=True)]
     return ServerHealth(ok=True, engine="embedded", deployments=[mine, other], servers=servers)
@@ -113,6 +115,11 @@ def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, m
     values = clusters.sync_metrics(found.clusters[0].status)
     assert values["sync/bytes"] == 2048.0 and values["sync/pause"] == 0.02
     assert clusters.sync_metrics(None) == {}
+    told = clusters.engine_metrics(serving(running, 1), found.clusters[0].status)
+    assert (told["idle/rollouts"], told["cache/used"]) == (1.0, 0.375) and told.keys() > values.keys()
+    assert clusters.engine_metrics(serving(running, 1), None).keys() == {"idle/rollouts", "speed/generate_tokens"}
+    for name in told:
+        describe(name)
     metrics.record(run=running, step=1, values=values)
     running.refresh_from_db()
 

@@ -122,6 +122,9 @@ class DeploymentStatus(Wire):
     waiting: int = 0
     slots: int = 0
     """Requests that it computes at the same time; 0 when it does not say."""
+    cache_share: float | None = None
+    """Largest share of its engine's room for keys and values that running requests filled in the last 10 s; None while it
+    does not say."""
     generated_tokens: int = 0
     last_sync: SyncTimings | None = None
     error: str = ""

@@ -93,8 +93,18 @@ METRICS: dict[str, Metric] = {
     ),
     "tokens/policy": Metric("Policy tokens", "tokens/rollout", "tokens that the policy wrote"),
     "tokens/total": Metric("Context tokens", "tokens/rollout", "all tokens of the rollout, observations included"),
+    "tokens/policy/passed": Metric(
+        "Policy tokens: passed", "tokens/rollout", "tokens that the policy wrote in rollouts that pass"
+    ),
+    "tokens/policy/failed": Metric(
+        "Policy tokens: failed", "tokens/rollout", "tokens that the policy wrote in rollouts that fail"
+    ),
+    "tokens/total/passed": Metric("Context tokens: passed", "tokens/rollout", "all tokens of rollouts that pass"),
+    "tokens/total/failed": Metric("Context tokens: failed", "tokens/rollout", "all tokens of rollouts that fail"),
     "tokens/trained": Metric("Trained tokens", "tokens", "tokens run through the trainer in this step"),
     "turns/mean": Metric("Turns", "turns/rollout", "policy turns of a rollout"),
+    "turns/passed": Metric("Turns: passed", "turns/rollout", "policy turns of rollouts that pass"),
+    "turns/failed": Metric("Turns: failed", "turns/rollout", "policy turns of rollouts that fail"),
     "segments/mean": Metric("Context windows", "windows/rollout", "context windows of a rollout, linked by summaries"),
     "calls/mean": Metric("Tool calls", "calls/rollout", "tool calls of a rollout"),
     "stop/": Metric("Stop reason", "share", "rollouts that ended for this reason"),
@@ -119,6 +129,11 @@ METRICS: dict[str, Metric] = {
     "time/grade": Metric("Episode: grade", "s", "mean wall time of grading"),
     "idle/trainer": Metric("Trainer idle", "share", "share of the step in which the trainer waited for rollouts"),
     "idle/rollouts": Metric("Inference idle", "share", "share of time in which the inference engine computed nothing"),
+    "cache/used": Metric(
+        "KV cache used",
+        "share",
+        "largest share of the room for keys and values that running requests filled within 10 s, fullest engine",
+    ),
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
     "weights/bytes": Metric("Version size", "bytes", "bytes written to the weight store for this version"),
@@ -165,6 +180,10 @@ FAMILIES = (
 )
 
 
+OUTCOMES = ("passed", "failed")
+BY_OUTCOME = {f"{name}/{one}": one for name in ("tokens/policy", "tokens/total", "turns") for one in OUTCOMES}
+"""Means over a part of the rollouts: absent where there is none, and never averaged with a 0 for it."""
+
 MOST_LAG = 8
 """Largest lag with a share of its own."""
 
@@ -199,7 +218,24 @@ def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict
     for versions in lag:
         name = f"staleness/at/{min(versions, MOST_LAG)}"
         out[name] = out.get(name, 0.0) + 1 / len(lag)
-    out.update(mean_of_stats((group.stats, len(group.rewards)) for group in groups))
+    whole = [{name: value for name, value in group.stats.items() if name not in BY_OUTCOME} for group in groups]
+    out.update(mean_of_stats((stats, len(group.rewards)) for stats, group in zip(whole, groups, strict=True)))
+    out.update(_by_outcome(groups))
+    return out
+
+
+def _by_outcome(groups: Sequence[TrainGroup]) -> dict[str, float]:
+    """Mean lengths of the rollouts that passed and of those that failed; nothing for an outcome that no rollout had."""
+    out: dict[str, float] = {}
+    for name, outcome in BY_OUTCOME.items():
+        total = rollouts = 0.0
+        for group in groups:
+            passed = group.stats.get("verdict/passed", 0.0)
+            weight = (passed if outcome == "passed" else 1.0 - passed) * len(group.rewards)
+            if name in group.stats:
+                total, rollouts = total + weight * group.stats[name], rollouts + weight
+        if rollouts:
+            out[name] = total / rollouts
     return out
 
 

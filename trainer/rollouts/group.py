@@ -24,6 +24,7 @@ from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.algorithms import group_streams
 from trainer.learning.feedback import hints_of
+from trainer.learning.metrics import OUTCOMES
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.partial import Partials
@@ -245,9 +246,22 @@ def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, c
                 if result.error is not None:
                     add(f"tool_error/{result.error.kind}", 1.0)
     means = {name: value / n for name, value in sums.items()}
+    means.update(_lengths(trajectories, passed))
     means["groups/solved_none"] = float(not any(passed))
     means["groups/solved_all"] = float(all(passed))
     means["groups/solved_some"] = float(any(passed) and not all(passed))
     means["infra/retries"] = float(lost_attempts)
     means["rollouts/cut"] = cut / (n + cut)
     return means
+
+
+def _lengths(trajectories: Sequence[Trajectory], passed: Sequence[bool]) -> dict[str, float]:
+    """Mean lengths by outcome; an outcome that no rollout of the group had has none."""
+    out: dict[str, float] = {}
+    for outcome in OUTCOMES:
+        some = [t for t, good in zip(trajectories, passed, strict=True) if good == (outcome == "passed")]
+        if some:
+            out[f"tokens/policy/{outcome}"] = sum(t.policy_tokens for t in some) / len(some)
+            out[f"tokens/total/{outcome}"] = sum(t.total_tokens for t in some) / len(some)
+            out[f"turns/{outcome}"] = sum(not turn.summary for t in some for turn in t.turns) / len(some)
+    return out

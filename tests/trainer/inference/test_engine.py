@@ -222,6 +222,24 @@ def test_the_context_bounds_generation() -> None:
     assert all(isinstance(a, BadRequest) for a in engine.answers.values()) and len(engine.answers) == 3
 
 
+def test_how_full_the_cache_is() -> None:
+    """Of what running requests fill; what idle sessions keep can be had at any time."""
+    engine = Harness("qwen3", Limits(max_slots=4))
+    assert engine.runner.table is not None
+    room = 4 * engine.runner.table.cache.length
+    for number in range(3):
+        engine.submit(number, prompts(3, 20, 20)[number], max_tokens=9, session=f"s{number}")
+    for _ in range(5):  # the prompts, and four tokens more of each
+        engine.runner.step()
+    engine.runner.look(100.0)
+    assert engine.runner.filling.peak(100.0) == 3 * 24 / room
+    engine.finish()
+    engine.runner.look(101.0)
+    assert engine.runner.filling.peak(101.0) == 3 * 24 / room, "the largest of ten seconds"
+    assert engine.runner.filling.peak(110.5) == 0.0
+    assert engine.runner.filling.peak(111.5) is None, "nobody looked"
+
+
 def test_a_swap_in_flight_changes_the_version_from_one_token_to_the_next() -> None:
     engine = Harness("qwen3", version=3)
     prompt = prompts(1, 20, 20)[0]

@@ -27,7 +27,7 @@ from trainer.inference.contract import DeploymentSpec, GenerateRequest, Inferenc
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.addresses import server_urls
-from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response
+from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, fullest, label, parse_response
 from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.server import VllmEngine
 from trainer.weights import WeightStore
@@ -157,6 +157,18 @@ def test_addresses_that_are_none_show_the_right_form(text: str) -> None:
 
 def test_addresses() -> None:
     assert server_urls("http://a:8000/, https://b") == ["http://a:8000", "https://b"]
+
+
+def test_the_fullest_of_its_caches() -> None:
+    text = """# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="a b}"} 0.0625
+vllm:kv_cache_usage_perc{engine="1",model_name="p"} 2.5e-01
+vllm:num_requests_running{engine="0",model_name="p"} 7.0
+"""
+    assert fullest(text) == 0.25
+    assert fullest("vllm:kv_cache_usage_perc 0.5\n") == 0.5
+    assert fullest(text.replace("kv_cache_usage", "other")) is None
 
 
 async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:

@@ -131,6 +131,16 @@ class Double:
             self.labels[-1] = (await request.json())["new_version"]
             return JSONResponse({"success": True})
 
+        async def metrics(request: Request) -> Response:
+            labels, share = 'engine="0",model_name="policy"', self.engine.statuses()[0].cache_share or 0.0
+            lines = (
+                "# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.",
+                "# TYPE vllm:kv_cache_usage_perc gauge",
+                f"vllm:kv_cache_usage_perc{{{labels}}} {share}",
+                f"vllm:num_requests_running{{{labels}}} 0.0",
+            )
+            return Response("\n".join(lines) + "\n", media_type="text/plain")
+
         async def tokens(request: Request) -> Response:
             """Not vLLM's: how many tokens were generated, so that a test can wait for some."""
             return JSONResponse(self.engine.statuses()[0].generated_tokens)
@@ -145,6 +155,7 @@ class Double:
                 Route("/resume", resume, methods=post),
                 Route("/collective_rpc", collective_rpc, methods=post),
                 Route("/update_weight_version", update_weight_version, methods=post),
+                Route("/metrics", metrics),
                 Route("/tokens", tokens),
             ]
         )

@@ -33,6 +33,22 @@ def test_means_are_weighted_by_rollouts():
     assert mean_of_stats([]) == {}
 
 
+def test_lengths_are_means_over_the_rollouts_of_an_outcome():
+    """A group without a passed rollout says nothing about how long those are, and weighs nothing."""
+    some = {"verdict/passed": 0.25, "turns/passed": 2.0, "turns/failed": 8.0, "turns/mean": 6.5}
+    none = {"verdict/passed": 0.0, "turns/failed": 16.0, "turns/mean": 16.0}
+    values = batch_metrics([group([1.0, 0, 0, 0], 0, some), group([0.0, 0.0], 0, none)], trained_version=0)
+    assert values["turns/passed"] == 2.0
+    assert values["turns/failed"] == (3 * 8.0 + 2 * 16.0) / 5
+    assert values["turns/mean"] == (4 * 6.5 + 2 * 16.0) / 6
+    assert "turns/passed" not in batch_metrics([group([0.0, 0.0], 0, none)], trained_version=0)
+    before = group([1.0, 1.0], 0, {"verdict/passed": 1.0})  # of a run that began before these were recorded
+    assert (
+        batch_metrics([before, group([1.0], 0, {**some, "verdict/passed": 1.0})], trained_version=0)["turns/passed"]
+        == 2.0
+    )
+
+
 def test_every_name_has_a_definition_and_families_extend():
     assert describe("stop/turn_limit").unit == "share"
     assert "turn_limit" in describe("stop/turn_limit").title

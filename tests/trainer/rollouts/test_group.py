@@ -114,6 +114,20 @@ def test_numbers_of_a_group_by_hand():
         describe(name)
 
 
+def test_lengths_by_outcome():
+    short = trajectory(Verdict.PASSED, StopReason.FINISHED, reward=1.0)
+    long = trajectory(Verdict.FAILED, reward=0.0).model_copy(update={"turns": (*short.turns, *short.turns)})
+    stats = group_stats([short, short, long])
+    assert (stats["turns/passed"], stats["turns/failed"]) == (len(short.turns), 2.0 * len(short.turns))
+    assert stats["turns/mean"] == pytest.approx(4 / 3 * len(short.turns))
+    assert stats["tokens/policy/passed"] == stats["tokens/policy/failed"] == stats["tokens/policy"] == 6.0
+    assert stats["tokens/total/passed"] == 14.0
+    none = group_stats([long])
+    assert "turns/passed" not in none and none["tokens/total/failed"] == 14.0
+    for name in stats:
+        describe(name)
+
+
 def test_a_group_with_missing_rewards_is_refused():
     with pytest.raises(ValueError, match="1 trajectories have no reward"):
         build_train_group(

@@ -56,6 +56,7 @@ class Deployment:
                 "running": self.runner.running,
                 "waiting": len(self.runner.waiting),
                 "slots": self.runner.table.cache.slots if self.runner.table else 0,
+                "cache_share": (self.runner.filling.peak() or 0.0) if self.loaded else None,
                 "generated_tokens": self.runner.generated,
                 "last_sync": self.last_sync,
                 "error": self.error,

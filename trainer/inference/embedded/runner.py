@@ -18,6 +18,7 @@ from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.sampling import narrow, sample
 from trainer.inference.embedded.slots import SlotTable, together
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
+from trainer.inference.filling import Filling
 from trainer.replay.wire import RoutedExperts
 
 
@@ -47,6 +48,7 @@ class Runner:
         self.epoch = 0
         self.paused = False
         self.generated = 0
+        self.filling = Filling()
 
     def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
         """First weights. The drafter stays when weights change: a guess that is wrong is only not taken."""
@@ -59,6 +61,12 @@ class Runner:
         self.decoder.weights = weights
         self.version = version
         self.epoch += 1
+
+    def look(self, now: float) -> None:
+        """Notes how much of the cache running requests fill."""
+        if self.table is not None:
+            room = self.table.cache.slots * self.table.cache.length
+            self.filling.saw(sum(slot.cached for slot in self.table.active()) / room, now)
 
     @property
     def running(self) -> int:

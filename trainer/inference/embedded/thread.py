@@ -86,6 +86,7 @@ class EngineThread:
                 expired = now
                 for runner in self.runners.values():
                     runner.expire(now)
+                    runner.look(now)
             stepped = [self._step(name, runner) for name, runner in list(self.runners.items())]
             if not any(stepped):
                 with self._wake:

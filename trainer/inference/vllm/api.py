@@ -27,6 +27,8 @@ LOAD_SECONDS = 600.0
 STEER_SECONDS = 60.0
 """For pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
+_CACHE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
+"""One line an engine of the server, in the text of Prometheus; 1 is full."""
 _LABEL = re.compile(r"~(\d+)~")
 
 
@@ -130,6 +132,11 @@ def parse_response(body: dict[str, Any], *, before: int, experts_from: int | Non
         raise BadAnswer(f"vLLM's answer has another shape than version 0.32 sends: {error!r}") from error
 
 
+def fullest(metrics: str) -> float | None:
+    """The largest share of a cache in use that vLLM's metrics name; None where they name none."""
+    return max((float(found[1]) for found in _CACHE.finditer(metrics)), default=None)
+
+
 class VllmApi:
     """The calls. Raises Unavailable when the server does not answer or lacks an interface, in words."""
 
@@ -157,6 +164,14 @@ class VllmApi:
             return str(body["weight_version"])
         except (KeyError, TypeError) as error:
             raise Unavailable(f"vLLM at {self.url} tells no weight version; version 0.32 does") from error
+
+    async def cache_share(self) -> float | None:
+        """Share of its room for keys and values that requests fill now (its fullest engine's); None where it does not say."""
+        try:
+            response = await self._http.get("/metrics")
+        except httpx.TransportError:
+            return None  # whether it answers at all is for `held` to say
+        return fullest(response.text) if response.is_success else None
 
     async def generate(self, request: GenerateRequest, *, model: str, salt: str, before: int) -> GenerateResponse:
         """One attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""

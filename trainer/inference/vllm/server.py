@@ -118,7 +118,12 @@ class VllmEngine:
             return answer
 
     def statuses(self) -> list[DeploymentStatus]:
-        return [deployment.status() for deployment in self._deployments.values()]
+        return [self._status(deployment) for deployment in self._deployments.values()]
+
+    def _status(self, deployment: Deployment) -> DeploymentStatus:
+        """With what only its server knows."""
+        worker = self._worker_of(deployment)
+        return deployment.status().model_copy(update={"cache_share": worker.filling.peak() if worker else None})
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         async with self._changing:

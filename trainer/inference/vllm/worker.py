@@ -17,6 +17,7 @@ from pathlib import Path
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, ServerStatus, SyncTimings
 from trainer.inference.errors import PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
+from trainer.inference.filling import Filling
 from trainer.inference.vllm.api import Served, VllmApi, WeightsLost
 from trainer.inference.vllm.deployment import Deployment, misfit, read_config
 from trainer.weights import WeightError
@@ -35,6 +36,7 @@ class Worker:
         self.placed: list[Deployment] = []
         self.served: Served | None = None
         self.error = "not asked yet"
+        self.filling = Filling()
         self._held: Deployment | None = None
         self._label = ""
         """What the server was last told that it holds; empty while nobody can know."""
@@ -127,6 +129,8 @@ class Worker:
         if self.served is None:
             await self.look()
         holds = await self.api.held()
+        if (share := await self.api.cache_share()) is not None:
+            self.filling.saw(share, time.monotonic())
         if self.error:
             log.info("server %s answers", self.api.url)
         self.error = ""
