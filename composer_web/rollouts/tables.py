@@ -112,7 +112,13 @@ class FindingTable(Table):
         if record.rollout_id is None:
             return format_html("{}", record.subject)
         address = reverse("rollouts:detail", args=[record.rollout_id])
-        return format_html('<a href="{}{}">rollout {}</a> {}', address, place_of(record), record.rollout_id, where)
+        return format_html(
+            '<span class="row"><a href="{}{}">rollout {}</a> {}</span>',
+            address,
+            place_of(record),
+            record.rollout_id,
+            where,
+        )
 
 
 def place_of(finding: Finding) -> str:

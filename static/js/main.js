@@ -36,12 +36,19 @@ startModules();
 // A refresh may bring what the page did not have at first, such as the first score of a release.
 document.addEventListener("htmx:afterSettle", startModules);
 
-// A menu closes when the click or the focus goes elsewhere, or on Escape.
-document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
-});
+// A menu closes when the click or the focus goes elsewhere, or on Escape; what it asks in a dialog is still its own.
+const openMenus = () => document.querySelectorAll("details.menu[open]");
+function closeOthers({ target }) {
+  if (!target.closest("dialog")) for (const menu of openMenus()) if (!menu.contains(target)) menu.open = false;
+}
+document.addEventListener("click", closeOthers);
+document.addEventListener("focusin", closeOthers);
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
+  if (event.key !== "Escape") return;
+  for (const menu of openMenus()) {
+    if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+    menu.open = false;
+  }
 });
 
 // A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it.
