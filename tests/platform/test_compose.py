@@ -13,10 +13,13 @@ import yaml
 
 from composer_web.celery import QUEUES
 from composer_web.env import Env
+from composer_web.mirrors.base import KINDS, wanted
+from composer_web.runs.management.commands.mirror import Command
 from scripts.stack.layout import REPOSITORY
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+LOCK = (REPOSITORY / "requirements.lock").read_text()
 SCHEMA = json.loads(files("check_jsonschema.builtin_schemas").joinpath("vendor/compose-spec.json").read_text())
 
 
@@ -79,7 +82,25 @@ def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
     for name, service in SERVICES.items():
         for profile in service.get("profiles", []):
             by_profile.setdefault(profile, set()).add(name)
-    assert by_profile == {"cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"}}
+    assert {profile: by_profile[profile] for profile in by_profile.keys() - KINDS.keys()} == {
+        "cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"},
+    }  # fmt: skip
+
+
+def test_each_kind_of_mirror_is_a_service_of_its_own_profile() -> None:
+    parser = Command().create_parser("manage.py", "mirror")
+    for kind, where in (
+        ("tensorboard", "/data/tensorboard"),
+        ("mlflow", "http://mlflow:5000"),
+        ("wandb", "opencomposer"),
+    ):
+        service = SERVICES[f"mirror-{kind}"]
+        assert service["profiles"] == [kind] and service["volumes"] == SERVICES["web"]["volumes"]
+        given = parser.parse_args([re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in service["command"][3:]])
+        assert (service["command"][:3], given.kind, given.to) == (["python", "manage.py", "mirror"], kind, where)
+        assert not given.once and wanted(f"{kind}={where}")
+        assert re.search(rf"^{kind}(-skinny)?==", LOCK, re.MULTILINE), "the image has the tool"
+    assert {name for name in SERVICES if name.startswith("mirror-")} == {f"mirror-{kind}" for kind in KINDS}
 
 
 def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_that_everybody_asks() -> None:
