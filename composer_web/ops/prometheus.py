@@ -132,6 +132,9 @@ def _engine() -> Iterator[Metric]:
         return
     yield _gauge("engine_up", "Whether the inference server answers", {(): float(health.ok)})
     yield _gauge("engine_tokens_per_second", "Tokens sampled a second", {(): health.tokens_per_second})
+    filled: Rows = {(one.name,): one.cache_share for one in health.deployments if one.cache_share is not None}
+    about = "Largest share of the room for keys and values that running requests filled in the last 10 s"
+    yield _gauge("engine_cache_share", about, filled, "deployment")
 
 
 registry.register(Installation())

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import httpx
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
+from composer_web.env import REPOSITORY, env
 from composer_web.ops import leases, prometheus
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import metrics
 from composer_web.runs.models import Run
 from tests.web.making import claim, finish
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.embedded.process import EmbeddedServer
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -64,6 +70,20 @@ def test_the_numbers_are_those_of_the_installation(client: Client, bearer: Beare
     assert value("disk_free_bytes") > 0 and value("engine_up") in (0, 1)
     counted = [s for s in families["opencomposer_http_seconds"].samples if s.labels.get("route") == "unknown"]
     assert sum(s.value for s in counted if s.name.endswith("_count")) >= 1
+
+
+def test_how_full_the_cache_of_an_engine_is(
+    client: Client, bearer: Bearer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedServer(tmp_path) as engine, InferenceAdmin(engine.url) as admin:
+        admin.deploy(DeploymentSpec(name="policy", policy_dir=str(REPOSITORY / "policies" / "base")))
+        ask = GenerateRequest(deployment="policy", prompt_ids=[5, 6, 7], max_tokens=400, temperature=1.0, seed=1)
+        httpx.post(f"{engine.url}/generate", json=ask.model_dump(), timeout=60, trust_env=False).raise_for_status()
+        monkeypatch.setattr(env(), "inference_url", engine.url)
+        text = client.get("/metrics", headers=bearer("operator", "metrics")).content.decode()
+    (found,) = [f for f in text_string_to_metric_families(text) if f.name == "opencomposer_engine_cache_share"]
+    assert [sample.labels for sample in found.samples] == [{"deployment": "policy"}]
+    assert 0 < found.samples[0].value < 1
 
 
 def test_whole_tables_are_counted_from_indexes_and_not_at_each_scrape(
