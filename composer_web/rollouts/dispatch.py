@@ -36,7 +36,7 @@ def pump(*, run_id: int) -> int:
     """Dispatch as many groups of a running RL run as the gate admits now; returns how many.
 
     Prompts are taken in the seeded order of the suite, each once. Called when the run starts, a group is accepted
-    or dropped, a version is published, and by beat: any lost call is made up by the next.
+    or dropped, a step takes its batch, a version is published, and by beat: any lost call is made up by the next.
     """
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
@@ -60,6 +60,8 @@ def pump(*, run_id: int) -> int:
         in_flight_limit=scheduling.limit_of(run, stage),
         total_groups=stage.steps * stage.groups_per_step,
         surplus_groups=stage.surplus_groups,
+        ready_groups=states.get("accepted", 0),
+        ready_limit=stage.ready_limit,
     )
     count = quotas.admitted(run=run, wanted=count, group_size=stage.group_size)
     if count <= 0:

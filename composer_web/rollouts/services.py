@@ -228,12 +228,13 @@ def recover(*, group_id: int, cause: str) -> str:
 
 @transaction.atomic
 def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
-    """Accepted groups become the batch of `step`. Fails whole if one of them is not accepted."""
+    """Accepted groups become the batch of `step`, and others take their place. Fails whole if one is not accepted."""
     say_why(actor="trainer", reason=f"batch of step {step}")
     changed = Group.objects.filter(run=run, pk__in=group_ids, state="accepted").update(
         state="consumed", consumed_step=step
     )
     assert changed == len(group_ids), f"{len(group_ids) - changed} groups of step {step} are not accepted"
+    pump(run_id=run.pk)
 
 
 def _write_findings(group: Group, audit: Audited) -> None:

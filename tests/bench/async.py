@@ -209,12 +209,12 @@ def first(values: Sequence[Mapping[str, float]]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="asynchronous beside synchronous training, on episodes that wait")
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--groups", type=int, default=6, help="groups of a step")
-    parser.add_argument("--share", type=float, default=0.2, help="median wait as a share of a training step")
-    parser.add_argument("--out", type=float, default=1.5, help="groups in flight, as a share of a step's")
+    parser.add_argument("--share", type=float, default=0.25, help="median wait as a share of a training step")
+    parser.add_argument("--out", type=float, default=2.0, help="groups in flight, as a share of a step's")
     parser.add_argument("--ahead", type=int, default=7, help="max_staleness of the asynchronous loop")
-    parser.add_argument("--rate", type=float, default=6e-3, help="learning rate of both loops")
+    parser.add_argument("--rate", type=float, default=3e-3, help="learning rate of both loops")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     sys.setswitchinterval(0.001)  # trainer, engine and episodes share one interpreter

@@ -122,6 +122,7 @@ class LocalSource:
                     )
                     if choice.batch is not None:
                         self.journal.consumed(step, choice.batch)
+                        self._admit()
                         return self.journal.load(choice.batch)
                     self._require_prompts(step)
                     self._changed.clear()
@@ -165,6 +166,8 @@ class LocalSource:
             in_flight_limit=self.limit,
             total_groups=config.steps * config.groups_per_step,
             surplus_groups=config.surplus_groups,
+            ready_groups=len(journal.in_state("accepted")),
+            ready_limit=config.ready_limit,
         )
         if self._prompts is not None:
             count = min(count, self._prompts - journal.next_prompt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from trainer.config.parts import Part, setting
 
@@ -49,6 +49,12 @@ class AsynchronyConfig(Part):
         ge=0,
         le=1,
     )
+    ready: float = setting(
+        1.0,
+        "Finished groups at which no more are dispatched, in steps' worth: what waits to be trained grows old. 0: no "
+        "bound but max_staleness",
+        ge=0,
+    )
     adaptive: bool = setting(True, "Fewer groups in flight while the inference engine has a queue")
     straggler: Literal["wait", "trim"] = setting(
         "wait",
@@ -90,6 +96,15 @@ class AsynchronyConfig(Part):
         "An attempt whose worker was lost goes on from its last snapshot, where the harness keeps any",
         advanced=True,
     )
+
+    @field_validator("ready")
+    @classmethod
+    def _a_step_at_least(cls, ready: float) -> float:
+        if 0 < ready < 1:
+            raise ValueError(
+                f"a step could never be filled with {ready:g} of its groups; set 1 or more, or 0 for no bound"
+            )
+        return ready
 
 
 class SessionsConfig(Part):

@@ -99,6 +99,13 @@ class RLConfig(Part):
         return round(self.asynchrony.oversample * self.groups_per_step)
 
     @property
+    def ready_limit(self) -> int | None:
+        """Finished groups that wait for a step at which no more are dispatched; None without this bound."""
+        if not self.asynchrony.ready:
+            return None
+        return round(self.asynchrony.ready * self.groups_per_step) + self.surplus_groups
+
+    @property
     def window_groups(self) -> int:
         """W: a group is overtaken by fewer than this many later ones."""
         return self.asynchrony.window or self.groups_per_step + int(

@@ -7,8 +7,10 @@ the n-th of the run will be trained in step ceil(n / B); it may lag the version 
     staleness_capacity   = (published_version + max_staleness + 1) · B - (accepted_offset + accepted + reserved)
     concurrency_capacity = limit - in_flight                  (no bound when there is no limit)
 
-and a whole group is admitted if and only if both leave room for its G rollouts. Pure functions: callers hold the
-lock under which the counts were read.
+and a whole group is admitted if and only if both leave room for its G rollouts. That bound is for the slowest groups.
+Where rollouts are quicker than the trainer, finished ones would pile up to it and all be as stale as allowed; so nothing
+is admitted while enough wait to be trained (our choice). Pure functions: callers hold the lock under which the counts
+were read.
 """
 
 from __future__ import annotations
@@ -47,12 +49,17 @@ def admissible_groups(
     in_flight_limit: int | None = None,
     total_groups: int | None = None,
     surplus_groups: int = 0,
+    ready_groups: int = 0,
+    ready_limit: int | None = None,
 ) -> int:
     """Whole groups to dispatch now. `reserved_groups` are dispatched and not yet accepted (the ones in flight).
 
     `total_groups` caps the run: nothing is dispatched that no step will consume. `surplus_groups` are dispatched beyond
     that staleness bound (over-sampling); a step leaves them over, and they count as accepted until the next one.
+    `ready_groups` of the accepted ones wait for a step; at `ready_limit`, which is no less than a step's, none is admitted.
     """
+    if ready_limit is not None and ready_groups >= ready_limit:
+        return 0
     room = staleness_capacity(
         published_version=published_version,
         max_staleness=max_staleness,

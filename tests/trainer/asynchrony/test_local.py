@@ -120,6 +120,20 @@ def test_the_surplus_is_trained_in_the_next_step_and_nothing_twice(tmp_path):
     assert flows[1]["groups/dispatched"] > 2 * 2 + 2
 
 
+@pytest.mark.parametrize(("ready", "oldest"), [(1.0, 1.0), (0.0, 3.0)])
+def test_what_is_finished_does_not_grow_old_while_it_waits(tmp_path, ready, oldest):
+    """Groups that end at once: a step's worth waits, or as many as staleness allows."""
+    asynchrony = AsynchronyConfig(ready=ready)
+    config = small_config(steps=6, max_staleness=3, max_in_flight_groups=2, asynchrony=asynchrony)
+
+    async def play(ticket):
+        return accepted(ticket.prompt, ticket.version)
+
+    ours = run(tmp_path, config, play)
+    assert max(ours.sink.values[step]["staleness/max"] for step in range(1, 7)) == oldest
+    assert max(ours.sink.values[step]["groups/surplus"] for step in range(1, 7)) == 2 * oldest
+
+
 def test_a_lie_about_versions_is_named_and_survived(tmp_path):
     config = small_config(steps=2, max_staleness=0)
 

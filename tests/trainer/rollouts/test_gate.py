@@ -57,6 +57,13 @@ def test_surplus_is_dispatched_once_and_never_beyond_the_run():
     assert admissible_groups(published_version=1, accepted_groups=6, reserved_groups=0, **common) == 2
 
 
+def test_nothing_is_admitted_while_enough_wait_to_be_trained():
+    common = {"published_version": 0, "max_staleness": 7, "groups_per_step": 4, "group_size": 8, "ready_limit": 4}
+    assert admissible_groups(accepted_groups=3, reserved_groups=2, ready_groups=3, **common) == 27
+    assert admissible_groups(accepted_groups=4, reserved_groups=2, ready_groups=4, **common) == 0
+    assert admissible_groups(accepted_groups=8, reserved_groups=2, ready_groups=3, **common) == 22
+
+
 class AsynchronousLoop(RuleBasedStateMachine):
     """Dispatch, accept, lose and train in any order: the bound on staleness at dispatch always holds."""
 
@@ -80,6 +87,8 @@ class AsynchronousLoop(RuleBasedStateMachine):
             reserved_groups=len(self.flying),
             in_flight_limit=self.LIMIT,
             total_groups=self.TOTAL,
+            ready_groups=len(self.accepted) - self.trained,
+            ready_limit=self.STEP,
         )
 
     @precondition(lambda self: self.room() > 0)
