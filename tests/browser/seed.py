@@ -39,7 +39,7 @@ from sandbox.grading.report import Verdict
 from tests.browser.episodes import HOSTILE, finish_group, streams, suite
 from tests.browser.sessions import recorded
 from tests.redteam import pairs
-from trainer.config import MidtrainConfig, RLConfig, RunConfig
+from trainer.config import AsynchronyConfig, MidtrainConfig, RLConfig, RunConfig
 
 PASSWORD = "correct horse 9"
 LONG = 75
@@ -251,6 +251,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
             eval_tasks=8,
             eval_samples=4,
             eval_every=13,
+            asynchrony=AsynchronyConfig(ready=0),  # nobody trains here: what is finished waits for good
         ),
     )
     run = services.start_run(
