@@ -29,7 +29,8 @@ def list_evaluations(
     phase: str = "",
     state: str = "",
 ) -> Any:
-    return page(filtered(EvaluationFilter, request, selectors.counted()), limit=limit, before=before)
+    rows = filtered(EvaluationFilter, request, selectors.counted(selectors.evaluations()))
+    return page(rows, limit=limit, before=before)
 
 
 @router.post(

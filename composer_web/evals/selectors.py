@@ -13,18 +13,27 @@ from composer_web.runs.selectors import WaitTimeout
 
 GROUPS_DONE = ("accepted", "consumed", "dropped")
 FINAL = ("finished", "failed", "cancelled")
+MADE_OF = (
+    "run__config",
+    "run__latest",
+    "policy__architecture",
+    "suite__recipe",
+    "release__statistics",
+    "release__contamination",
+)
+"""What no list says of the rows that come along."""
 
 
 def evaluations() -> QuerySet[Evaluation]:
-    """For lists: run, policy, release and suite come along."""
-    joined = Evaluation.objects.select_related("run", "policy", "suite", "release", "grader", "created_by")
-    return joined.defer("run__config", "run__latest")
+    """For lists: the names of run, policy, release and suite come along; the conditions do not."""
+    named = Evaluation.objects.select_related("run", "policy", "suite", "release")
+    return named.defer("conditions", *MADE_OF)
 
 
-def counted() -> QuerySet[Evaluation]:
-    """`evaluations` with counts of groups done and dispatched, computed for the rows that are shown only."""
+def counted(rows: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
+    """With counts of groups done and dispatched, computed for the rows that are shown only."""
     groups = Evaluation.objects.filter(pk=OuterRef("pk")).order_by()
-    return evaluations().annotate(
+    return rows.annotate(
         groups_total=Subquery(groups.annotate(n=Count("groups")).values("n")),
         groups_done=Subquery(groups.annotate(n=Count("groups", filter=Q(groups__state__in=GROUPS_DONE))).values("n")),
     )
@@ -32,7 +41,8 @@ def counted() -> QuerySet[Evaluation]:
 
 def get_evaluation(pk: int) -> Evaluation:
     """Raises NotFound."""
-    found = counted().filter(pk=pk).first()
+    whole = Evaluation.objects.select_related("run", "policy", "suite", "release", "grader", "created_by")
+    found = counted(whole.defer("run__config", "run__latest")).filter(pk=pk).first()
     if found is None:
         raise NotFound("evaluation", pk)
     return found

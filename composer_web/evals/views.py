@@ -23,7 +23,7 @@ PER_PAGE = 50
 @require_GET
 @page()
 def evaluation_list(request: PageRequest) -> HttpResponse:
-    found = EvaluationFilter(request.GET, queryset=selectors.evaluations())
+    found = EvaluationFilter(request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure"))
     table = EvaluationTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"

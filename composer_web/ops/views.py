@@ -34,7 +34,7 @@ def home(request: PageRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "live_runs": [(run, curves.get(run.pk), runs.eta_seconds(run)) for run in live],
         "recent_runs": [(run, curves.get(run.pk), None) for run in recent],
-        "rollouts": rollouts.rollouts().exclude(verdict="")[:10],
+        "rollouts": rollouts.rollout_rows().exclude(verdict="")[:10],
         "evaluations": evals.evaluations()[:6],
         "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent)),
         "alive": sorted(alive),

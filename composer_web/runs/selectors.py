@@ -17,13 +17,19 @@ class WaitTimeout(Exception):
 
 
 def runs() -> QuerySet[Run]:
-    """For lists: policies and the author come along."""
+    """For lists: the names of policies and author come along, what was configured does not."""
+    named = Run.objects.select_related("policy_in", "policy_out", "created_by")
+    return named.defer("config", "policy_in__architecture", "policy_out__architecture")
+
+
+def whole_runs() -> QuerySet[Run]:
+    """For pages that show everything of a run."""
     return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent", "sweep")
 
 
 def get_run(pk: int) -> Run:
     """Raises NotFound."""
-    found = runs().filter(pk=pk).first()
+    found = whole_runs().filter(pk=pk).first()
     if found is None:
         raise NotFound("run", pk)
     return found

@@ -150,7 +150,7 @@ def run_further(request: PageRequest) -> HttpResponse:
 def _asked(request: PageRequest) -> list[Run]:
     """`?run=3&run=5`, in that order; what there is not is left out."""
     asked = list(dict.fromkeys(int(pk) for pk in request.GET.getlist("run") if pk.isdigit() and len(pk) < BIGGEST))
-    found = selectors.runs().in_bulk(asked[: comparing.MAX_RUNS])
+    found = selectors.whole_runs().in_bulk(asked[: comparing.MAX_RUNS])
     return [found[pk] for pk in asked if pk in found]
 
 
