@@ -13,9 +13,9 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic, overload
 
-from trainer.inference.embedded.numba_loops import as_float, compiled, exp, inlined
+from trainer.inference.embedded.numba_basics import as_float, compiled, exp, inlined
 
-BUILT_ON = "8f8dda7ae0dc2c73"
+BUILT_ON = "d5296a3a74ba61a2"
 """Of the file that is compiled into these loops; see there."""
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from trainer.inference.embedded import numba_loops
+from trainer.inference.embedded import numba_basics
 from trainer.learning import half, numba_half
 from trainer.learning.half import FEW_THREADS
 from trainer.learning.norms import ROWS, norm_in_half
@@ -90,7 +90,7 @@ def test_numbers_that_are_none_stay_so(way: str) -> None:
 
 
 def test_compiled_code_is_made_anew_when_what_it_is_made_of_changes() -> None:
-    digest = hashlib.sha256(Path(numba_loops.__file__).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(Path(numba_basics.__file__).read_bytes()).hexdigest()[:16]
     assert digest == numba_half.BUILT_ON, "set BUILT_ON in numba_half.py: numba compiles it again then"
 
 

@@ -34,7 +34,7 @@ class Attention:
                 chunk = chunks.pop(0)
                 self.rows += chunk.count
                 shared += [0] + [chunk.start] * (chunk.count - 1)
-            self.shared_N = np.array(shared, np.int64) // 4 * 4
+            self.shared_N = np.array(shared, np.int64)
             self.first_N = batch.slots_N.numpy()[: self.rows] * cache.slot_rows
             self.lengths_N = batch.positions_N.numpy()[: self.rows] + 1
         self.chunks = [(chunk, _chunk_mask(chunk)) for chunk in chunks]

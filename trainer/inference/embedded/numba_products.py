@@ -13,7 +13,7 @@ import numpy as np
 
 from trainer.inference.embedded.vectors import fma, load, splat, store
 
-BUILT_ON = "a15762c021d4380e"
+BUILT_ON = "5e1a1fdc5de9a130"
 """As in `numba_loops.py`."""
 PANEL = 32
 """Outputs that are computed at a time: two vectors, for eight rows, so that all sums stay in registers."""

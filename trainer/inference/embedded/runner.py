@@ -230,7 +230,7 @@ class Runner:
         last: list[int] = []
         for slot in slots:
             guesses, slot.guesses = slot.guesses, []
-            last.append(at + self._take(table, slot, guesses, tokens[at:], logprobs[at:]))
+            last.append(at + self._take(table, slot, guesses, tokens, logprobs, at))
             taken += last[-1] - at + 1
             at += 1 + len(guesses)
         if self.drafter is not None:
@@ -238,14 +238,18 @@ class Runner:
         self.generated += taken
         return taken
 
-    def _take(self, table: SlotTable, slot: Slot, guesses: list[int], tokens: list[int], logprobs: list[float]) -> int:
-        """Appends tokens as long as they are the guessed ones, and the first that is not. Returns how many were."""
+    def _take(
+        self, table: SlotTable, slot: Slot, guesses: list[int], tokens: list[int], logprobs: list[float], at: int
+    ) -> int:
+        """Appends the tokens from `at` on as long as they are the guessed ones, and the first that is not. Returns how many
+        were."""
         job = slot.job
         assert job is not None
         for stood in range(1 + len(guesses)):
-            slot.tokens.append(tokens[stood])
-            reason = job.append(tokens[stood], logprobs[stood], self.version)
-            if reason is not None or stood == len(guesses) or tokens[stood] != guesses[stood]:
+            token = tokens[at + stood]
+            slot.tokens.append(token)
+            reason = job.append(token, logprobs[at + stood], self.version)
+            if reason is not None or stood == len(guesses) or token != guesses[stood]:
                 break
             slot.cached += 1
         if self.drafter is not None:

@@ -55,6 +55,20 @@ def _store(typing: Any, array: Any, at: Any, value: Any) -> Any:
     return types.none(array, types.int64, _vector), emit
 
 
+def _prefetch(typing: Any, array: Any, at: Any) -> Any:
+    """Element `at` is read soon: it may come into the second cache meanwhile. Behind the array it is ignored."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _INDEX, _INDEX, _INDEX])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(call, [place, *(ir.Constant(_INDEX, value) for value in (0, 2, 1))])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), emit
+
+
 def _splat(typing: Any, number: Any) -> Any:
     """The same number 16 times."""
 
@@ -76,9 +90,11 @@ def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     return _vector(_vector, _vector, _vector), emit
 
 
-def _add(typing: Any, a: Any, b: Any) -> Any:
+def _larger(typing: Any, a: Any, b: Any) -> Any:
+    """The larger number of each pair; `b` where one is none."""
+
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments)
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
 
     return _vector(_vector, _vector), emit
 
@@ -102,7 +118,8 @@ def _folding(width: int) -> Any:
 
 load: Final[Any] = intrinsic(_load)
 store: Final[Any] = intrinsic(_store)
+prefetch: Final[Any] = intrinsic(_prefetch)
 splat: Final[Any] = intrinsic(_splat)
 fma: Final[Any] = intrinsic(_fma)
-add: Final[Any] = intrinsic(_add)
+larger: Final[Any] = intrinsic(_larger)
 fold8, fold4, fold2, fold1 = (_folding(width) for width in (8, 4, 2, 1))

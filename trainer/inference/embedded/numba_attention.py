@@ -1,0 +1,244 @@
+"""Attention of decode rows, compiled by numba, one thread.
+
+What is in registers is told by hand: sixteen keys give a vector of scores, and values are summed where they stay. A row's
+sums keep one order, wherever its keys lie and whatever else is in the batch. Shape letters as in `model.py`; E a row of
+all heads; R rows of the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.inference.embedded.numba_basics import compiled, exp, inlined
+from trainer.inference.embedded.vectors import (
+    WIDTH,
+    fma,
+    fold1,
+    fold2,
+    fold4,
+    fold8,
+    larger,
+    load,
+    prefetch,
+    splat,
+    store,
+)
+
+BUILT_ON = "058f8d3df56492de"
+"""As in `numba_loops.py`."""
+_TILE = 32
+"""Shared keys (or values) that are read at a time, while they are in the fast cache."""
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_LOWEST = np.float32(-np.inf)
+_PAIR = 2 * WIDTH
+"""Values of a head that are summed at a time."""
+
+
+def _dot(q: Any, at: Any, rows: Any, key: Any, size: Any) -> Any:
+    """Sixteen partial sums of a query and a key."""
+    sums = splat(_ZERO)
+    for d in range(0, size, WIDTH):
+        sums = fma(load(q, at + d), load(rows, key + d), sums)
+    return sums
+
+
+dot = inlined(_dot)
+
+
+def _sixteen(q: Any, at: Any, rows: Any, key: Any, step: Any, last: Any, size: Any) -> Any:
+    """Products of a query with the keys at `key`, `key` + `step` and so on; behind `last` that one again."""
+    k0, k1, k2, k3 = key, min(key + step, last), min(key + 2 * step, last), min(key + 3 * step, last)
+    k4, k5, k6 = min(key + 4 * step, last), min(key + 5 * step, last), min(key + 6 * step, last)
+    k7, k8, k9 = min(key + 7 * step, last), min(key + 8 * step, last), min(key + 9 * step, last)
+    ka, kb, kc = min(key + 10 * step, last), min(key + 11 * step, last), min(key + 12 * step, last)
+    kd, ke, kf = min(key + 13 * step, last), min(key + 14 * step, last), min(key + 15 * step, last)
+    a = fold4(
+        fold8(dot(q, at, rows, k0, size), dot(q, at, rows, k8, size)),
+        fold8(dot(q, at, rows, k4, size), dot(q, at, rows, kc, size)),
+    )
+    b = fold4(
+        fold8(dot(q, at, rows, k2, size), dot(q, at, rows, ka, size)),
+        fold8(dot(q, at, rows, k6, size), dot(q, at, rows, ke, size)),
+    )
+    a = fold2(a, b)
+    c = fold4(
+        fold8(dot(q, at, rows, k1, size), dot(q, at, rows, k9, size)),
+        fold8(dot(q, at, rows, k5, size), dot(q, at, rows, kd, size)),
+    )
+    e = fold4(
+        fold8(dot(q, at, rows, k3, size), dot(q, at, rows, kb, size)),
+        fold8(dot(q, at, rows, k7, size), dot(q, at, rows, kf, size)),
+    )
+    return fold1(a, fold2(c, e))
+
+
+sixteen = inlined(_sixteen)
+
+
+def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_NHT: Any) -> None:
+    """Products of token `n`'s queries with keys [begin, end) of the sequence at row `first`. Writes on behind them, up to
+    a whole vector."""
+    width, heads = rows_RE.shape[1], p_NHT.shape[1]
+    group = q_NE.shape[1] // width
+    if size % WIDTH == 0:
+        for t in range(begin, end, WIDTH):
+            for h in range(heads):
+                low = h // group * size
+                key, last = (first + t) * width + low, (first + end - 1) * width + low
+                found = sixteen(q_NE, n * q_NE.shape[1] + h * size, rows_RE, key, width, last, size)
+                store(p_NHT, (n * heads + h) * p_NHT.shape[2] + t, found)
+        return
+    for t in range(begin, end):
+        for h in range(heads):
+            total = _ZERO
+            for d in range(size):
+                total += q_NE[n, h * size + d] * rows_RE[first + t, h // group * size + d]
+            p_NHT[n, h, t] = total
+
+
+def _soften(p_NHT: Any, n: Any, h: Any, length: Any, scale: Any) -> None:
+    """Softmax of the first `length` scores. The last vector of the row is room."""
+    row = p_NHT[n, h]
+    at, room = (n * p_NHT.shape[1] + h) * p_NHT.shape[2], p_NHT.shape[2] - WIDTH
+    whole = length - length % WIDTH
+    most = splat(_LOWEST)
+    for t in range(0, whole, WIDTH):
+        most = larger(load(p_NHT, at + t), most)
+    store(p_NHT, at + room, most)
+    top = row[room]
+    for t in range(room, room + WIDTH):
+        top = max(top, row[t])
+    for t in range(whole, length):
+        top = max(top, row[t])
+    total = _ZERO
+    for t in range(length):
+        e = exp((row[t] - top) * scale)
+        row[t] = e
+        total += e
+    share = _ONE / total
+    for t in range(length):
+        row[t] *= share
+
+
+def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any, count: Any, out: Any, to: Any, beyond: Any, same: Any) -> None:  # fmt: skip  # noqa: E501
+    """Adds `count` values, weighted, to 32 sums of each of two heads: at `to`, and `beyond` it. `same`: of the same values."""
+    a, b = load(out, to), load(out, to + WIDTH)
+    c, e = load(out, to + beyond), load(out, to + beyond + WIDTH)
+    for t in range(count):
+        here = at + t * step
+        v, w = load(rows, here), load(rows, here + WIDTH)
+        s, z = splat(p[one + t]), splat(p[other + t])
+        a, b = fma(s, v, a), fma(s, w, b)
+        if same:
+            c, e = fma(z, v, c), fma(z, w, e)
+        else:
+            c, e = fma(z, load(rows, here + far), c), fma(z, load(rows, here + far + WIDTH), e)
+    store(out, to, a)
+    store(out, to + WIDTH, b)
+    store(out, to + beyond, c)
+    store(out, to + beyond + WIDTH, e)
+
+
+pair = inlined(_pair)
+
+
+def _gather(p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_NE: Any) -> None:
+    """Adds values [begin, end), weighted, one after the other."""
+    width, heads, room = rows_RE.shape[1], p_NHT.shape[1], p_NHT.shape[2]
+    group = out_NE.shape[1] // width
+    if size % _PAIR == 0 and heads % 2 == 0:
+        p = p_NHT.reshape(-1)
+        for h in range(0, heads, 2):
+            one, low = (n * heads + h) * room + begin, h // group * size
+            for d in range(0, size, _PAIR):
+                at, to = (first + begin) * width + low + d, n * out_NE.shape[1] + h * size + d
+                if group % 2 == 0:
+                    pair(p, one, one + room, rows_RE, at, 0, width, end - begin, out_NE, to, size, True)
+                else:
+                    far = (h + 1) // group * size - low
+                    pair(p, one, one + room, rows_RE, at, far, width, end - begin, out_NE, to, size, False)
+        return
+    for t in range(begin, end):
+        for h in range(heads):
+            share = p_NHT[n, h, t]
+            for d in range(size):
+                out_NE[n, h * size + d] += share * rows_RE[first + t, h // group * size + d]
+
+
+def _soon(rows_RE: Any, row: Any) -> None:
+    """`WIDTH` rows from `row` on are read soon."""
+    width = rows_RE.shape[1]
+    for at in range(row * width, (row + WIDTH) * width, WIDTH):
+        prefetch(rows_RE, at)
+
+
+score, soften, gather, soon = inlined(_score), inlined(_soften), inlined(_gather), inlined(_soon)
+
+
+def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
+    """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
+    a time, while the tile is in the fast cache. `size` is a constant where it is known."""
+    count = q_NE.shape[0]
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT)
+    for n in range(count):
+        after = first_N[min(n + 1, count - 1)]
+        for begin in range(shared, lengths_N[n], WIDTH):
+            soon(rows_RE, after + begin)
+            soon(rows_RE, first_N[n] + values_after + begin)
+            score(q_NE, n, rows_RE, first_N[n], begin, min(begin + WIDTH, lengths_N[n]), size, p_NHT)
+        for h in range(p_NHT.shape[1]):
+            soften(p_NHT, n, h, lengths_N[n], scale)
+        for e in range(out_NE.shape[1]):
+            out_NE[n, e] = _ZERO
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE)
+    for n in range(count):
+        gather(p_NHT, n, rows_RE, first_N[n] + values_after, shared, lengths_N[n], size, out_NE)
+
+
+run = inlined(_run)
+
+
+def _attend(
+    q_NE: Any,
+    rows_RE: Any,
+    first_N: Any,
+    lengths_N: Any,
+    shared_N: Any,
+    values_after: Any,
+    scale: Any,
+    size: Any,
+    out_NE: Any,
+) -> None:
+    """Attention of each token over `lengths_N` cached ones; its keys begin at row `first_N`, values so much later.
+
+    `shared_N` of them equal those of the token before (0: begins a run); the same within a run.
+    """
+    whole = q_NE.shape[0]
+    begin = 0
+    while begin < whole:
+        end = begin + 1
+        while end < whole and shared_N[end] > 0:
+            end += 1
+        shared = shared_N[end - 1]  # 0 for a run of one
+        room = (lengths_N[begin:end].max() + 2 * WIDTH - 1) // WIDTH * WIDTH + WIDTH
+        p = np.empty((end - begin, q_NE.shape[1] // size, room), np.float32)
+        q, out, first, lengths = q_NE[begin:end], out_NE[begin:end], first_N[begin:end], lengths_N[begin:end]
+        # The usual head sizes as constants: the compiler unrolls them.
+        if size == 32:
+            run(q, rows_RE, first, lengths, shared, values_after, scale, 32, p, out)
+        elif size == 64:
+            run(q, rows_RE, first, lengths, shared, values_after, scale, 64, p, out)
+        elif size == 128:
+            run(q, rows_RE, first, lengths, shared, values_after, scale, 128, p, out)
+        else:
+            run(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
+        begin = end
+
+
+attend = compiled(_attend)
