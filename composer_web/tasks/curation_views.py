@@ -17,7 +17,7 @@ from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.transcript import clip, diff_view
 from composer_web.tasks import comparing, curation, reviewing, selectors
-from composer_web.tasks.facets import facets
+from composer_web.tasks.facets import LABELS, facets, unasked
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.models import Split, Suite, Task, TaskVersion
 
@@ -44,8 +44,14 @@ def _address(request: PageRequest, task: Task | None) -> str:
 @require_GET
 @page()
 def task_facets(request: PageRequest) -> HttpResponse:
-    """Counts beside the list, asked for after it: a scan of all tasks must not hold the page up."""
-    return show(request, "tasks/_facets.html", {"facets": facets(request)})
+    """Counts beside the list, asked for after it: a scan of all tasks must not hold the page up. `only` is the facet that
+    somebody opened, where opening it counts it."""
+    if only := request.GET.get("only"):
+        found = facets(request, [only])
+        return show(request, "tasks/_facet.html", {"facet": found[0] if found else None})
+    later = unasked(request)
+    now = {name for name, _ in LABELS} - {name for name, _ in later}
+    return show(request, "tasks/_facets.html", {"facets": facets(request, now), "later": later})
 
 
 @require_GET

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import CharField, Count, F, Func, QuerySet
+from django.db.models import Case, CharField, Count, F, Func, Q, QuerySet, When
+from django.db.models import Value as Constant
+from django.db.models.expressions import Combinable
 from django.http import HttpRequest, QueryDict
 
-from composer_web.tasks.filters import BOUNDS, DIFFICULTIES, RATES, STRENGTHS, TaskFilter
+from composer_web.tasks.filters import DIFFICULTIES, RATES, SHARES, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
 
@@ -43,18 +45,20 @@ class Facet:
         return any(one.chosen for one in self.values)
 
 
-def facets(request: HttpRequest) -> list[Facet]:
-    """Of the tasks that the list shows at this address. Facets of a column that choose nothing count the same tasks: they
-    are counted together, in one walk over them; each of the others takes a query of its own."""
-    together = [name for name in COLUMNS if not request.GET.get(name)]
+def facets(request: HttpRequest, names: Collection[str] | None = None) -> list[Facet]:
+    """Of the tasks that the list shows at this address, all facets or those of these `names`. Facets of a task's own row
+    that choose nothing count the same tasks: they are counted together, in one walk over them; each of the others takes a
+    query of its own."""
+    wanted = [(name, label) for name, label in LABELS if names is None or name in names]
+    together = [name for name, _ in wanted if name in OWN and not request.GET.get(name)]
     counted = _together(_narrowed(request.GET, request), together) if together else {}
     found = []
-    for name, label in LABELS:
+    for name, label in wanted:
         others = request.GET.copy()
         chosen = others.pop(name, [""])[-1]
-        if name in COLUMNS:
+        if name in OWN:
             numbers = counted[name] if name in counted else _together(_narrowed(others, request), [name])[name]
-            rows = COLUMNS[name][1](numbers)
+            rows = OWN[name][1](numbers)
         else:
             rows = OTHERS[name](_narrowed(others, request))
         values = sorted(rows, key=lambda row: (-row[2], row[1]))
@@ -75,7 +79,8 @@ def _narrowed(given: QueryDict, request: HttpRequest) -> QuerySet[Task]:
 def _together(query: QuerySet[Task], names: list[str]) -> dict[str, Numbers]:
     """Tasks by value, of each of these facets."""
     counts: dict[str, Numbers] = {name: {} for name in names}
-    for *values, number in query.values_list(*(COLUMNS[name][0] for name in names)).annotate(n=Count("*")):
+    classes = {f"{name}_class": OWN[name][0] for name in names}
+    for *values, number in query.annotate(**classes).values_list(*classes).annotate(n=Count("*")):
         for name, value in zip(names, values, strict=True):
             counts[name][value] = counts[name].get(value, 0) + number
     return counts
@@ -83,7 +88,8 @@ def _together(query: QuerySet[Task], names: list[str]) -> dict[str, Numbers]:
 
 def _address(others: QueryDict, name: str, value: str) -> str:
     query = others.copy()
-    query.pop("page", None)
+    for own in ("page", "only"):
+        query.pop(own, None)
     if value:
         query[name] = value
     return f"?{query.urlencode()}"
@@ -94,7 +100,7 @@ Rows = list[tuple[str, str, int]]
 
 
 Numbers = dict[Any, int]
-"""Value of a column → tasks."""
+"""Value of a column, or a class of its values → tasks."""
 
 
 def _plain(numbers: Numbers) -> Rows:
@@ -113,23 +119,17 @@ def _split(numbers: Numbers) -> Rows:
     return [(side or "none", Split(side).label if side else "no side", number) for side, number in numbers.items()]
 
 
-def _strength(query: QuerySet[Task]) -> Rows:
-    counts = dict.fromkeys([name for name, _ in STRENGTHS], 0)
-    for value, number in query.values_list("test_strength").annotate(n=Count("pk")):
-        counts[strength_class(value)] += number
-    return [(name, label, counts[name]) for name, label in STRENGTHS]
+def _strength(numbers: Numbers) -> Rows:
+    return [(name, label, numbers.get(name, 0)) for name, label in STRENGTHS]
 
 
-def _difficulty(query: QuerySet[Task]) -> Rows:
-    counts = query.aggregate(**{name: Count("pk", filter=rates) for name, rates in RATES.items()})
-    return [(name, label, counts[name]) for name, label in DIFFICULTIES]
+def _difficulty(numbers: Numbers) -> Rows:
+    return [(name, label, numbers.get(name, 0)) for name, label in DIFFICULTIES]
 
 
-def strength_class(value: float | None) -> str:
-    """Which class of STRENGTHS a share belongs to."""
-    if value is None:
-        return "unknown"
-    return next(name for name, (low, high) in BOUNDS.items() if low <= value < high)
+def _class(conditions: dict[str, Q]) -> Case:
+    """The name of the first condition that a task meets."""
+    return Case(*(When(condition, then=Constant(name)) for name, condition in conditions.items()))
 
 
 def _tags(query: QuerySet[Task]) -> Rows:
@@ -155,22 +155,22 @@ def _findings(query: QuerySet[Task]) -> Rows:
     return [(rule, rule, number) for rule, number in rows]
 
 
-COLUMNS: dict[str, tuple[str, Callable[[Numbers], Rows]]] = {
-    "source": ("source", _plain),
-    "category": ("category", _plain),
-    "controls": ("controls_ok", _controls),
-    "review": ("review", _review),
-    "split": ("split", _split),
+OWN: dict[str, tuple[Combinable, Callable[[Numbers], Rows]]] = {
+    "source": (F("source"), _plain),
+    "category": (F("category"), _plain),
+    "difficulty": (_class(RATES), _difficulty),
+    "controls": (F("controls_ok"), _controls),
+    "strength": (_class(SHARES), _strength),
+    "review": (F("review"), _review),
+    "split": (F("split"), _split),
 }
-"""Facets that are a column with few values: the column, and how its values read."""
+"""Facets of a task's own row: a column with few values or classes of its values, and how they read."""
 OTHERS: dict[str, Callable[[QuerySet[Task]], Rows]] = {
-    "difficulty": _difficulty,
-    "strength": _strength,
     "tag": _tags,
     "suite": _suites,
     "finding": _findings,
 }
-LABELS = (
+LABELS: tuple[tuple[str, str], ...] = (
     ("source", "Source"),
     ("category", "Category"),
     ("difficulty", "Difficulty"),
@@ -183,3 +183,8 @@ LABELS = (
     ("finding", "Findings"),
 )
 """All of them, in the order of the page."""
+
+
+def unasked(request: HttpRequest) -> list[tuple[str, str]]:
+    """Facets with a query of their own that choose nothing, by name and label: the page counts one when it is opened."""
+    return [(name, label) for name, label in LABELS if name in OTHERS and not request.GET.get(name)]

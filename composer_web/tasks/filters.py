@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import django_filters as filters
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from composer_web.ops.filters import slug_contains
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task, TaskReview
@@ -22,14 +22,13 @@ STRENGTHS = [
     ("unknown", "not measured"),
 ]
 """Classes of the share of mutants that the hidden tests reject."""
-BOUNDS: dict[str, tuple[float, float]] = {
-    "weak": (0.0, 0.5),
-    "fair": (0.5, 0.8),
-    "good": (0.8, 0.95),
-    "strong": (0.95, 1.01),
+SHARES: dict[str, Q] = {
+    "weak": Q(test_strength__lt=0.5),
+    "fair": Q(test_strength__gte=0.5, test_strength__lt=0.8),
+    "good": Q(test_strength__gte=0.8, test_strength__lt=0.95),
+    "strong": Q(test_strength__gte=0.95),
+    "unknown": Q(test_strength__isnull=True),
 }
-
-
 DIFFICULTIES = [
     ("never", "never solved"),
     ("hard", "hard: under 25 %"),
@@ -103,10 +102,7 @@ class TaskFilter(filters.FilterSet):
         return query.filter(Exists(members))
 
     def by_strength(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
-        if value == "unknown":
-            return query.filter(test_strength__isnull=True)
-        low, high = BOUNDS[value]
-        return query.filter(test_strength__gte=low, test_strength__lt=high)
+        return query.filter(SHARES[value])
 
     def by_difficulty(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         return query.filter(RATES[value])
@@ -126,14 +122,9 @@ class TaskFilter(filters.FilterSet):
 
     def by_mine(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         person = getattr(self.request, "auth", None) or self.request.user  # a token's owner, or who is logged in
-        mine = (
-            TaskReview.objects.filter(task_version=OuterRef("newest_version_id"), reviewer=person)
-            .order_by("-id")
-            .values("decision")[:1]
-        )
+        # One person has reviewed few of many tasks: the reviews are read once, not those of each task.
+        later = TaskReview.objects.filter(task_version=OuterRef("task_version"), reviewer=person, pk__gt=OuterRef("pk"))
+        newest = TaskReview.objects.filter(~Exists(later), task_version=OuterRef("newest_version_id"), reviewer=person)
         if value == "none":
-            rows = query.annotate(my_decision=Subquery(mine))
-            return rows.filter(Q(my_decision__isnull=True) | Q(my_decision="withdrawn"))
-        # Few of many tasks: begin at the reviews of this person.
-        reviewed = TaskReview.objects.filter(reviewer=person, decision=value).values("task_version__task")
-        return query.filter(pk__in=reviewed).annotate(my_decision=Subquery(mine)).filter(my_decision=value)
+            return query.filter(~Exists(newest.exclude(decision="withdrawn")))
+        return query.filter(Exists(newest.filter(decision=value)))

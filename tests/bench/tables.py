@@ -5,7 +5,7 @@ list is asked for through Django's test client: as it opens, by each filter, by 
 last page. What counts is the time from request to answer at the server, with all queries, templates and middleware.
 `p95_ms_max` is that of the slowest address (p95 over its requests), `p95_ms_open` the slowest of those that open a list,
 `queries_max` the most queries of any address. `p95_ms_facets` is that of the slowest facets, which a list asks for when it is
-there already, under each filter.
+there already, under each filter; some of them one by one, when somebody opens them.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ def addresses() -> Iterator[tuple[str, bool]]:
     from composer_web.rollouts.tables import FindingTable, RolloutTable
     from composer_web.runs.filters import RunFilter
     from composer_web.runs.tables import RunTable
+    from composer_web.tasks.facets import OTHERS
     from composer_web.tasks.filters import TaskFilter
     from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
 
@@ -171,6 +172,11 @@ def addresses() -> Iterator[tuple[str, bool]]:
             yield f"{path}facets/", False
             for query in narrowed:
                 yield f"{path}facets/?{query}", False
+        if path == "/tasks/":
+            for name in OTHERS:
+                yield f"{path}facets/?only={name}", False
+                for query in narrowed:
+                    yield f"{path}facets/?{query}&only={name}", False
 
 
 def _narrowed(filters: Any) -> Iterator[str]:

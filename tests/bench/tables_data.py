@@ -24,7 +24,7 @@ GROUP = 8
 """Rollouts of a prompt."""
 RUNS, POLICIES, EVALUATIONS, ENVIRONMENTS, SUITES = 60, 20, 600, 300, 40
 BENCH = "bench"
-"""Who looks at the lists; there is nobody before `fill`."""
+"""Who looks at the lists, and has reviewed one task in forty; there is nobody before `fill`."""
 EVALUATED = 40
 """Tasks of an evaluation."""
 
@@ -88,6 +88,11 @@ FROM (SELECT m.suite_id, count(*) AS tasks, count(*) FILTER (WHERE v.controls_ok
              count(*) FILTER (WHERE NOT v.controls_ok) AS rejected
       FROM tasks_suitemembership m JOIN tasks_taskversion v ON v.id = m.task_version_id GROUP BY m.suite_id) c
 WHERE c.suite_id = s.id;
+INSERT INTO tasks_taskreview (task_version_id, reviewer_id, decision, note, created_at)
+SELECT newest_version_id, %(reviewer)s, (ARRAY['accept','reject','accept','withdrawn'])[1 + id / 40 %% 4], '', now()
+FROM tasks_task WHERE id %% 40 = 0 ORDER BY id;
+UPDATE tasks_task t SET review = 'one' FROM tasks_taskreview r
+WHERE r.task_version_id = t.newest_version_id AND r.decision <> 'withdrawn';
 """
 
 ROLLOUTS = """
@@ -175,6 +180,8 @@ def fill(size: Size) -> User:
         "spec": json.dumps(generate(1, "train").model_dump(mode="json")),
     }
     with transaction.atomic(), connection.cursor() as cursor:
+        user = User.objects.create(username=BENCH, role=Role.OPERATOR, password=make_password(None))
+        values["reviewer"] = user.pk
         cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers: see above
         cursor.execute(DEFAULTS, [])
         for (statement,) in cursor.fetchall():
@@ -196,4 +203,4 @@ def fill(size: Size) -> User:
                 cursor.execute(statement, {name: value for name, value in values.items() if f"%({name})s" in statement})
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-    return User.objects.create(username=BENCH, role=Role.OPERATOR, password=make_password(None))
+    return user

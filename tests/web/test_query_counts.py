@@ -35,7 +35,7 @@ QUERIES: dict[str, int] = {
     "api/v1/audit": 3,
     "api/v1/curation/changes": 3,
     "api/v1/curation/disagreements": 4,
-    "api/v1/curation/facets": 9,
+    "api/v1/curation/facets": 7,
     "api/v1/curation/next": 4,
     "api/v1/curation/tasks/{slug}/reviews": 6,
     "api/v1/docs": 3,
@@ -164,7 +164,7 @@ QUERIES: dict[str, int] = {
     "tasks/<slug:slug>/compare/": 6,
     "tasks/changes/": 5,
     "tasks/disagreements/": 5,
-    "tasks/facets/": 9,
+    "tasks/facets/": 3,
     "tasks/review/<slug:slug>/": 14,
     "tokens/": 4,
 }

@@ -301,7 +301,28 @@ class TestPages:
         assert narrowed["controls=true"] == 2  # under the tag, not under the chosen controls
         assert "tag=odd" not in narrowed
         assert 'aria-current="true"' in page.get("/tasks/facets/?tag=odd").content.decode()
+        closed = page.get("/tasks/facets/?controls=none").content.decode()
+        assert "controls=none&amp;only=tag" in closed and "odd" not in closed
+        opened = page.get("/tasks/facets/?controls=true&only=tag").content.decode()  # both passed theirs
+        assert 'href="?controls=true&amp;tag=odd"' in opened and "<summary>" not in opened
         assert len(page.get("/tasks/?tag=odd").context["table"].page.object_list) == 2
+
+    def test_my_newest_review_is_a_filter(self, tasks: list[Task], people: dict[str, User], other: User) -> None:
+        for task, *decisions in zip(tasks, ["accept", "accept", "reject"], ["", "withdrawn", "accept"], strict=False):
+            for decision in filter(None, decisions):
+                reviewing.review(version=newest(task), decision=decision, actor=people["reviewer"])
+        reviewing.review(version=newest(tasks[3]), decision="reject", actor=other)
+        page = browser(people["reviewer"])
+
+        def found(value: str) -> set[str]:
+            return {task["slug"] for task in page.get(f"/api/v1/tasks?mine={value}").json()["items"]}
+
+        slugs = [task.slug for task in tasks]
+        assert found("accept") == {slugs[0], slugs[2]}
+        assert found("reject") == set()
+        assert found("none") == {slugs[1], *slugs[3:]}
+        counted = {f["name"]: f["values"] for f in page.get("/api/v1/curation/facets?mine=none").json()}
+        assert sum(value["count"] for value in counted["controls"]) == len(slugs) - 2
 
     def test_queries_do_not_grow(self, tasks: list[Task], people: dict[str, User], other: User) -> None:
         page = browser(people["operator"])
