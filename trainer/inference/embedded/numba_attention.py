@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.inference.embedded.numba_basics import compiled, exp, inlined
+from trainer.inference.embedded.numba_basics import compiled, exp
 from trainer.inference.embedded.vectors import (
     WIDTH,
     fma,
@@ -36,45 +36,30 @@ _PAIR = 2 * WIDTH
 """Values of a head that are summed at a time."""
 
 
-def _dot(q: Any, at: Any, rows: Any, key: Any, size: Any) -> Any:
-    """Sixteen partial sums of a query and a key."""
-    sums = splat(_ZERO)
-    for d in range(0, size, WIDTH):
-        sums = fma(load(q, at + d), load(rows, key + d), sums)
-    return sums
-
-
-dot = inlined(_dot)
-
-
-def _sixteen(q: Any, at: Any, rows: Any, key: Any, step: Any, last: Any, size: Any) -> Any:
+def _sixteen(q: Any, at: Any, rows: Any, key: Any, step: Any, last: Any, size: Any, out: Any, to: Any) -> None:
     """Products of a query with the keys at `key`, `key` + `step` and so on; behind `last` that one again."""
-    k0, k1, k2, k3 = key, min(key + step, last), min(key + 2 * step, last), min(key + 3 * step, last)
+    k1, k2, k3 = min(key + step, last), min(key + 2 * step, last), min(key + 3 * step, last)
     k4, k5, k6 = min(key + 4 * step, last), min(key + 5 * step, last), min(key + 6 * step, last)
     k7, k8, k9 = min(key + 7 * step, last), min(key + 8 * step, last), min(key + 9 * step, last)
     ka, kb, kc = min(key + 10 * step, last), min(key + 11 * step, last), min(key + 12 * step, last)
     kd, ke, kf = min(key + 13 * step, last), min(key + 14 * step, last), min(key + 15 * step, last)
-    a = fold4(
-        fold8(dot(q, at, rows, k0, size), dot(q, at, rows, k8, size)),
-        fold8(dot(q, at, rows, k4, size), dot(q, at, rows, kc, size)),
-    )
-    b = fold4(
-        fold8(dot(q, at, rows, k2, size), dot(q, at, rows, ka, size)),
-        fold8(dot(q, at, rows, k6, size), dot(q, at, rows, ke, size)),
-    )
-    a = fold2(a, b)
-    c = fold4(
-        fold8(dot(q, at, rows, k1, size), dot(q, at, rows, k9, size)),
-        fold8(dot(q, at, rows, k5, size), dot(q, at, rows, kd, size)),
-    )
-    e = fold4(
-        fold8(dot(q, at, rows, k3, size), dot(q, at, rows, kb, size)),
-        fold8(dot(q, at, rows, k7, size), dot(q, at, rows, kf, size)),
-    )
-    return fold1(a, fold2(c, e))
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = aa = ab = ac = ad = ae = af = splat(_ZERO)
+    for d in range(0, size, WIDTH):
+        x = load(q, at + d)
+        a0, a1 = fma(x, load(rows, key + d), a0), fma(x, load(rows, k1 + d), a1)
+        a2, a3 = fma(x, load(rows, k2 + d), a2), fma(x, load(rows, k3 + d), a3)
+        a4, a5 = fma(x, load(rows, k4 + d), a4), fma(x, load(rows, k5 + d), a5)
+        a6, a7 = fma(x, load(rows, k6 + d), a6), fma(x, load(rows, k7 + d), a7)
+        a8, a9 = fma(x, load(rows, k8 + d), a8), fma(x, load(rows, k9 + d), a9)
+        aa, ab = fma(x, load(rows, ka + d), aa), fma(x, load(rows, kb + d), ab)
+        ac, ad = fma(x, load(rows, kc + d), ac), fma(x, load(rows, kd + d), ad)
+        ae, af = fma(x, load(rows, ke + d), ae), fma(x, load(rows, kf + d), af)
+    even = fold2(fold4(fold8(a0, a8), fold8(a4, ac)), fold4(fold8(a2, aa), fold8(a6, ae)))
+    odd = fold2(fold4(fold8(a1, a9), fold8(a5, ad)), fold4(fold8(a3, ab), fold8(a7, af)))
+    store(out, to, fold1(even, odd))
 
 
-sixteen = inlined(_sixteen)
+sixteen = compiled(_sixteen)
 
 
 def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_NHT: Any) -> None:
@@ -87,8 +72,8 @@ def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, si
             for h in range(heads):
                 low = h // group * size
                 key, last = (first + t) * width + low, (first + end - 1) * width + low
-                found = sixteen(q_NE, n * q_NE.shape[1] + h * size, rows_RE, key, width, last, size)
-                store(p_NHT, (n * heads + h) * p_NHT.shape[2] + t, found)
+                at, to = n * q_NE.shape[1] + h * size, (n * heads + h) * p_NHT.shape[2] + t
+                sixteen(q_NE, at, rows_RE, key, width, last, size, p_NHT, to)
         return
     for t in range(begin, end):
         for h in range(heads):
@@ -141,7 +126,7 @@ def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any,
     store(out, to + beyond + WIDTH, e)
 
 
-pair = inlined(_pair)
+pair = compiled(_pair)
 
 
 def _gather(p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_NE: Any) -> None:
@@ -174,12 +159,12 @@ def _soon(rows_RE: Any, row: Any) -> None:
         prefetch(rows_RE, at)
 
 
-score, soften, gather, soon = inlined(_score), inlined(_soften), inlined(_gather), inlined(_soon)
+score, soften, gather, soon = compiled(_score), compiled(_soften), compiled(_gather), compiled(_soon)
 
 
 def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
     """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
-    a time, while the tile is in the fast cache. `size` is a constant where it is known."""
+    a time, while the tile is in the fast cache."""
     count = q_NE.shape[0]
     for begin in range(0, shared, _TILE):
         for n in range(count):
@@ -201,7 +186,7 @@ def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, val
         gather(p_NHT, n, rows_RE, first_N[n] + values_after, shared, lengths_N[n], size, out_NE)
 
 
-run = inlined(_run)
+run = compiled(_run)
 
 
 def _attend(
@@ -229,15 +214,7 @@ def _attend(
         room = (lengths_N[begin:end].max() + 2 * WIDTH - 1) // WIDTH * WIDTH + WIDTH
         p = np.empty((end - begin, q_NE.shape[1] // size, room), np.float32)
         q, out, first, lengths = q_NE[begin:end], out_NE[begin:end], first_N[begin:end], lengths_N[begin:end]
-        # The usual head sizes as constants: the compiler unrolls them.
-        if size == 32:
-            run(q, rows_RE, first, lengths, shared, values_after, scale, 32, p, out)
-        elif size == 64:
-            run(q, rows_RE, first, lengths, shared, values_after, scale, 64, p, out)
-        elif size == 128:
-            run(q, rows_RE, first, lengths, shared, values_after, scale, 128, p, out)
-        else:
-            run(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
+        run(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
         begin = end
 
 
