@@ -22,14 +22,18 @@ import asyncio
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from sandbox.tasks.generators.procedural import generate
 from tests.bench import report
 from tests.bench.engine_peers import Continuous, Vllm, plain, settings, without_vllm
+from tests.bench.memory import DirectClient, MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
+from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.drafting import Drafter
@@ -40,13 +44,16 @@ from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.head import MultiToken
-from trainer.inference.mtp.training import Distillation, distil, sampled
+from trainer.inference.mtp.training import Distillation, distil, windows
+from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.types import Trajectory
 from trainer.weights import WeightStore
 
 PROMPT, NEW, TEMPERATURE = 64, 128, 0.8
 EPISODES, TURNS, TURN_TOKENS, OBSERVATION = 96, 6, 12, 40
-GUESSED = 3
-"""Tokens guessed ahead."""
+GUESSED, OWN_TASKS, TURN = 3, 96, 24
+"""Tokens guessed ahead; tasks whose episodes teach to guess; tokens of a turn."""
+SHIPPED = Path("policies/base")
 SHAPES = {1: (1, 1), 16: (2, 8), 64: (8, 8)}
 """Prompts and samples of each, by rows."""
 
@@ -91,19 +98,19 @@ class Engine:
         self.drafter = Drafter(head, GUESSED, decoder.loops) if head is not None else None
         self.runner.install(decoder, make_cache(decoder, self.runner.limits), 0, self.drafter)
 
-    def run(self, asked: list[list[int]], group: int) -> tuple[float, list[Job]]:
+    def run(self, asked: list[list[int]], group: int, new: int = NEW) -> tuple[float, list[Job]]:
         """The whole call, prefill included."""
         answers: list[GenerateResponse | ServerError] = []
         jobs = []
         for number in range(len(asked) * group):
             ids = asked[number // group]
-            request = GenerateRequest(prompt_ids=ids, max_tokens=NEW, temperature=TEMPERATURE, seed=number)
+            request = GenerateRequest(prompt_ids=ids, max_tokens=new, temperature=TEMPERATURE, seed=number)
             jobs.append(Job(request, time.monotonic() + 600, answers.append))
             self.runner.submit(jobs[-1])
         clock = Clock()
         while len(answers) < len(jobs):
             self.runner.step()
-        return clock.speed(len(jobs) * NEW), jobs
+        return clock.speed(len(jobs) * new), jobs
 
 
 @torch.no_grad()
@@ -172,16 +179,18 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
 
 
 def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
-    """One request at a time, with and without guesses of a head that was trained on the policy's samples."""
-    vocabulary = int(model.config.vocab_size)
-    samples = sampled(model, prompts(64, vocabulary, seed=7), NEW, TEMPERATURE)
-    head, divergence = distil(model, samples, Distillation(ahead=GUESSED, steps=200))
+    """One request at a time, with and without guesses of a head that was trained on the policy's own episodes; the
+    requests are the turns of episodes at tasks that it was not trained on."""
+    seen = asyncio.run(at_work(range(OWN_TASKS)))
+    unseen = asyncio.run(at_work(range(OWN_TASKS, OWN_TASKS + 8)))
+    tokens = windows((segment.tokens for done in seen for segment in done.segments), 192)
+    head, divergence = distil(model, tokens, Distillation(ahead=GUESSED, steps=400))
+    asked = [done.segments[turn.segment].tokens[: turn.token_start] for done in unseen for turn in done.turns]
     plain, guessing = Engine(model), Engine(model, head=head)
     ratios = []
-    for number in range(2 * rounds + 1):
-        asked = prompts(1, vocabulary, seed=7000 + number)
-        without, expected = plain.run(asked, 1)
-        speed, jobs = guessing.run(asked, 1)
+    for prompt in asked[: 12 * rounds + 1]:
+        without, expected = plain.run([prompt], 1, TURN)
+        speed, jobs = guessing.run([prompt], 1, TURN)
         ratios.append(speed / without)
         assert jobs[0].token_ids == expected[0].token_ids, "guesses changed the tokens"
     assert guessing.drafter is not None
@@ -192,6 +201,32 @@ def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
         "mtp_tokens_per_step": round(1 + GUESSED * acceptance, 2),
         "mtp_kl": round(divergence, 3),
     }
+
+
+async def at_work(seeds: Iterable[int]) -> list[Trajectory]:
+    """Episodes of the shipped policy at its own kind of task, in memory."""
+    policy = policies.load(SHIPPED)
+    environments, client = MemoryEnvironments(), DirectClient(SHIPPED)
+    client.load(policy.model.state_dict(), 0)
+    services = RolloutServices(
+        client=client, renderer=policy.renderer, backend=MemoryBackend(environments), environments=environments,
+        deployment="policy", slots=asyncio.Semaphore(64),
+    )  # fmt: skip
+    config = RLConfig()
+    settings = EpisodeSettings(config.sampling, config.harness, config.reward)
+    return await asyncio.gather(
+        *(
+            run_episode(
+                task=generate(seed, "train"),
+                sample=0,
+                session_id=str(seed),
+                seed=seed,
+                settings=settings,
+                services=services,
+            )
+            for seed in seeds
+        )
+    )
 
 
 async def episodes(url: str, store: WeightStore, model: PreTrainedModel, admin: InferenceAdmin) -> dict[str, float]:

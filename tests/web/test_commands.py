@@ -13,7 +13,11 @@ from django.core.management import CommandError, call_command
 from composer_web.accounts.models import DEFAULT_PROJECT, Project, User
 from composer_web.accounts.projects import create_project
 from composer_web.policies.models import Policy
+from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.selectors import trajectory
 from composer_web.runs.models import Run
+from tests.web.making import claim, finish
 
 pytestmark = pytest.mark.django_db
 
@@ -128,3 +132,16 @@ def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp
         run("run", "create", str(file), "--project", "other")
     with pytest.raises(CommandError, match="there are default, other"):
         run("run", "list", "--project", "none")
+
+
+def test_the_tokens_of_a_run_s_rollouts(running: Run, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="has no finished rollout yet"):
+        call_command("tokens", running.pk)
+    rollouts.pump(run_id=running.pk)
+    claimed = claim(Group.objects.filter(run=running, state="dispatched").earliest("pk"))
+    finish(claimed.group, claimed.held, [True, False])
+    call_command("tokens", running.pk, out=tmp_path / "work.jsonl", rollouts=1)
+    [line] = (tmp_path / "work.jsonl").read_text().splitlines()
+    newest = Rollout.objects.filter(group=claimed.group).latest("pk")
+    [segment] = trajectory(newest).segments
+    assert json.loads(line) == {"rollout": newest.pk, "tokens": segment.tokens, "loss_mask": segment.loss_mask}

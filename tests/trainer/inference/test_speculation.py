@@ -20,7 +20,7 @@ from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.mtp.head import MultiToken
-from trainer.inference.mtp.training import Distillation, distil, sampled
+from trainer.inference.mtp.training import Distillation, distil, read_tokens, sampled, windows
 
 HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 
@@ -150,3 +150,16 @@ def test_a_head_is_kept_beside_its_policy_and_refused_for_another(
     (tmp_path / "mtp" / "mtp.safetensors").write_bytes(b"nothing")
     with pytest.raises(UnsupportedModel, match="train it again"):
         MultiToken.load(tmp_path, 32)
+
+
+def test_windows_of_what_was_said_and_read(tmp_path: Path) -> None:
+    file = tmp_path / "work.jsonl"
+    file.write_text('{"tokens": [1, 2, 3], "loss_mask": [0, 1, 1]}\n{"tokens": [4, 5]}\n')
+    assert windows(read_tokens(file, 6), 2) == [[1, 2], [3, 4]]
+    with pytest.raises(ValueError, match="5 tokens do not fill a window of 6"):
+        windows(read_tokens(file, 6), 6)
+    with pytest.raises(ValueError, match=r"work.jsonl:2: a token id is outside \[0, 5\)"):
+        windows(read_tokens(file, 5), 2)
+    file.write_text('{"tokens": [1]}\n{"text": "a"}\n')
+    with pytest.raises(ValueError, match="work.jsonl:2: a line is"):
+        windows(read_tokens(file, 6), 1)

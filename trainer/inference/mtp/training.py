@@ -1,14 +1,17 @@
 """Self-distillation of the head: the frozen policy's own distributions over tokens that it sampled are the targets.
 
-`python -m trainer.inference.mtp.training --policy DIR` samples from the policy and writes `DIR/mtp`.
+`python -m trainer.inference.mtp.training --policy DIR --tokens FILE` learns from what the policy did at its work and writes
+`DIR/mtp`; FILE has a context window a line (`manage.py tokens RUN` writes one). Without it the policy speaks to itself, which
+is far from how it speaks between observations.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +82,27 @@ def _loss(model: PreTrainedModel, head: MultiToken, tokens_BT: torch.Tensor, ahe
     return torch.stack(losses).mean()
 
 
+def windows(sequences: Iterable[Sequence[int]], length: int) -> list[list[int]]:
+    """Sequences one after the other, cut to `length`. Raises ValueError where they do not fill one."""
+    whole = [token for sequence in sequences for token in sequence]
+    if len(whole) < length:
+        raise ValueError(f"{len(whole)} tokens do not fill a window of {length}; give more, or make it shorter")
+    return [whole[at : at + length] for at in range(0, len(whole) - length + 1, length)]
+
+
+def read_tokens(path: Path, vocabulary: int) -> Iterator[list[int]]:
+    """Of a file with {"tokens": [...]} a line. Raises ValueError, which names the line."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                tokens = json.loads(line)["tokens"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f'{path}:{number}: a line is {{"tokens": [...]}}: {error!r}') from error
+            if not all(isinstance(token, int) and 0 <= token < vocabulary for token in tokens):
+                raise ValueError(f"{path}:{number}: a token id is outside [0, {vocabulary}); it is of another policy")
+            yield tokens
+
+
 def sampled(model: PreTrainedModel, prompts: Sequence[list[int]], new: int, temperature: float) -> list[list[int]]:
     """Prompts with what the policy says after each: `new` tokens, by the embedded engine."""
     shape = DecoderShape.from_config(model.config.to_dict())
@@ -103,14 +127,22 @@ def sampled(model: PreTrainedModel, prompts: Sequence[list[int]], new: int, temp
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a policy's head for speculative decoding on its own samples")
     parser.add_argument("--policy", type=Path, required=True)
-    parser.add_argument("--samples", type=int, default=256)
-    parser.add_argument("--length", type=int, default=192, help="tokens of a sample, after one random token")
+    parser.add_argument("--tokens", type=Path, help="what the policy said and read, as JSON lines")
+    parser.add_argument("--samples", type=int, default=256, help="without --tokens: that the policy makes of nothing")
+    parser.add_argument("--length", type=int, default=192, help="tokens of a sample")
     parser.add_argument("--steps", type=int, default=Distillation.steps)
     parser.add_argument("--ahead", type=int, default=Distillation.ahead)
     given = parser.parse_args()
     model = load(given.policy).model.float().eval()
-    first = torch.randint(int(model.config.vocab_size), (given.samples, 1), generator=torch.Generator().manual_seed(0))
-    sequences = sampled(model, first.tolist(), given.length, 1.0)
+    vocabulary = int(model.config.vocab_size)
+    if given.tokens is not None:
+        try:
+            sequences = windows(read_tokens(given.tokens, vocabulary), given.length)
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
+    else:
+        first = torch.randint(vocabulary, (given.samples, 1), generator=torch.Generator().manual_seed(0))
+        sequences = sampled(model, first.tolist(), given.length - 1, 1.0)
     head, loss = distil(model, sequences, Distillation(steps=given.steps, ahead=given.ahead))
     path = head.save(given.policy)
     sys.stdout.write(f"{path}: KL {loss:.4f} nats a token, mean of {given.ahead} tokens ahead\n")
