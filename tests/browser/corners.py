@@ -1,9 +1,10 @@
-"""What few pages show: a sweep, a draft of a task, a trajectory of another project."""
+"""What few pages show: a sweep, a draft of a task, a trajectory of another project, a webhook."""
 
 from __future__ import annotations
 
 import math
 
+from composer_web.alerts.models import Webhook
 from composer_web.review import promoting
 from composer_web.rollouts import records
 from composer_web.rollouts.models import Rollout
@@ -37,3 +38,5 @@ def corners(world: World) -> None:
         instruction="scale() adds where it should multiply. Fix it.",
     )  # fmt: skip
     importing.keep_trajectory("".join(records.as_atif(failed)).encode(), actor=operator)
+    told = ["run.failed", "evaluation.finished"]
+    Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
