@@ -158,8 +158,8 @@ def test_windows_of_what_was_said_and_read(tmp_path: Path) -> None:
     assert windows(read_tokens(file, 6), 2) == [[1, 2], [3, 4]]
     with pytest.raises(ValueError, match="5 tokens do not fill a window of 6"):
         windows(read_tokens(file, 6), 6)
-    with pytest.raises(ValueError, match=r"work.jsonl:2: a token id is outside \[0, 5\)"):
+    with pytest.raises(ValueError, match=r"work\.jsonl:2: a token id is outside \[0, 5\)"):
         windows(read_tokens(file, 5), 2)
     file.write_text('{"tokens": [1]}\n{"text": "a"}\n')
-    with pytest.raises(ValueError, match="work.jsonl:2: a line is"):
+    with pytest.raises(ValueError, match=r"work\.jsonl:2: a line is"):
         windows(read_tokens(file, 6), 1)
