@@ -14,9 +14,8 @@ def alerts() -> QuerySet[Alert]:
 
 
 def rules() -> QuerySet[Rule]:
-    return Rule.objects.select_related("webhook").annotate(
-        open_alerts=Count("alerts", filter=Q(alerts__resolved_at=None))
-    )
+    counted = Rule.objects.annotate(open_alerts=Count("alerts", filter=Q(alerts__resolved_at=None)))
+    return counted.select_related("webhook").order_by("name")  # grouped queries have no order of their own
 
 
 def get_rule(pk: int) -> Rule:

@@ -74,9 +74,10 @@ class Carried:
 
 def releases() -> QuerySet[Release]:
     """For lists: suite and parent come along, with the number of finished evaluations."""
-    return Release.objects.select_related("suite", "parent", "created_by").annotate(
+    rows = Release.objects.select_related("suite", "parent", "created_by").annotate(
         evaluation_count=Count("evaluations", filter=Q(evaluations__state="finished")),
     )
+    return rows.order_by("benchmark", "-number")  # grouped queries have no order of their own
 
 
 def get_release(benchmark: str, number: int) -> Release:

@@ -23,10 +23,11 @@ class Weights:
 
 def policies() -> QuerySet[Policy]:
     """For lists: parent, run and checkpoint counts come along."""
-    return Policy.objects.select_related("parent", "produced_by", "endpoint").annotate(
+    rows = Policy.objects.select_related("parent", "produced_by", "endpoint").annotate(
         checkpoint_count=Count("checkpoints", filter=Q(checkpoints__removed_at=None)),
         newest_version=Max("checkpoints__version"),
     )
+    return rows.order_by("-created_at")  # grouped queries have no order of their own
 
 
 def get_policy(key: int | str) -> Policy:

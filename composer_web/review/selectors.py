@@ -20,11 +20,12 @@ from composer_web.rollouts.models import Rollout
 
 def queues() -> QuerySet[Queue]:
     """For lists: rollouts, finished ones and labels come along."""
-    return Queue.objects.select_related("created_by").annotate(
+    rows = Queue.objects.select_related("created_by").annotate(
         rollouts=Count("items"),
         finished=Count("items", filter=Q(items__labelled_by__gte=F("reviewers"))),
         labels=Sum("items__labelled_by", default=0),
     )
+    return rows.order_by("-pk")  # grouped queries have no order of their own
 
 
 def get_queue(name: str) -> Queue:

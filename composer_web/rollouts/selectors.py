@@ -80,6 +80,7 @@ def forks_of(rollout: Rollout) -> QuerySet[Fork]:
         .select_related("group", "created_by")
         .defer("conditions")
         .annotate(passed=Count("group__rollouts", filter=Q(group__rollouts__verdict="passed")))
+        .order_by("-pk")
     )
 
 

@@ -193,11 +193,12 @@ def create_sweep(
 
 def sweeps() -> QuerySet[Sweep]:
     """For lists: with `run_count`, `live_count` and `ended_count`."""
-    return Sweep.objects.select_related("created_by").annotate(
+    rows = Sweep.objects.select_related("created_by").annotate(
         run_count=Count("runs"),
         live_count=Count("runs", filter=Q(runs__state__in=RUN_LIVE)),
         ended_count=Count("runs", filter=Q(runs__state__in=RUN_FINAL)),
     )
+    return rows.order_by("-pk")  # grouped queries have no order of their own
 
 
 def get_sweep(pk: int) -> Sweep:
