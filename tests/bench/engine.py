@@ -96,7 +96,9 @@ class Engine:
         decoder = build_decoder(shape, model.state_dict(), shape.max_position_embeddings, compiled=compiled)
         self.runner = Runner(Limits())
         self.drafter = Drafter(head, GUESSED, decoder.loops) if head is not None else None
-        self.runner.install(decoder, make_cache(decoder, self.runner.limits), 0, self.drafter)
+        cache = make_cache(decoder, self.runner.limits)
+        cache.data.zero_()  # a slot's first use takes ten milliseconds of the kernel's, once in a server's life
+        self.runner.install(decoder, cache, 0, self.drafter)
 
     def run(self, asked: list[list[int]], group: int, new: int = NEW) -> tuple[float, list[Job]]:
         """The whole call, prefill included."""
