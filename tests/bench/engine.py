@@ -97,7 +97,7 @@ class Engine:
         self.runner = Runner(Limits())
         self.drafter = Drafter(head, GUESSED, decoder.loops) if head is not None else None
         cache = make_cache(decoder, self.runner.limits)
-        cache.data.zero_()  # a slot's first use takes ten milliseconds of the kernel's, once in a server's life
+        cache.data.zero_()  # the kernel clears a slot's memory at its first use, once in a server's life
         self.runner.install(decoder, cache, 0, self.drafter)
 
     def run(self, asked: list[list[int]], group: int, new: int = NEW) -> tuple[float, list[Job]]:
