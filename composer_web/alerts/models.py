@@ -122,6 +122,7 @@ class Alert(models.Model):
         help_text="Of what it is about, by a trigger; empty for what is the installation's",
     )
     message = models.TextField()
+    step = models.PositiveIntegerField(null=True, blank=True, help_text="At which it began, of what is about a run")
     opened_at = models.DateTimeField()
     seen_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True, blank=True)
@@ -131,6 +132,7 @@ class Alert(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [models.Index(fields=["about"], name="alert_about")]
         constraints = [
             models.UniqueConstraint(
                 fields=["rule", "about"], condition=models.Q(resolved_at=None), name="alert_open_once"

@@ -23,6 +23,7 @@ from composer_web.live.hints import hint
 from composer_web.ops import outbound
 from composer_web.ops.errors import UserError
 from composer_web.ops.sealed import seal
+from composer_web.runs.models import Run
 
 MOST_EMAILS = 20
 
@@ -126,13 +127,15 @@ def saw(*, rule: Rule, about: str, message: str) -> Alert:
         last.seen_at, last.message = now, message[:2000]
         last.save(update_fields=["seen_at", "message"])
         return last
-    alert = Alert.objects.create(rule=rule, about=about, message=message[:2000], opened_at=now, seen_at=now)
+    alert = Alert.objects.create(
+        rule=rule, about=about, message=message[:2000], step=_step(about), opened_at=now, seen_at=now
+    )
     told = Alert.objects.filter(rule=rule, about=about).exclude(told_at=None).order_by("-told_at").first()
     if told is None or told.told_at is None or now - told.told_at >= timedelta(minutes=rule.quiet_minutes):
         alert.told_at = now
         alert.save(update_fields=["told_at"])
         _tell(alert, resolved=False)
-    hint("alerts")
+    hint("alerts", *([] if alert.step is None else [about]))  # who watches the run sees the mark on its charts
     return alert
 
 
@@ -156,6 +159,12 @@ def mark_read(*, user: User, notice: int | None = None) -> int:
     done = (rows if notice is None else rows.filter(pk=notice)).update(read_at=timezone.now())
     hint("alerts")
     return done
+
+
+def _step(about: str) -> int | None:
+    """Where a run stands; None for what is about something else."""
+    kind, _, pk = about.partition(":")
+    return Run.objects.filter(pk=int(pk)).values_list("step", flat=True).first() if kind == "run" else None
 
 
 def _tell(alert: Alert, *, resolved: bool) -> None:

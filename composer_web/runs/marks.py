@@ -29,8 +29,8 @@ class Marks:
     left_out: int
 
 
-# (kind, step, at, words) of everything that is worth a mark. Warnings of any kind are alerts; a weight sync
-# lies where its version was first seen at the engine.
+# (kind, step, at, words) of everything that is worth a mark. Warnings of any kind are alerts, as is what a rule
+# raised, where it began; a weight sync lies where its version was first seen at the engine.
 _HAPPENED = """
     SELECT CASE WHEN kind IN ('checkpoint', 'recovery', 'sync') THEN kind ELSE 'alert' END AS kind, step, at,
            left(message, 200) AS words
@@ -40,6 +40,9 @@ _HAPPENED = """
     SELECT 'eval', e.version, coalesce(e.finished_at, e.created_at),
            'evaluation of version ' || e.version || coalesce(', pass@1 ' || round((e.results->>'pass1')::numeric, 3), '')
     FROM evals_evaluation e WHERE e.run_id = %(run)s
+    UNION ALL
+    SELECT 'alert', a.step, a.opened_at, left(rule.name || ': ' || a.message, 200)
+    FROM alerts_alert a JOIN alerts_rule rule ON rule.id = a.rule_id WHERE a.about = %(about)s AND a.step IS NOT NULL
     UNION ALL
     SELECT 'sync', min(m.step), min(m.at), 'engine serves version ' || m.value::bigint
     FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
@@ -54,7 +57,7 @@ _TOKENS = """
 
 def of_run(run: Run, axis: Axis) -> Marks:
     """In the order of the axis. At most MOST of each kind, the newest; `left_out` counts the others."""
-    names: dict[str, int | str] = {"run": run.pk, "tokens": TOKENS, "most": MOST}
+    names: dict[str, int | str] = {"run": run.pk, "about": f"run:{run.pk}", "tokens": TOKENS, "most": MOST}
     with connection.cursor() as cursor:
         cursor.execute(
             f"""

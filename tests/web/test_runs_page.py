@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from composer_web.accounts.models import User
+from composer_web.alerts import services as alerts
+from composer_web.alerts import watching
+from composer_web.alerts.models import Alert
 from composer_web.evals import services as evals
 from composer_web.ops import inference
+from composer_web.ops.models import WorkerHeartbeat
 from composer_web.runs import clusters, lineage, marks, metrics, panels, services, timing
 from composer_web.runs.axes import Axis
 from composer_web.runs.models import Run
@@ -53,6 +60,33 @@ def test_events_lie_on_every_axis(busy: Run, pages: Client) -> None:
     answer = pages.get(f"/runs/{busy.pk}/marks/?axis=tokens").json()
     assert [mark["x"] for mark in answer["marks"]] == [100.0, 300.0, 300.0]
     assert pages.get(f"/runs/{busy.pk}/marks/?axis=place").status_code == 422
+
+
+def test_what_a_rule_raises_is_a_mark_where_it_began(busy: Run, pages: Client, people: dict[str, User]) -> None:
+    metrics.record(run=busy, step=2, values={"reward/mean": 0.1})
+    services.set_progress(run=busy, step=2)
+    alerts.make_rule(
+        actor=people["operator"],
+        name="it sinks",
+        kind="metric",
+        metric="reward/mean",
+        comparison="below",
+        threshold=0.5,
+    )
+    alerts.make_rule(actor=people["operator"], name="silent", kind="worker_gone")
+    long_ago = timezone.now() - timedelta(hours=1)
+    WorkerHeartbeat.objects.create(name="w1", kind="worker", pid=1, started_at=long_ago, beat_at=long_ago)
+    assert watching.look() == 2
+    metrics.record(run=busy, step=3, values={"reward/mean": 0.05, "tokens/trained": 300.0})
+    services.set_progress(run=busy, step=3)
+    assert watching.look() == 2, "it goes on, and is still the same alert"
+    asked = pages.get(f"/runs/{busy.pk}/marks/?axis=tokens").json()["marks"]
+    raised = [mark for mark in asked if mark["kind"] == "alert" and mark["text"] != "lost one"]
+    assert [(mark["step"], mark["x"]) for mark in raised] == [(2, 300.0)]
+    assert raised[0]["text"].startswith("it sinks: reward/mean of run")
+    alert = Alert.objects.get(about=f"run:{busy.pk}")
+    alerts.over(alert=alert)
+    assert [m.step for m in marks.of_run(busy, Axis.STEP).marks if m.text.startswith("it sinks")] == [2]
 
 
 def test_evaluations_are_marks_and_crowds_are_bounded(busy: Run, make_suite, monkeypatch) -> None:  # type: ignore[no-untyped-def]
