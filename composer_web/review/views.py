@@ -1,4 +1,4 @@
-"""Pages of review queues: list, one queue with its agreement, and one rollout with its questions."""
+"""Pages of review queues: the list, and one queue with its agreement. One rollout with its questions: `item_views.py`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import json
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse, JsonResponse, QueryDict
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.review import excluding, selectors, services
-from composer_web.review.models import Queue, QueueItem
-from composer_web.review.questions import EXAMPLE, Questionnaire, parse
+from composer_web.review.questions import EXAMPLE, parse
 from composer_web.review.tables import QueueTable
-from composer_web.rollouts import reading, transcript
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.filters import RolloutFilter
 
@@ -134,87 +130,3 @@ def queue_change(request: PageRequest, name: str, action: str) -> HttpResponse:
             services.set_closed(queue=queue, closed=action == "close", actor=request.user)
 
     return act(request, change, done=done[action], to="review:queue", name=name)
-
-
-# --- labelling --------------------------------------------------------------------------------------------------
-
-
-def _address(queue: Queue, item: QueueItem | None) -> str:
-    return reverse("review:item", args=[queue.name, item.pk]) if item else reverse("review:next", args=[queue.name])
-
-
-@require_GET
-@page("reviewer")
-def queue_next(request: PageRequest, name: str) -> HttpResponse:
-    """The first rollout that waits for this person, or that there is none."""
-    queue = selectors.get_queue(name)
-    item = selectors.following(queue, request.user, None)
-    return redirect(_address(queue, item)) if item else show(request, "review/done.html", {"queue": queue})
-
-
-@require_GET
-@page("reviewer")
-def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
-    """The trajectory and the questions. What others said is not on the page before one's own answers are."""
-    queue = selectors.get_queue(name)
-    item = selectors.get_item(queue, pk)
-    mine = selectors.label_of(item, request.user)
-    following, before = selectors.following(queue, request.user, item), selectors.preceding(item)
-    turn = request.GET.get("turn", "0")
-    context: dict[str, Any] = {
-        "queue": queue,
-        "item": item,
-        "rollout": rollouts.get_rollout(item.rollout_id),
-        "questions": [(q, (mine.answers if mine else {}).get(q.id, "")) for q in queue.questionnaire.questions],
-        "mine": mine,
-        "labels": selectors.labels_of(item) if selectors.sees_labels(item, request.user) else None,
-        "waiting": selectors.waiting(queue, request.user).count(),
-        "next": _address(queue, following) if following else "",
-        "previous": _address(queue, before) if before else "",
-        "here": _address(queue, item),
-        "full": mine is None and item.labelled_by >= queue.reviewers,
-    }
-    try:
-        trajectory = rollouts.trajectory(context["rollout"])
-        context |= {
-            "trajectory": trajectory,
-            "opening": transcript.opening(trajectory.messages),
-            "notices": transcript.notices(map(reading.facts_of, trajectory.turns)),
-            "window": transcript.window(trajectory, int(turn) if turn.isdecimal() and len(turn) < 9 else 0),
-            "patch": transcript.diff_view(trajectory.patch),
-        }
-    except (NotFound, ArtifactError) as error:
-        context["problem"] = str(error)
-    template = "review/_item.html" if request.headers.get("HX-Request") else "review/item.html"
-    return show(request, template, context)
-
-
-@require_POST
-@page("reviewer")
-def item_label(request: PageRequest, name: str, pk: int) -> HttpResponse:
-    """Answers of one person. A script is told where to go on, anybody else is sent there."""
-    queue = selectors.get_queue(name)
-    item = selectors.get_item(queue, pk)
-    following = selectors.following(queue, request.user, item)
-    try:
-        services.label(item=item, answers=posted(queue.questionnaire, request.POST), actor=request.user)
-    except UserError as error:
-        return _answer(request, 422, str(error), _address(queue, item))
-    waiting = selectors.waiting(queue, request.user).count()
-    return _answer(request, 200, f"Rollout {item.rollout_id} is labelled.", _address(queue, following), waiting)
-
-
-def _answer(request: PageRequest, status: int, text: str, to: str, waiting: int | None = None) -> HttpResponse:
-    """The next item was fetched before this answer: `waiting` mends what it says of the queue."""
-    if request.headers.get("X-Requested-With") == "fetch":
-        return JsonResponse({"message": text, "next": to, "undo": "", "waiting": waiting}, status=status)
-    (messages.success if status == 200 else messages.error)(request, text)
-    return redirect(to)
-
-
-def posted(questionnaire: Questionnaire, form: QueryDict) -> dict[str, Any]:
-    """Answers of a form, whose fields are `q-` and the question's id."""
-    return {
-        question.id: form.getlist(f"q-{question.id}") if question.kind == "flags" else form.get(f"q-{question.id}", "")
-        for question in questionnaire.questions
-    }

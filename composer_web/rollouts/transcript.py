@@ -18,7 +18,7 @@ from pygments.lexers import DiffLexer
 from composer_web.rollouts.models import Finding
 from composer_web.rollouts.reading import WINDOW, Reading, TurnFacts
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.rollouts.types import Turn
 
 MAX_OUTPUT = 6_000
 """Characters of a text in the transcript; a turn that was cut can be asked for whole (`WHOLE` times as much)."""
@@ -129,12 +129,6 @@ class Window:
     @property
     def after(self) -> int | None:
         return self.end if self.end < self.total else None
-
-
-def window(trajectory: Trajectory, around: int) -> Window:
-    """The window that holds turn `around`; the last one when there are not so many turns."""
-    first = _first(len(trajectory.turns), around)
-    return Window([view(turn) for turn in trajectory.turns[first : first + WINDOW]], first, len(trajectory.turns))
 
 
 def window_of(read: Reading, places: Sequence[int], at: int) -> Window:

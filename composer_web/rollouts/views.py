@@ -20,12 +20,11 @@ from composer_web.rollouts import lens, narrowing, reading, saved_queries, searc
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.tables import RolloutTable
 from trainer.rollouts.types import Trajectory
 
 PER_PAGE = 50
-PLACES = {"tests": "report", "length": "tokens"}
-"""Reward part → the section of the page that it was computed from."""
 
 
 @require_GET
@@ -93,24 +92,15 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
 
 def _outcome(rollout: Rollout, head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
     """Everything beside the transcript, once the rollout has ended."""
-    cases = trajectory.report.cases
-    worst_first = sorted(cases, key=lambda case: case.status == "passed")
     mean = rollout.group.mean_reward
     held = selectors.in_quarantine(rollout)
     return {
+        **outcome(trajectory),
         "rule_titles": RULE_TITLES,
         "quarantined": held,
         "forks": selectors.forks_of(rollout),
-        "trajectory": trajectory,
         "figures": _figures(rollout, trajectory),
-        "patch": transcript.diff_view(trajectory.patch),
-        "cases": worst_first[: transcript.MAX_CASES],
-        "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
         "segments": [{"index": i, "length": length} for i, length in enumerate(head.segment_tokens)],
-        "reward_parts": [
-            {**p.model_dump(), "adds": p.value * p.weight, "place": PLACES.get(p.name, "")}
-            for p in trajectory.reward_parts
-        ],
         "group_mean": mean,
         "advantage": rollout.reward - mean if rollout.reward is not None and mean is not None and not held else None,
     }

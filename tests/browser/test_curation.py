@@ -162,6 +162,29 @@ def test_rollouts_are_labelled_by_keyboard(reviewer: Page, product: Product) -> 
     expect(page.locator("td.strong")).to_have_count(3)
 
 
+def test_turning_pages_keeps_the_answers(reviewer: Page, product: Product) -> None:
+    page, operator = reviewer, product.world.people["operator"]
+    long = Rollout.objects.filter(group__run=product.world.run, group__prompt_index=1, sample=0)
+    queue = review.create_queue(name="long", questionnaire=EXAMPLE, reviewers=1, actor=operator)
+    review.fill(queue=queue, rollouts=long, actor=operator)
+    page.goto(f"{product.url}/review/long/next/")
+    ready(page)
+    for place in ("patch", "report", "reward"):
+        expect(page.locator(f"#{place}")).to_be_visible()
+    page.keyboard.press("2")
+    page.locator("a:has-text('Turns from 21')").click()
+    expect(page.locator("#turn-20 h3")).to_be_in_viewport()
+    expect(page.locator("#turn-19")).to_have_count(0)
+    expect(page.locator("[name='q-verdict'][value='partly']")).to_be_checked()
+    page.locator("a:has-text('Turns before')").click()
+    expect(page.locator("#turn-0 h3")).to_be_in_viewport()
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review")).to_contain_text("Nothing waits for you here")
+    label = Label.objects.get(item__queue=queue)
+    assert label.answers == {"verdict": "partly", "quality": "4"}
+
+
 def test_a_moment_is_promoted_to_a_task(reviewer: Page, product: Product) -> None:
     page = reviewer
     rollout = (

@@ -25,12 +25,17 @@ def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool
     )
 
 
+def window_of(trajectory: Trajectory, around: int) -> transcript.Window:
+    """A window of all turns."""
+    return transcript.window_of(reading.in_memory(trajectory), range(len(trajectory.turns)), around)
+
+
 @pytest.mark.parametrize(
     ("around", "first", "before", "after"),
     [(0, 0, None, 20), (19, 0, None, 20), (20, 20, 0, 40), (151, 140, 120, None), (9_999, 140, 120, None)],
 )
 def test_a_window_holds_the_turn_asked_for(around: int, first: int, before: int | None, after: int | None) -> None:
-    window = transcript.window(episode(rounds=75), around)
+    window = window_of(episode(rounds=75), around)
     assert (window.first, window.before, window.after, window.total) == (first, before, after, 152)
     assert [turn.index for turn in window.turns] == list(range(first, window.end))
 
@@ -38,7 +43,7 @@ def test_a_window_holds_the_turn_asked_for(around: int, first: int, before: int 
 def test_no_turn_lies_between_windows() -> None:
     trajectory, place, seen = episode(rounds=75), 0, []
     while True:
-        window = transcript.window(trajectory, place)
+        window = window_of(trajectory, place)
         seen += [turn.index for turn in window.turns]
         if window.after is None:
             break
@@ -48,7 +53,7 @@ def test_no_turn_lies_between_windows() -> None:
 
 def test_an_episode_without_turns_has_an_empty_window() -> None:
     empty = episode().model_copy(update={"turns": ()})
-    window = transcript.window(empty, 5)
+    window = window_of(empty, 5)
     assert (window.turns, window.before, window.after) == ([], None, None)
 
 

@@ -16,17 +16,22 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
+from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import auditing, dispatch
+from composer_web.rollouts import auditing, dispatch, reading
+from composer_web.rollouts import selectors as selectors_of_rollouts
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.rollouts.selectors import in_quarantine
 from composer_web.runs.models import Run
+from sandbox.grading.report import CaseResult
+from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.conftest import PASSWORD
 from tests.web.making import claim, finish
+from trainer.rollouts.types import Turn
 
 Bearer = Callable[..., dict[str, str]]
 RIGHT = {"verdict": "right", "quality": "4"}
@@ -211,6 +216,68 @@ class TestPages:
         assert "&lt;b&gt;zebra" in html
         assert 'value="right" checked' in html
         assert "flags reward_hack" in browser(people["viewer"]).get("/review/quality/").content.decode()
+
+    def test_a_huge_trajectory_is_judged_by_its_copy(self, queue: Queue, people: dict[str, User]) -> None:
+        item = queue.items.select_related("rollout").earliest("pk")
+        turns = tuple(
+            Turn(
+                index=i,
+                text=f"look at part {i}",
+                token_start=0,
+                token_end=0,
+                calls=(ToolCall(id="c", name="terminal", arguments={"command": "cat log"}),),
+                results=(ToolResult(call_id="c", output=f"part {i}\n" + "lorem ipsum " * 2100, seconds=0.1),),
+            )
+            for i in range(2000)
+        )
+        case = CaseResult(id="case-7", status="failed", message="got 3")
+        small = selectors_of_rollouts.trajectory(item.rollout)
+        report = small.report.model_copy(update={"cases": (case,)})
+        patch = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+        large = small.model_copy(update={"turns": turns, "report": report, "patch": patch})
+        assert len(large.model_dump_json()) > 50_000_000
+        reading.record(item.rollout.artifact_key, large)
+        artifacts().put(item.rollout.artifact_key, b"nobody can read this as a whole")
+        page, path = browser(people["reviewer"]), f"/review/quality/{item.pk}/"
+        html = page.get(path).content.decode()
+        for words in ("look at part 19<", "Turns from 21 of 2000", "case-7", "got 3", "1 file, +1", "Part</th>"):
+            assert words in html, words
+        assert "look at part 20<" not in html
+        piece = page.get(f"{path}?turn=1999", headers={"HX-Request": "true", "HX-Target": "item-turns"})
+        html = piece.content.decode()
+        assert "look at part 1999<" in html
+        assert "case-7" not in html  # the rest of the page, answers in it, stays as it is
+        assert 'name="q-verdict"' not in html
+
+    def test_findings_are_shown_and_labels_in_them_are_not(
+        self, queue: Queue, people: dict[str, User], second: User
+    ) -> None:
+        item, page = queue.items.select_related("rollout__group").earliest("pk"), browser(people["reviewer"])
+        seen = {
+            "subject": "rollout",
+            "rule": "tampering",
+            "rule_version": 1,
+            "severity": "high",
+            "summary": "touched it",
+        }
+        finding = Finding.objects.create(
+            rollout=item.rollout,
+            group=item.rollout.group,
+            task_version=item.rollout.group.task_version,
+            **seen,  # type: ignore[arg-type]
+        )
+        auditing.decide(finding=finding, to="confirmed", note="surely a cheat", actor=second)
+        services.label(item=item, answers=WRONG, actor=second)
+        excluding.exclude(queue=queue, question="flags", value="reward_hack", actor=people["operator"])
+        path = f"/review/quality/{item.pk}/"
+        html = page.get(path).content.decode()
+        assert "touched it" in html
+        for words in ("reviewers of quality", "surely a cheat", "confirmed", "in quarantine"):
+            assert words not in html, words
+        services.label(item=item, answers=RIGHT, actor=people["reviewer"])
+        html = page.get(path).content.decode()
+        for words in ("reviewers of quality", "surely a cheat", "confirmed", "in quarantine"):
+            assert words in html, words
 
     def test_an_operator_makes_a_queue_of_filters(self, recorded: list[Rollout], people: dict[str, User]) -> None:
         page = browser(people["operator"])

@@ -1,0 +1,28 @@
+"""What came of a rollout, for the pages that show it beside its transcript: patch, hidden tests, parts of the reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from composer_web.rollouts import transcript
+from trainer.rollouts.types import Trajectory
+
+PLACES = {"tests": "report", "length": "tokens"}
+"""Reward part → the section of the page that it was computed from."""
+
+
+def outcome(trajectory: Trajectory) -> dict[str, Any]:
+    """For the templates `rollouts/_patch.html`, `_report.html` and `_reward.html`, once the rollout has ended."""
+    cases = trajectory.report.cases
+    worst_first = sorted(cases, key=lambda case: case.status == "passed")
+    return {
+        "trajectory": trajectory,
+        "patch": transcript.diff_view(trajectory.patch),
+        "cases": worst_first[: transcript.MAX_CASES],
+        "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
+        "cases_passed": sum(case.status == "passed" for case in cases),
+        "reward_parts": [
+            {**p.model_dump(), "adds": p.value * p.weight, "place": PLACES.get(p.name, "")}
+            for p in trajectory.reward_parts
+        ],
+    }
