@@ -21,7 +21,7 @@ ARG TORCH_ARGS=""
 COPY requirements-torch.txt requirements.lock ./
 RUN pip install $TORCH_ARGS -r requirements-torch.txt \
     && pip install uv \
-    && uv pip install --system --no-cache --require-hashes -r requirements.lock
+    && uv pip install --system --no-cache --require-hashes --no-deps -r requirements.lock
 
 COPY manage.py ./
 COPY sandbox ./sandbox

@@ -37,13 +37,14 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input -q)
 # torch goes first and through pip: which build fits (CPU, CUDA) is the index's choice, so no hash can name it.
 say "installing torch (the largest part)"
 "${pip[@]}" install -r requirements-torch.txt
+# The lock has everything but torch, so dependencies are not looked up again: torch, which some packages need, has no hash there.
 say "installing the locked packages"
 "${pip[@]}" install uv
 # uv is many times faster than pip. Where only the system's certificates or only pip know this network, they are used.
-lock() { VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q "$@" --require-hashes -r requirements.lock; }
+lock() { VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q "$@" --require-hashes --no-deps -r requirements.lock; }
 if ! lock 2>/dev/null && ! lock --system-certs; then
   say "uv could not install the lock; trying pip"
-  "${pip[@]}" install --require-hashes -r requirements.lock
+  "${pip[@]}" install --require-hashes --no-deps -r requirements.lock
 fi
 "$venv/bin/python" -c 'import django, torch, psycopg, redis, supervisor' || fail "the installed packages do not import"
 echo "$wanted" >"$stamp"

@@ -1,7 +1,8 @@
 """Compile requirements.lock from requirements.in and the dev extra (`make lock`), and check that it is current.
 
 The lock carries hashes and names no host, so it installs from whatever index the machine is configured for. torch is
-left out: its build (CPU or CUDA) and so its hash differ between machines; requirements-torch.txt pins its version.
+left out, and what it alone needs: its build (CPU or CUDA) and so its hash differ between machines; requirements-torch.txt
+pins its version.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def main() -> int:
         return bool(found)
     uv = Path(sys.executable).parent / "uv"
     with tempfile.TemporaryDirectory() as folder:
-        wanted, output = Path(folder, "wanted.in"), Path(folder, "lock")
+        wanted, left_out, output = Path(folder, "wanted.in"), Path(folder, "left-out"), Path(folder, "lock")
+        left_out.write_text("torch\n")
         wanted.write_text("\n".join(direct_requirements()) + "\n")
         if LOCK.exists():  # uv keeps the versions it finds there; `make lock ARGS=--upgrade` takes newer ones
             output.write_text(LOCK.read_text())
         command = [
             *(str(uv), "pip", "compile", str(wanted), "--universal", "--python-version", "3.11", "--generate-hashes"),
-            *("--no-emit-package", "torch", "--no-header", "--no-annotate", "--quiet", "-o", str(output)),
+            *("--excludes", str(left_out), "--no-header", "--no-annotate", "--quiet", "-o", str(output)),
         ]
         code = subprocess.run([*command, *sys.argv[1:]], stdout=subprocess.DEVNULL, check=False).returncode
         if code:

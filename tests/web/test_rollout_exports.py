@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pyarrow import parquet
 
 from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.ops.artifacts import artifacts
@@ -71,7 +72,6 @@ def test_an_export_holds_what_the_filters_leave(
 
 
 def test_parquet_has_typed_columns(graded: Run, people: dict[str, User]) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra `parquet`")
     made = exports.ask(owner=people["viewer"], format="parquet", query="")
     exports.write(made.pk)
     table = parquet.read_table(exports.file_of(made))
@@ -86,8 +86,6 @@ def test_a_chunk_is_in_memory_at_a_time_and_no_trajectory_is_read(
     graded: Run, people: dict[str, User], monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
     """Against the same export with all of its rows in one chunk."""
-    if format == "parquet":
-        pytest.importorskip("pyarrow", reason="needs the extra `parquet`")
     fill(Rollout, 6_000, project=DEFAULT_PROJECT)
     artifacts().remove_tree("groups")
 

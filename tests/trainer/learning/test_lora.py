@@ -1,4 +1,4 @@
-"""Adapters through peft; skipped where the extra `lora` is not installed."""
+"""Adapters through peft."""
 
 import sys
 
@@ -22,12 +22,6 @@ def test_without_peft_the_error_names_the_extra(monkeypatch):
         Adapters(tiny_model(), LoraConfig(rank=2), seed=0)
 
 
-@pytest.fixture
-def peft():
-    pytest.importorskip("peft", reason="the extra `lora` is not installed")
-
-
-@pytest.mark.usefixtures("peft")
 def test_fresh_adapters_change_nothing_and_merged_ones_are_plain_weights():
     plain, adapted = tiny_model(), tiny_model()
     tokens = torch.arange(12)[None]
@@ -45,14 +39,12 @@ def test_fresh_adapters_change_nothing_and_merged_ones_are_plain_weights():
     assert not torch.equal(plain(tokens).logits, tiny_model()(tokens).logits)
 
 
-@pytest.mark.usefixtures("peft")
 def test_state_of_other_adapters_is_refused():
     two, four = (Adapters(tiny_model(), LoraConfig(rank=rank), seed=0) for rank in (2, 4))
     with pytest.raises(ValueError, match="no adapter"):
         four.load_state_tensors(two.state_tensors())
 
 
-@pytest.mark.usefixtures("peft")
 def test_a_run_publishes_plain_weights_and_resumes_bit_for_bit(tmp_path):
     base = policies.load(BASE_POLICY).model
     groups = [make_group(base, index) for index in range(8)]

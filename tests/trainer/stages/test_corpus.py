@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.generators.procedural import generate
@@ -80,11 +82,8 @@ def test_jsonl_names_the_line_at_fault(tmp_path) -> None:
 
 
 def test_parquet_is_read_by_rows(tmp_path) -> None:
-    pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
-    from pyarrow.parquet import write_table
-
     file = tmp_path / "rows.parquet"
-    write_table(pyarrow.table({"content": ["x = 1", "y = 2"], "path": ["a.py", "b.rs"]}), file)
+    parquet.write_table(pyarrow.table({"content": ["x = 1", "y = 2"], "path": ["a.py", "b.rs"]}), file)
     assert [(d.text, d.language) for d in read_source(file)] == [("x = 1", "python"), ("y = 2", "rust")]
     file.write_bytes(b"PAR1 not really")
     with pytest.raises(SourceUnreadable, match="not a readable Parquet file"):
