@@ -44,7 +44,7 @@ class Adapters:
             inject_adapter_in_model(
                 PeftConfig(
                     r=config.rank,
-                    lora_alpha=config.alpha,
+                    lora_alpha=config.alpha,  # type: ignore[arg-type] # peft divides it by the rank: any number
                     lora_dropout=0.0,
                     target_modules="all-linear" if targets == ["all-linear"] else targets,
                     task_type="CAUSAL_LM",
