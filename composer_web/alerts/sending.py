@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from composer_web.alerts import signing
 from composer_web.alerts.models import Delivery
-from composer_web.env import env
 from composer_web.ops import outbound
 from composer_web.ops.outbox import enqueue
 from composer_web.ops.sealed import Unreadable, unseal
+from sandbox.network.guard import Refused
 
 PURPOSE = b"webhook secrets"
 PAUSES = (10.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -79,10 +79,6 @@ def send_later(row: Delivery, *, seconds: float = 0.0) -> None:
     enqueue("alerts.deliver", {"delivery_id": row.pk}, queue="control", key=f"deliver:{row.pk}", delay=seconds)
 
 
-def webhook_hosts() -> set[str]:
-    return {name.strip() for name in env().webhook_hosts.split(",") if name.strip()}
-
-
 def _webhook(row: Delivery) -> int:
     assert row.webhook is not None
     if not row.webhook.active:
@@ -100,8 +96,8 @@ def _webhook(row: Delivery) -> int:
         **signed,
     }
     try:
-        status = outbound.post(row.webhook.url, body, headers, named=webhook_hosts())
-    except outbound.Refused as error:
+        status = outbound.post(row.webhook.url, body, headers, guard=outbound.webhooks())
+    except Refused as error:
         raise NotSent(str(error), final=True) from error
     except outbound.Unreachable as error:
         raise NotSent(str(error)) from error

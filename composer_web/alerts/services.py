@@ -17,13 +17,14 @@ from composer_web.accounts.reach import may_in, with_places
 from composer_web.accounts.services import audit
 from composer_web.alerts import signing
 from composer_web.alerts.models import Alert, Delivery, Event, Kind, Notice, Rule, Webhook
-from composer_web.alerts.sending import PURPOSE, send, send_later, webhook_hosts
+from composer_web.alerts.sending import PURPOSE, send, send_later
 from composer_web.alerts.telling import tell_of_alert
 from composer_web.live.hints import hint
 from composer_web.ops import outbound
 from composer_web.ops.errors import UserError
 from composer_web.ops.sealed import seal
 from composer_web.runs.models import Run
+from sandbox.network.guard import Refused
 
 MOST_EMAILS = 20
 
@@ -66,8 +67,8 @@ def make_webhook(*, actor: User | None, name: str, url: str, events: Iterable[st
     if not name.strip() or Webhook.objects.filter(name=name.strip()).exists():
         raise UserError("name", "give it a name that no other webhook has")
     try:
-        outbound.check(*outbound.parse(url), named=webhook_hosts())
-    except (outbound.Refused, outbound.Unreachable) as error:
+        outbound.check(url, outbound.webhooks())
+    except (Refused, outbound.Unreachable) as error:
         raise UserError("url", str(error)) from error
     secret = signing.new_secret()
     sealed = seal(secret, purpose=PURPOSE)

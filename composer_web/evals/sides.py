@@ -81,7 +81,7 @@ def judge_of(evaluation: Evaluation) -> SideJudge | None:
     if evaluation.grader is None:
         return None
     asked = endpoints.asked(evaluation.grader.endpoint)
-    wire = Endpoint(asked.url, asked.model, asked.key.get_secret_value())
+    wire = Endpoint(asked.url, asked.model, asked.key.get_secret_value(), guard=asked.guard)
     return SideJudge(wire, cache=ArtifactCache())
 
 

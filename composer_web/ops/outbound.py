@@ -1,73 +1,27 @@
 """Asking addresses that people typed, without reaching into our own network.
 
-The name is looked up when the connection is made, every address is judged, and exactly one of those is connected to: a
-name that answers otherwise a moment later (DNS rebinding) changes nothing. Redirects are not followed, proxies of the
-environment not used, and of an answer only the beginning is read.
+What a name is found at is judged when the connection is made (`sandbox.network.guard`). Redirects are not followed,
+proxies of the environment not used, and of an answer only the beginning is read.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import ssl
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
 import certifi
 import httpcore
 
-from sandbox.network.addresses import forbidden, plain, public
+from composer_web.env import env
+from sandbox.network.guard import Backend, Guard, Refused, Unknown
 
 MOST_ANSWER = 2_000
 
 
-class Refused(Exception):
-    """The address may not be asked. The message says why, and what to do."""
-
-
 class Unreachable(Exception):
     """It was asked and gave no answer."""
-
-
-def check(host: str, port: int, *, named: Collection[str]) -> str:
-    """The address to connect to. `named`: hosts or host:port at private addresses that the installation allows.
-
-    Raises Refused, Unreachable (nothing of that name).
-    """
-    try:
-        found = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    except (OSError, UnicodeError) as error:
-        raise Unreachable(f"the host {host!r} cannot be found: {error}") from error
-    allowed = host in named or f"{host}:{port}" in named
-    for text in found:
-        address = ipaddress.ip_address(str(text).partition("%")[0])
-        if forbidden(address):
-            raise Refused(f"{host!r} is at {plain(address)}, where nothing of ours may go")
-        if not public(address) and not allowed:
-            raise Refused(
-                f"{host!r} is at the private address {plain(address)}; who runs this installation may allow it with "
-                f"OPENCOMPOSER_WEBHOOK_HOSTS={host}:{port}"
-            )
-    return str(found[0])
-
-
-class _Guarded(httpcore.SyncBackend):
-    """Connects only to what `check` allows."""
-
-    def __init__(self, named: Collection[str]) -> None:
-        self.named = named
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        return super().connect_tcp(check(host, port, named=self.named), port, timeout, local_address, socket_options)
 
 
 def parse(url: str) -> tuple[str, int]:
@@ -84,13 +38,33 @@ def parse(url: str) -> tuple[str, int]:
     return parts.hostname, port
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], *, named: Collection[str], seconds: float = 10.0) -> int:
+def webhooks() -> Guard:
+    return Guard.of(env().webhook_hosts, "OPENCOMPOSER_WEBHOOK_HOSTS")
+
+
+def endpoints() -> Guard:
+    return Guard.of(env().endpoint_hosts, "OPENCOMPOSER_ENDPOINT_HOSTS")
+
+
+def repositories() -> Guard:
+    return Guard.of(env().git_hosts, "OPENCOMPOSER_GIT_HOSTS")
+
+
+def check(url: str, guard: Guard) -> None:
+    """Raises Refused for an address that may not be asked now, Unreachable for one that nothing has."""
+    try:
+        guard.addresses(*parse(url))
+    except Unknown as error:
+        raise Unreachable(str(error)) from error
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, guard: Guard, seconds: float = 10.0) -> int:
     """Status of the answer. Raises Refused, Unreachable. TLS is checked against the name, never the address."""
     parse(url)
     timeout = {"connect": seconds, "read": seconds, "write": seconds, "pool": seconds}
     try:
         with (
-            httpcore.ConnectionPool(network_backend=_Guarded(named), ssl_context=_context()) as pool,
+            httpcore.ConnectionPool(network_backend=Backend(guard), ssl_context=_context()) as pool,
             pool.stream(
                 "POST", url, content=body, headers=list(headers.items()), extensions={"timeout": timeout}
             ) as answer,
@@ -101,6 +75,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, named: Collection
                 if read > MOST_ANSWER:
                     break
             return int(answer.status)
+    except Unknown as error:
+        raise Unreachable(str(error)) from error
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
         raise Unreachable(f"no answer: {type(error).__name__} {error}".strip()) from error
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from urllib.parse import urlsplit
 
-from composer_web.env import env
+from composer_web.ops import outbound
 from composer_web.ops.errors import UserError
-from sandbox.network.addresses import forbidden, plain, public
+from sandbox.network.guard import Refused
 
 
 def check_url(url: str) -> str:
@@ -21,24 +19,7 @@ def check_url(url: str) -> str:
     if parts.query or parts.fragment:
         raise UserError("url", "the address ends with a path such as /v1; no query and no fragment")
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        found = {ipaddress.ip_address(entry[4][0].partition("%")[0]) for entry in _look_up(parts.hostname, port)}
-    except ValueError as error:
-        raise UserError("url", f"the address cannot be read: {error}") from error
-    except OSError as error:
-        raise UserError("url", f"the host {parts.hostname!r} cannot be found: {error.strerror or error}") from error
-    named = {parts.hostname, f"{parts.hostname}:{port}"} & set(map(str.strip, env().endpoint_hosts.split(",")))
-    for address in found:
-        if forbidden(address):
-            raise UserError("url", f"{parts.hostname!r} is at {plain(address)}, where no endpoint may be")
-        if not public(address) and not named:
-            raise UserError(
-                "url",
-                f"{parts.hostname!r} is at the private address {plain(address)}; who runs this installation may allow it with "
-                f"OPENCOMPOSER_ENDPOINT_HOSTS={parts.hostname}:{port}",
-            )
+        outbound.check(url, outbound.endpoints())
+    except (Refused, outbound.Unreachable) as error:
+        raise UserError("url", str(error)) from error
     return url.strip().rstrip("/")
-
-
-def _look_up(host: str, port: int) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
-from composer_web.ops import leases
+from composer_web.ops import leases, outbound
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import UserError
 from composer_web.repositories import places, services, tokens
@@ -170,14 +170,17 @@ async def fetch(repository: Repository, upstreams: Upstreams, log: BuildLog) -> 
     """The checkout at the repository's pin (or what its revision is now) and the pin. Raises TaskError, UserError."""
     log(f"fetching {repository.kind} {repository.location} {repository.pin or repository.revision}".strip())
     if repository.kind in ("git", "path"):
-        if repository.kind == "git":  # names may have come to mean other addresses since
-            await asyncio.to_thread(git.check_url, repository.location, hosts=places.git_hosts())
-        else:
+        if repository.kind == "path":
             git.check_path(repository.location, roots=places.git_roots())
         token = tokens.decrypt(repository.token)
         revision = repository.pin or repository.revision
         found = await asyncio.to_thread(
-            git.fetch, repository.location, revision=revision, token=token, name=repository.name
+            git.fetch,
+            repository.location,
+            revision=revision,
+            token=token,
+            name=repository.name,
+            guard=outbound.repositories(),
         )
         return found.checkout, found.commit
     if repository.kind == "sdist":

@@ -19,10 +19,6 @@ def downloads() -> Path:
     return env().data / "environments" / "downloads"
 
 
-def git_hosts() -> frozenset[str]:
-    return frozenset(filter(None, map(str.strip, env().git_hosts.split(","))))
-
-
 def git_roots() -> tuple[Path, ...]:
     return tuple(Path(root) for root in map(str.strip, env().git_roots.split(",")) if root)
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import Project, Role, User
 from composer_web.accounts.owned import project_now
+from composer_web.ops import outbound
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.outbox import enqueue
@@ -114,10 +115,12 @@ def _history(environment: Environment | None) -> tuple[Commit, ...]:
     assert environment is not None and environment.repository is not None
     repository = environment.repository
     if "://" in repository.location:
-        git.check_url(repository.location, hosts=places.git_hosts())
+        guard = outbound.repositories()
     else:
         git.check_path(repository.location, roots=places.git_roots())
-    return commits(repository.location, revision=repository.pin, token=tokens.decrypt(repository.token))
+        guard = None
+    token = tokens.decrypt(repository.token)
+    return commits(repository.location, revision=repository.pin, token=token, guard=guard)
 
 
 def rewriters() -> list[str]:
@@ -130,7 +133,7 @@ def _rewriter(name: str) -> Rewriter | None:
         return None
     asked = endpoints.asked(endpoints.get(name))
     key = asked.key.get_secret_value() if asked.key else ""
-    return Rewriter(asked.url, asked.model, key=key, cache=store().root / "rewritings")
+    return Rewriter(asked.url, asked.model, key=key, guard=asked.guard, cache=store().root / "rewritings")
 
 
 def carry_out(wanted: Wanted, *, project: int) -> None:

@@ -28,8 +28,15 @@ def plain(address: Address) -> Address:
 def forbidden(address: Address) -> bool:
     """Where nothing of ours may go, whatever the installation allows: link-local, groups, nowhere, detours."""
     found = plain(address)
-    return found.is_link_local or found.is_multicast or found.is_unspecified or embeds(found)
+    broadcast = found == ipaddress.IPv4Address("255.255.255.255")
+    return found.is_link_local or found.is_multicast or found.is_unspecified or broadcast or embeds(found)
 
 
 def public(address: Address) -> bool:
     return plain(address).is_global and not forbidden(address)
+
+
+def allowed(address: str, *, private: bool) -> bool:
+    """Whether an address that a name was found at may be connected to: the one judgement for all that goes out."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return not forbidden(found) and (private or public(found))

@@ -22,7 +22,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from sandbox.network.addresses import forbidden, plain, public
+from sandbox.network.addresses import allowed
 from sandbox.network.policy import Bounds, Denied, Rule
 from sandbox.network.upstream import Upstream, Upstreams
 
@@ -74,9 +74,7 @@ class Meter:
 
 def check_address(address: str, *, private: bool) -> None:
     """Raises Denied (ADDRESS) for an address that no registry may have."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    never = forbidden(found) or plain(found) == ipaddress.ip_address(2**32 - 1)
-    if never or not (private or public(found)):
+    if not allowed(address, private=private):
         raise Denied(Rule.ADDRESS, f"a registry's host is at the address {address}, which is not allowed", 502)
 
 

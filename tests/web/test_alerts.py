@@ -19,7 +19,6 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.alerts import sending, services, signing, watching
 from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
 from composer_web.env import env
-from composer_web.ops import outbound
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Outbox, WorkerHeartbeat
 from composer_web.runs import metrics
@@ -282,7 +281,7 @@ def test_a_name_that_answers_otherwise_later_reaches_nothing(
         address = answers.pop(0) if len(answers) > 1 else answers[0]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
-    monkeypatch.setattr(outbound.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(env(), "webhook_hosts", "")
     hook, _ = services.make_webhook(actor=None, name="x", url=f"http://rebind.example:{receiver.port}/")
     row = again(services.try_webhook(webhook=hook, actor=None))

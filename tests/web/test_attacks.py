@@ -30,6 +30,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from sandbox.install.sources.git import check_url as check_repository
+from sandbox.network.guard import Guard, Refused
 from sandbox.tasks.errors import PackageError
 from tests.browser import seed
 from tests.web.making import claim, finish
@@ -109,8 +110,8 @@ INSIDE = (
 
 @pytest.mark.parametrize("host", INSIDE)
 def test_no_spelling_of_an_inner_address_passes(host: str) -> None:
-    with pytest.raises((outbound.Refused, outbound.Unreachable)):
-        outbound.check(*outbound.parse(f"https://{host}/x"), named=())
+    with pytest.raises((Refused, outbound.Unreachable)):
+        outbound.check(f"https://{host}/x", Guard())
     with pytest.raises(UserError):
         check_endpoint(f"https://{host}/v1")
     with pytest.raises(PackageError):

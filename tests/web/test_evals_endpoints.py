@@ -185,7 +185,7 @@ class TestKeeping:
     @pytest.mark.parametrize(
         ("fields", "why"),
         [
-            ({"url": "http://169.254.169.254/v1"}, "no endpoint may be"),
+            ({"url": "http://169.254.169.254/v1"}, "nothing of ours may go"),
             ({"url": "http://10.0.0.7/v1"}, "OPENCOMPOSER_ENDPOINT_HOSTS"),
             ({"url": "http://[::ffff:10.0.0.7]/v1"}, "private address"),
             ({"url": "ftp://127.0.0.1/v1"}, "looks like"),

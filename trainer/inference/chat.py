@@ -17,6 +17,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from sandbox.harness.types import ToolCall
+from sandbox.network.guard import AsyncTransport, Guard, Refused, Unknown
 from trainer.inference.contract import InferenceError, InferenceRefused
 
 MAX_ANSWER = 16 << 20
@@ -40,6 +41,8 @@ class Endpoint(BaseModel):
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     temperature: bool = Field(default=True, description="Whether the endpoint takes a temperature")
     parameters: dict[str, Any] = Field(default_factory=dict, description="More fields of each request")
+    guard: Guard | None = None
+    """Judges the addresses that the host is found at; None where the installation's own settings name the host."""
 
 
 class Counted(BaseModel):
@@ -80,7 +83,10 @@ class ChatClient:
         self.endpoint = endpoint
         key = endpoint.key.get_secret_value()
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {}, follow_redirects=False, trust_env=False
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            follow_redirects=False,
+            trust_env=False,
+            transport=None if endpoint.guard is None else AsyncTransport(endpoint.guard),
         )
 
     async def __aenter__(self) -> Self:
@@ -121,7 +127,9 @@ class ChatClient:
             try:
                 async with asyncio.timeout(left):
                     status, headers, content = await self._once(body)
-            except (httpx.HTTPError, TimeoutError) as error:
+            except Refused as error:
+                raise InferenceRefused(f"{self._name} may not be asked: {error}") from error
+            except (httpx.HTTPError, TimeoutError, Unknown) as error:
                 problem = f"{type(error).__name__} {error}".strip()
             else:
                 if status == 200:

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import base64
 import datetime
-import ipaddress
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from sandbox.install.checkout import Checkout
-from sandbox.network.addresses import public
+from sandbox.network.guard import Guard, Refused, Unknown
 from sandbox.tasks.archives import MAX_FILE_BYTES, MAX_MEMBERS, MAX_TOTAL_BYTES
 from sandbox.tasks.artefacts import CACHES
 from sandbox.tasks.errors import PackageError, PackageUnavailable
@@ -40,6 +39,9 @@ SETTINGS = {
     "maintenance.auto": "false", "credential.helper": "", "http.followRedirects": "false", "http.lowSpeedLimit": "1000",
     "http.lowSpeedTime": "60", "protocol.allow": "never", "protocol.version": "2", "advice.detachedHead": "false",
 }  # fmt: skip
+OLDEST_GIT = (2, 37)
+"""The first that can be told at which addresses a host is."""
+PLACE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
 
 
@@ -51,18 +53,48 @@ class Fetched:
     commit: str
 
 
-def check_url(url: str, *, hosts: frozenset[str] = frozenset()) -> str:
-    """The address of a repository as it may be fetched; `hosts` may be at private addresses. Raises PackageError."""
-    parts = urlsplit(url.strip())
+def check_url(url: str, *, guard: Guard | None = None) -> str:
+    """The address of a repository as it may be typed. Where hosts that the guard names are, is for the machine to find
+    that fetches: this one need not know them. Raises PackageError, PackageUnavailable."""
+    guard = guard or Guard()
+    host, port = _place(url, guard)
+    if not guard.names(host, port):
+        _judged(host, port, guard)
+    return url.strip()
+
+
+def _place(url: str, guard: Guard) -> tuple[str, int]:
+    """Host and port. Raises PackageError."""
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise PackageError(
+            f"address {_shown(url)!r} cannot be read: {error}", remedy="Give https://host/owner/name"
+        ) from error
     if parts.username is not None or parts.password is not None:
         raise PackageError("the address carries a user or password", remedy="Give the token in its own field")
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in hosts):
+    named = guard.names(parts.hostname or "", port)
+    if parts.scheme != "https" and not (parts.scheme == "http" and named):
         raise PackageError(f"address {_shown(url)!r} is not an https address", remedy="Give https://host/owner/name")
     if not parts.hostname or parts.query or parts.fragment:
         raise PackageError(f"address {_shown(url)!r} names no repository", remedy="Give https://host/owner/name")
-    if parts.hostname not in hosts:
-        _refuse_private(parts.hostname, parts.port or 443)
-    return url.strip()
+    if not PLACE.fullmatch(parts.netloc):
+        # git reads the host with another parser than we do: what the two may read otherwise is no host at all.
+        raise PackageError(
+            f"the host of {_shown(url)!r} is not plain", remedy="Write it with a-z, 0-9, dots and dashes"
+        )
+    return parts.hostname, port
+
+
+def _judged(host: str, port: int, guard: Guard) -> tuple[str, ...]:
+    """The addresses where git may look for a host. Raises PackageError, PackageUnavailable."""
+    try:
+        return guard.addresses(host, port)
+    except Refused as error:
+        raise PackageError(str(error), remedy="Give a repository that is reached from everywhere") from error
+    except Unknown as error:
+        raise PackageUnavailable(str(error), remedy="Check the address") from error
 
 
 def check_path(path: str, *, roots: tuple[Path, ...]) -> Path:
@@ -76,13 +108,20 @@ def check_path(path: str, *, roots: tuple[Path, ...]) -> Path:
     return found
 
 
-def fetch(location: str, *, revision: str = "", token: SecretStr | None = None, name: str = "") -> Fetched:
-    """One commit of a repository (a checked address or path). Raises PackageError, PackageUnavailable."""
+def fetch(
+    location: str,
+    *,
+    revision: str = "",
+    token: SecretStr | None = None,
+    name: str = "",
+    guard: Guard | None = None,
+) -> Fetched:
+    """One commit of a repository (an address, or a checked path). Raises PackageError, PackageUnavailable."""
     if revision and not REVISION.fullmatch(revision):
         raise PackageError(f"revision {revision!r} is not a branch, tag or commit", remedy="Give a plain name or hash")
     with tempfile.TemporaryDirectory(prefix="fetch-") as folder:
         bare = Path(folder) / "bare"
-        run = Git(bare, location, token)
+        run = Git(bare, location, token, guard)
         run("init", "-q", "--bare", str(bare), seconds=30.0)
         run(
             "fetch",
@@ -103,12 +142,21 @@ def fetch(location: str, *, revision: str = "", token: SecretStr | None = None, 
 
 
 class Git:
-    """git in a bare repository, with nothing configured but what is said here."""
+    """git in a bare repository, with nothing configured but what is said here.
 
-    def __init__(self, bare: Path, location: str, token: SecretStr | None) -> None:
+    The host of an address is looked up and judged here, and git connects to what was judged: it looks nothing up itself.
+    """
+
+    def __init__(self, bare: Path, location: str, token: SecretStr | None, guard: Guard | None = None) -> None:
         self._bare, self._token = bare, token
         scheme = urlsplit(location).scheme or "file"
         settings = {**SETTINGS, f"protocol.{scheme}.allow": "always"}
+        if "://" in location:
+            guard = guard or Guard()
+            host, port = _place(location, guard)
+            addresses = _judged(host, port, guard)
+            _check_version()
+            settings["http.curloptResolve"] = f"{host}:{port}:{','.join(addresses)}"
         if token is not None:
             pair = base64.b64encode(f"x-access-token:{token.get_secret_value()}".encode()).decode()
             settings[f"http.{location}.extraHeader"] = f"Authorization: Basic {pair}"
@@ -232,14 +280,17 @@ def _blobs(data: bytes) -> list[bytes]:
     return found
 
 
-def _refuse_private(host: str, port: int) -> None:
-    try:
-        addresses = {ipaddress.ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, port)}
-    except OSError as error:
-        raise PackageUnavailable(f"host {host} cannot be found: {error}", remedy="Check the address") from None
-    if not all(map(public, addresses)):
-        raise PackageError(
-            f"host {host} is at a private address", remedy="Name it in OPENCOMPOSER_GIT_HOSTS if that is meant"
+@lru_cache(maxsize=1)
+def _check_version() -> None:
+    """An older git would not heed where it has to connect to. Raises PackageUnavailable."""
+    git = shutil.which("git")
+    if git is None:
+        raise PackageUnavailable("git is not installed on this machine", remedy="Install it")
+    said = subprocess.run([git, "version"], capture_output=True, text=True, timeout=30.0, check=False).stdout
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        raise PackageUnavailable(
+            f"{said.strip() or 'git'} looks names up by itself", remedy="Install git 2.37 or newer on this machine"
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from sandbox.install.sources.git import REVISION, SECONDS, Git
+from sandbox.network.guard import Guard
 from sandbox.tasks.errors import PackageError
 from sandbox.tasks.spec import MAX_FILE_BYTES, check_relative_path
 
@@ -37,17 +38,22 @@ class Commit:
 
 
 def commits(
-    location: str, *, revision: str = "", token: SecretStr | None = None, depth: int = DEPTH
+    location: str,
+    *,
+    revision: str = "",
+    token: SecretStr | None = None,
+    guard: Guard | None = None,
+    depth: int = DEPTH,
 ) -> tuple[Commit, ...]:
     """Commits with one parent, the newest first; those with too many files, or code that is no text, are left out.
 
-    `location` was checked (`git.check_url`, `git.check_path`). Raises PackageError, PackageUnavailable.
+    `location`: an address, or a path that was checked (`git.check_path`). Raises PackageError, PackageUnavailable.
     """
     if revision and not REVISION.fullmatch(revision):
         raise PackageError(f"revision {revision!r} is not a branch, tag or commit", remedy="Give a plain name or hash")
     with tempfile.TemporaryDirectory(prefix="history-") as folder:
         bare = Path(folder) / "bare"
-        run = Git(bare, location, token)
+        run = Git(bare, location, token, guard)
         run("init", "-q", "--bare", str(bare), seconds=30.0)
         options = ("-q", f"--depth={depth}", "--no-tags", "--no-recurse-submodules")
         run("fetch", *options, "--", location, revision or "HEAD", seconds=SECONDS)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from sandbox.network.guard import AsyncTransport, Guard, Refused, Unknown
 from sandbox.tasks.errors import TaskError
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.generators.instructions import Evidence
@@ -38,6 +39,8 @@ class Rewriter:
     timeout: float = 60.0
     """Seconds for one instruction."""
     transport: httpx.AsyncBaseTransport | None = None
+    guard: Guard | None = None
+    """Judges the addresses that the host is found at; None where the installation's own settings name the host."""
     cache: Path | None = None
     """Folder of answers by content: the same text is asked of the same model once."""
 
@@ -59,7 +62,13 @@ class Rewriter:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": text}]
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         try:
-            async with httpx.AsyncClient(timeout=self.timeout, transport=self.transport, headers=headers) as client:
+            async with httpx.AsyncClient(
+                timeout=self.timeout,
+                transport=AsyncTransport(self.guard) if self.guard else self.transport,
+                headers=headers,
+                follow_redirects=False,
+                trust_env=self.guard is None,
+            ) as client:
                 answer = await client.post(
                     f"{self.url.rstrip('/')}/chat/completions", json={"model": self.model, "messages": messages}
                 )
@@ -67,7 +76,7 @@ class Rewriter:
             body = answer.json()
             said = str(body["choices"][0]["message"]["content"] or "").strip()
             tokens = int((body.get("usage") or {}).get("total_tokens") or 0)
-        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (httpx.HTTPError, Refused, Unknown, ValueError, KeyError, IndexError, TypeError) as error:
             raise RewriteFailed(
                 f"{self.model} did not rewrite an instruction: {type(error).__name__}: {error}",
                 remedy="Check the endpoint, or make the tasks without rewriting",

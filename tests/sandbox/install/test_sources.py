@@ -15,6 +15,7 @@ from sandbox.install.licences import licence_of
 from sandbox.install.sources import git
 from sandbox.install.sources.sdist import from_archive
 from sandbox.install.sources.upload import from_upload
+from sandbox.network.guard import Guard
 from sandbox.tasks import archives
 from sandbox.tasks.errors import PackageError, PackageUnavailable
 from tests.sandbox.shelf import write_sdist
@@ -158,7 +159,7 @@ def test_text_that_is_not_utf_8_comes_as_it_is(repository):
 def test_the_token_is_in_no_error(tmp_path):
     token = SecretStr("tok-123-secret")
     with pytest.raises(PackageUnavailable) as error:
-        git.fetch("https://127.0.0.1:9/x.git", token=token)
+        git.fetch("https://127.0.0.1:9/x.git", token=token, guard=Guard(frozenset({"127.0.0.1"})))
     assert "tok-123" not in str(error.value)
 
 

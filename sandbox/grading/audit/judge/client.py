@@ -21,6 +21,7 @@ from sandbox.grading.audit.attempt import Attempt
 from sandbox.grading.audit.base import Evidence, Finding, Severity
 from sandbox.grading.audit.judge.record import record
 from sandbox.grading.audit.judge.rubric import Rubric, rubric
+from sandbox.network.guard import Guard, Refused, Transport, Unknown
 
 MAX_ANSWER = 200_000
 TRIES = 3
@@ -66,6 +67,18 @@ class Endpoint:
     key: str = ""
     timeout: float = 120.0
     """Seconds for one opinion, retries included."""
+    guard: Guard | None = None
+    """Judges the addresses that the host is found at; None where the installation's own settings name the host."""
+
+    def client(self, seconds: float) -> httpx.Client:
+        """Follows no redirect. Raises what `sandbox.network.guard` raises, where there is a guard."""
+        return httpx.Client(
+            timeout=seconds,
+            follow_redirects=False,
+            headers={"Authorization": f"Bearer {self.key}"} if self.key else {},
+            trust_env=self.guard is None,
+            transport=None if self.guard is None else Transport(self.guard),
+        )
 
 
 class Judge:
@@ -123,7 +136,6 @@ class Judge:
                 {"role": "user", "content": f"{boundary}\n{text}\n{boundary}"},
             ],
         }
-        headers = {"Authorization": f"Bearer {self.endpoint.key}"} if self.endpoint.key else {}
         end = time.monotonic() + self.endpoint.timeout
         problem = "no try was made"
         for attempt in range(TRIES):
@@ -131,9 +143,13 @@ class Judge:
             if left <= 0:
                 break
             try:
-                with httpx.Client(timeout=left, follow_redirects=False, headers=headers) as client:
+                with self.endpoint.client(left) as client:
                     answer = client.post(f"{self.endpoint.url.rstrip('/')}/chat/completions", json=body)
-            except httpx.HTTPError as error:
+            except Refused as error:
+                raise JudgeError(
+                    f"the judge at {httpx.URL(self.endpoint.url).host} may not be asked: {error}"
+                ) from error
+            except (httpx.HTTPError, Unknown) as error:
                 problem = f"{type(error).__name__}"
             else:
                 if answer.status_code == 200:
