@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from trainer.inference.embedded.loops import Floats, Loops
+
+
+class Ground:
+    """Memory in which weights lie side by side. It is asked for in blocks that the kernel backs with large pages (numpy
+    wants those from 4 MiB on): a step reads every weight once, and would otherwise wait for the address of each small page."""
+
+    BLOCK = 16 << 20
+    LINE = 64
+    """Bytes of a cache line: vectors that straddle two take twice as long to load."""
+
+    def __init__(self) -> None:
+        self._left: Floats = np.empty(0, np.float32)
+
+    def put(self, values: torch.Tensor) -> Floats:
+        """A contiguous copy of fp32 `values`."""
+        size = values.numel()
+        if size > len(self._left):
+            block = np.empty(max(size, self.BLOCK // 4) + self.LINE // 4, np.float32)
+            self._left = block[-block.ctypes.data % self.LINE // 4 :]
+        taken, self._left = self._left[:size], self._left[-(-size // 16) * 16 :]
+        copy = taken.reshape(values.shape)
+        copy[...] = values.numpy()
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +42,11 @@ class Panels:
     bias_PO: Floats
 
     @classmethod
-    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None, width: int) -> Panels:
+    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None, width: int, ground: Ground) -> Panels:
         missing = -len(weight_OI) % width
         filled = F.pad(weight_OI, (0, 0, 0, missing)).view(-1, width, weight_OI.shape[1])
         bias = weight_OI.new_zeros(len(weight_OI)) if bias_O is None else bias_O
-        return cls(filled.transpose(1, 2).contiguous().numpy(), F.pad(bias, (0, missing)).view(-1, width).numpy())
+        return cls(ground.put(filled.transpose(1, 2)), F.pad(bias, (0, missing)).view(-1, width).numpy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +61,17 @@ class Linear:
     loops: Loops | None
 
     @classmethod
-    def of(cls, weight_OI: torch.Tensor, bias_O: torch.Tensor | None = None, loops: Loops | None = None) -> Linear:
-        """From a weight as checkpoints have it: [out, in], fp32."""
+    def of(
+        cls,
+        weight_OI: torch.Tensor,
+        bias_O: torch.Tensor | None = None,
+        loops: Loops | None = None,
+        ground: Ground | None = None,
+    ) -> Linear:
+        """From a weight as checkpoints have it: [out, in], fp32. Panels lie in `ground`."""
         if loops is not None:
-            return cls(len(weight_OI), None, None, Panels.of(weight_OI, bias_O, loops.PANEL), loops)
+            panels = Panels.of(weight_OI, bias_O, loops.PANEL, ground or Ground())
+            return cls(len(weight_OI), None, None, panels, loops)
         return cls(len(weight_OI), weight_OI.t().contiguous(), bias_O, None, None)
 
     def __call__(self, x_NI: torch.Tensor, out_NO: torch.Tensor | None = None) -> torch.Tensor:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.linear import Linear
+from trainer.inference.embedded.linear import Ground, Linear
 from trainer.inference.embedded.loops import Loops, compiled_loops
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
@@ -54,7 +54,7 @@ class Weights:
         Raises UnsupportedModel naming what is missing or left over.
         """
         used: set[str] = set()
-        loops = compiled_loops() if compiled else None
+        loops, ground = compiled_loops() if compiled else None, Ground()
 
         def take(name: str) -> torch.Tensor | None:
             if name not in state:
@@ -73,7 +73,7 @@ class Weights:
             biases = [take(f"{prefix}.{name}.bias") for name in names]
             has_bias = any(bias is not None for bias in biases)
             filled = [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
-            return Linear.of(torch.cat(weights), torch.cat(filled) if has_bias else None, loops)
+            return Linear.of(torch.cat(weights), torch.cat(filled) if has_bias else None, loops, ground)
 
         layers = []
         for index in range(shape.num_hidden_layers):
@@ -102,7 +102,7 @@ class Weights:
             raise UnsupportedModel(f"this engine does not know the tensor {left[0]} (and {len(left) - 1} more)")
         if embedding.shape != (shape.vocab_size, shape.hidden_size):
             raise UnsupportedModel(f"embedding is {tuple(embedding.shape)}, config.json says otherwise")
-        return cls(embedding, Linear.of(head, loops=loops), norm, tuple(layers))
+        return cls(embedding, Linear.of(head, loops=loops, ground=ground), norm, tuple(layers))
 
 
 def read_state(policy_dir: Path) -> dict[str, torch.Tensor]:

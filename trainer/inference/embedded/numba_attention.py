@@ -21,7 +21,6 @@ from trainer.inference.embedded.vectors import (
     fold8,
     larger,
     load,
-    prefetch,
     splat,
     store,
 )
@@ -30,6 +29,8 @@ BUILT_ON = "058f8d3df56492de"
 """As in `numba_loops.py`."""
 _TILE = 32
 """Shared keys (or values) that are read at a time, while they are in the fast cache."""
+_NEAR = 1 << 14
+"""Numbers of a row's own keys (or values) that are brought to the second cache at a time."""
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LOWEST = np.float32(-np.inf)
 _PAIR = 2 * WIDTH
@@ -152,29 +153,31 @@ def _gather(p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, 
                 out_NE[n, h * size + d] += share * rows_RE[first + t, h // group * size + d]
 
 
-def _soon(rows_RE: Any, row: Any) -> None:
-    """`WIDTH` rows from `row` on are read soon."""
-    width = rows_RE.shape[1]
-    for at in range(row * width, (row + WIDTH) * width, WIDTH):
-        prefetch(rows_RE, at)
+def _fetch(rows_RE: Any, row: Any, count: Any, p_NHT: Any) -> None:
+    """Reads `count` rows on, one after the other: so the machine sees them coming, which it does not where scores jump between
+    sixteen. What it finds goes to the last vector of `p_NHT`, lest it be left out."""
+    width, a = rows_RE.shape[1], splat(_ZERO)
+    for at in range(row * width, (row + count) * width - WIDTH + 1, WIDTH):
+        a = larger(load(rows_RE, at), a)
+    store(p_NHT, p_NHT.size - WIDTH, a)
 
 
-score, soften, gather, soon = compiled(_score), compiled(_soften), compiled(_gather), compiled(_soon)
+score, soften, gather, fetch = compiled(_score), compiled(_soften), compiled(_gather), compiled(_fetch)
 
 
 def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
     """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
     a time, while the tile is in the fast cache."""
     count = q_NE.shape[0]
+    near = max(WIDTH, _NEAR // rows_RE.shape[1] // WIDTH * WIDTH)
     for begin in range(0, shared, _TILE):
         for n in range(count):
             score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT)
     for n in range(count):
-        after = first_N[min(n + 1, count - 1)]
-        for begin in range(shared, lengths_N[n], WIDTH):
-            soon(rows_RE, after + begin)
-            soon(rows_RE, first_N[n] + values_after + begin)
-            score(q_NE, n, rows_RE, first_N[n], begin, min(begin + WIDTH, lengths_N[n]), size, p_NHT)
+        for begin in range(shared, lengths_N[n], near):
+            end = min(begin + near, lengths_N[n])
+            fetch(rows_RE, first_N[n] + begin, end - begin, p_NHT)
+            score(q_NE, n, rows_RE, first_N[n], begin, end, size, p_NHT)
         for h in range(p_NHT.shape[1]):
             soften(p_NHT, n, h, lengths_N[n], scale)
         for e in range(out_NE.shape[1]):
@@ -183,7 +186,10 @@ def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, val
         for n in range(count):
             gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE)
     for n in range(count):
-        gather(p_NHT, n, rows_RE, first_N[n] + values_after, shared, lengths_N[n], size, out_NE)
+        for begin in range(shared, lengths_N[n], near):
+            end = min(begin + near, lengths_N[n])
+            fetch(rows_RE, first_N[n] + values_after + begin, end - begin, p_NHT)
+            gather(p_NHT, n, rows_RE, first_N[n] + values_after, begin, end, size, out_NE)
 
 
 run = compiled(_run)

@@ -16,7 +16,7 @@ from trainer.inference.embedded.numba_basics import compiled, exp
 from trainer.inference.embedded.numba_products import PANEL as PANEL
 from trainer.inference.embedded.numba_products import product
 
-BUILT_ON = "3e353879fc6b139f"
+BUILT_ON = "3967da86b595560b"
 """Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""
 
 _BLOCK = 64

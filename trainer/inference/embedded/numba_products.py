@@ -11,7 +11,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from trainer.inference.embedded.vectors import fma, load, splat, store
+from trainer.inference.embedded.vectors import fma, load, prefetch, splat, store
 
 BUILT_ON = "5e1a1fdc5de9a130"
 """As in `numba_loops.py`."""
@@ -45,6 +45,8 @@ def _few_rows(x: Any, rows: Any, panels_PIO: Any, p: Any, bias: Any, out: Any, t
 def _eights(x: Any, rows: Any, panels_PIO: Any, p: Any, bias: Any, out: Any, to: Any, stride: Any) -> None:
     inputs, last = panels_PIO.shape[1], rows - 1
     for n in range(0, rows if rows % 8 >= _FEW else rows - rows % 8, 8):
+        # Weights come from memory, once a step: the next panel is on its way, an eighth at a time, while this one is used.
+        soon = (p + 1) * inputs * PANEL + n // 8 % 8 * inputs * 4
         # Rows that are not there are computed as the last one, and dropped.
         n0, n1, n2, n3 = n * inputs, (n + 1) * inputs, (n + 2) * inputs, (n + 3) * inputs
         n4, n5 = min(n + 4, last) * inputs, min(n + 5, last) * inputs
@@ -53,6 +55,7 @@ def _eights(x: Any, rows: Any, panels_PIO: Any, p: Any, bias: Any, out: Any, to:
         b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = load(bias, p * PANEL + 16)
         at = p * inputs * PANEL
         for i in range(inputs):
+            prefetch(panels_PIO, soon + 4 * i)
             u, v = load(panels_PIO, at), load(panels_PIO, at + 16)
             at += PANEL
             s = splat(x[n0 + i])
