@@ -87,7 +87,7 @@ def _trajectory(request: PageRequest, rollout: Rollout, *, blind: bool, only_tur
         "findings": found,
         "opening": transcript.opening(read.head.messages),
         "notices": transcript.notices(read.head.facts, missing=read.head.missing),
-        "quarantined": not blind and rollouts.in_quarantine(rollout),
+        "quarantined": not blind and any(finding.quarantined for finding in found),  # type: ignore[attr-defined]
     }
     return context | (outcome(read.head.trajectory) if read.head.trajectory is not None else {})
 

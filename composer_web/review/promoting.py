@@ -51,7 +51,7 @@ def promote(*, rollout: Rollout, turn: int, slug: str, instruction: str, categor
     trajectory = selectors.trajectory(rollout)
     if turn:
         try:
-            forking.check(trajectory, turn)
+            forking.check_moment(len(trajectory.turns), turn)
         except forking.ForkImpossible as error:
             raise UserError("turn", f"rollout {rollout.pk}: {error}") from error
     if not SLUG.fullmatch(slug):
@@ -202,7 +202,7 @@ def collect(draft_id: int) -> Draft:
     spec = draft.rollout.group.task_version.bundle
     harness = HarnessConfig.model_validate(conditions_of(draft.rollout.group)["harness"])
     try:
-        patch, replayed = asyncio.run(_files_at(trajectory, draft.turn, spec, harness.profile, str(draft.rollout_id)))
+        patch, replayed = asyncio.run(_files_at(trajectory, draft.turn, spec, harness.profile))
     except (forking.ForkImpossible, TaskError) as error:
         return _finish(draft, state="failed", cause=str(error))
     except (SandboxError, HarnessFailure, OSError) as error:
@@ -217,14 +217,13 @@ class CollectFailed(Exception):
     """The machine failed; it is tried again."""
 
 
-async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: str, name: str) -> tuple[Patch, int]:
+async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: str) -> tuple[Patch, int]:
     """What the session had changed by then, and how many of its turns were run again to know it."""
     backend, environments = default_backend(), EnvironmentStore(env().data / "environments")
     known = get_profile(profile)
     try:
-        prepared = await forking.prepare(
+        lease, replayed = await forking.moment(
             trajectory,
-            name=name,
             turns=turn,
             task=spec,
             profile=known,
@@ -232,10 +231,10 @@ async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: 
             environments=environments,
             store=SnapshotStore(snapshots_folder()),
         )
-        with prepared.lease as lease:
+        with lease:
             place = environments.spec(spec.environment, known.machine)
             async with await backend.start(place, snapshot=lease.snapshot) as sandbox:
-                return await sandbox.diff(), prepared.origin.forked.replayed
+                return await sandbox.diff(), replayed
     finally:
         await backend.close()
 

@@ -13,11 +13,11 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.errors import Conflict, NotFound, UserError
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
-from composer_web.rollouts import selectors
+from composer_web.rollouts import reading, selectors
 from composer_web.rollouts.dispatch import dispatch_fork, drop
 from composer_web.rollouts.loop import EpisodeLoop, snapshots_folder
 from composer_web.rollouts.models import GROUP_OPEN, Fork, Group, Rollout
@@ -44,8 +44,12 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
     """
     if not 1 <= count <= MOST:
         raise UserError("count", f"1 to {MOST} continuations, not {count}")
+    if not rollout.artifact_key:
+        raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
+    head = reading.of(rollout).head
+    after = head.facts[turn].segment if 0 <= turn < len(head.facts) else 0
     try:
-        forking.check(selectors.trajectory(rollout), turn)
+        forking.check(len(head.facts), len(head.segment_tokens), turn, segment=after)
     except forking.ForkImpossible as error:
         raise UserError("turn", f"rollout {rollout.pk}: {error}") from error
     parent = rollout.group

@@ -13,8 +13,9 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.rollouts import comparing, reading, selectors, transcript
-from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import Reading
+from composer_web.rollouts.weighing import Weight, weights_of
 from composer_web.runs.selectors import get_run
 
 
@@ -25,7 +26,7 @@ class Column:
     rollout: Rollout
     reading: Reading | None
     parts: list[float | None]
-    advantage: float | None
+    weight: Weight | None
 
 
 @require_GET
@@ -36,26 +37,27 @@ def group_detail(request: PageRequest, pk: int) -> HttpResponse:
     rollouts = list(selectors.of_group(group))
     shown = rollouts[: comparing.MAX_ROLLOUTS]
     names = comparing.part_names(shown)
-    columns = [_column(group, rollout, names) for rollout in shown]
+    weights = weights_of(group, rollouts)
+    columns = [
+        Column(
+            rollout,
+            _read(rollout),
+            [comparing.part_value(rollout, name) for name in names],
+            weights.get(rollout.sample),
+        )
+        for rollout in shown
+    ]
     context: dict[str, Any] = {
         "group": group,
         "columns": columns,
         "cut": len(rollouts) - len(shown),
         "part_names": names,
+        "expected": any(not weight.trained for weight in weights.values()),
+        "paid": any(c.weight is not None and c.weight.reward != c.rollout.reward for c in columns),
         "ways": comparing.ways([column.reading for column in columns]),
         "pair": _pair(request, columns),
     }
     return show(request, "rollouts/group.html", context)
-
-
-def _column(group: Group, rollout: Rollout, names: list[str]) -> Column:
-    mean = group.mean_reward
-    return Column(
-        rollout,
-        _read(rollout),
-        [comparing.part_value(rollout, name) for name in names],
-        rollout.reward - mean if rollout.reward is not None and mean is not None else None,
-    )
 
 
 def _read(rollout: Rollout) -> Reading | None:

@@ -62,6 +62,11 @@ class Group(Owned):
     best_reward = models.FloatField(null=True, blank=True)
     consumed_step = models.PositiveIntegerField(null=True, blank=True)
     train_key = models.CharField(max_length=200, blank=True, help_text="TrainGroup in the artifact store")
+    weights = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.weighing)",
+    )
     audited_with = models.CharField(max_length=12, blank=True, help_text="Versions of the rules that read it")
     created_at = models.DateTimeField(auto_now_add=True)
     dispatched_at = models.DateTimeField(null=True, blank=True)

@@ -14,6 +14,7 @@ from django.db import transaction
 from composer_web.live.hints import hint
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.history import change_state, say_why
+from composer_web.rollouts import weighing
 from composer_web.rollouts.dispatch import drop
 from composer_web.rollouts.models import (
     QUARANTINE_LEGAL,
@@ -125,7 +126,8 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     assert group.run is not None, "only groups of runs are trained on"
     stage = group.run.configuration.stage
     assert isinstance(stage, RLConfig)
-    made = without(before, paid(group, trajectories), out, stage)
+    trajectories = paid(group, trajectories)
+    made = without(before, trajectories, out, stage)
     if made is None:
         drop(group=group, cause=f"dropped: too few rollouts are left beside the quarantine ({reason})", actor=actor)
         return
@@ -133,4 +135,6 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     artifacts().put_model(group.train_key, made)
     rewards = made.rewards
     group.mean_reward, group.best_reward = sum(rewards) / len(rewards), max(rewards)
-    group.save(update_fields=["train_key", "mean_reward", "best_reward"])
+    left = [trajectory.sample for index, trajectory in enumerate(trajectories) if index not in out]
+    group.weights = weighing.weigh(group.run, dict(zip(left, rewards, strict=True)))
+    group.save(update_fields=["train_key", "mean_reward", "best_reward", "weights"])

@@ -68,9 +68,12 @@ def trajectory(rollout: Rollout) -> Trajectory:
     return artifacts().get_model(rollout.artifact_key, Trajectory)
 
 
+HELD = Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))
+
+
 def of_group(group: Group) -> QuerySet[Rollout]:
-    """All rollouts of a group, in sample order."""
-    return rollouts().filter(group=group).order_by("sample")
+    """All rollouts of a group, in sample order; `held`: kept out of training now."""
+    return rollouts().filter(group=group).annotate(held=HELD).order_by("sample")
 
 
 def forks_of(rollout: Rollout) -> QuerySet[Fork]:

@@ -12,7 +12,7 @@ from composer_web.live.hints import hint
 from composer_web.ops import leases
 from composer_web.ops.history import change_state, say_why
 from composer_web.ops.outbox import enqueue
-from composer_web.rollouts import auditing, verdicts
+from composer_web.rollouts import auditing, verdicts, weighing
 from composer_web.rollouts.dispatch import (
     after_end,
     dispatch_evaluation,
@@ -128,9 +128,10 @@ def accept(
             cause = f"dropped: {len(out)} of {len(graded)} rollouts are in quarantine"
             drop(group=row, cause=cause, actor=held.owner)
             return True
-    rewards = [
-        g.trajectory.reward for g in graded if g.trajectory.reward is not None and g.trajectory.sample not in out
-    ]
+    by_sample = {
+        t.sample: t.reward for t in (g.trajectory for g in graded) if t.reward is not None and t.sample not in out
+    }
+    rewards = list(by_sample.values())
     change_state(
         row,
         "accepted",
@@ -141,6 +142,7 @@ def accept(
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
         best_reward=max(rewards, default=None),
         train_key=train_key,
+        weights=weighing.weigh(row.run, by_sample) if train_key else None,
         accepted_at=timezone.now(),
         infra_errors=row.infra_errors + len(infra_errors),
         cause="",

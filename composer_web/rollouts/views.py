@@ -22,6 +22,8 @@ from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.tables import RolloutTable
+from composer_web.rollouts.weighing import weights_of
+from trainer.rollouts.fork import NO_TOKENS
 from trainer.rollouts.types import Trajectory
 
 PER_PAGE = 50
@@ -60,7 +62,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         read = reading.of(rollout)
         context |= _transcript(request, rollout, read)
         if read.head.trajectory is not None:
-            context |= _outcome(rollout, read.head, read.head.trajectory)
+            context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -87,22 +89,31 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
         "opening": transcript.opening(read.head.messages),
         "notices": transcript.notices(read.head.facts, missing=read.head.missing),
         "may_review": request.user.may("reviewer"),
+        **_refusals(read),
     }
 
 
-def _outcome(rollout: Rollout, head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
+def _refusals(read: reading.Reading) -> dict[str, str]:
+    """Why no turn of it can be continued or made a task of; empty where they can."""
+    if read.head.trajectory is None:
+        return dict.fromkeys(("cannot_fork", "cannot_promote"), "The rollout still runs. Wait until it has ended.")
+    return {
+        "cannot_fork": "" if read.head.segment_tokens else f"It cannot be continued: {NO_TOKENS}.",
+        "cannot_promote": "",
+    }
+
+
+def _outcome(rollout: Rollout, siblings: list[Rollout], head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
     """Everything beside the transcript, once the rollout has ended."""
-    mean = rollout.group.mean_reward
-    held = selectors.in_quarantine(rollout)
     return {
         **outcome(trajectory),
         "rule_titles": RULE_TITLES,
-        "quarantined": held,
+        "quarantined": any(sibling.held for sibling in siblings if sibling.pk == rollout.pk),  # type: ignore[attr-defined]
         "forks": selectors.forks_of(rollout),
         "figures": _figures(rollout, trajectory),
         "segments": [{"index": i, "length": length} for i, length in enumerate(head.segment_tokens)],
-        "group_mean": mean,
-        "advantage": rollout.reward - mean if rollout.reward is not None and mean is not None and not held else None,
+        "group_mean": rollout.group.mean_reward,
+        "weight": weights_of(rollout.group, siblings).get(rollout.sample),
     }
 
 
@@ -149,7 +160,7 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
                 raise Http404(f"rollout {pk} has {read.total} turns")
             marks = transcript.marks(selectors.findings_of(rollout))
             turn = transcript.view(*read.turns([index]), whole=True)
-            context = {"rollout": rollout, "turn": turn, "turns_total": read.total, "marks": marks}
+            context = {"rollout": rollout, "turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
             return show(request, "rollouts/_turn.html", context)
         return show(
             request, "rollouts/_window.html", {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}

@@ -57,11 +57,13 @@ def finish(group: Group, held: leases.Held, passes: list[bool]) -> bool:
         key = f"groups/{group.pk}/{held.token}/{sample}.json.zst"
         artifacts().put_model(key, trajectory(group, sample, passed=passed))
         graded.append(rollouts.Graded(trajectory(group, sample, passed=passed), key))
+    stage = group.run.configuration.stage if group.run else RLConfig()
+    assert isinstance(stage, RLConfig)
     train = build_train_group(
         [g.trajectory for g in graded],
         group_id=str(group.pk),
         prompt_index=group.prompt_index,
-        config=RLConfig(),
+        config=stage,
         dispatched_version=group.dispatched_version,
     )
     train_key = f"groups/{group.pk}/{held.token}/train.json.zst"

@@ -48,6 +48,9 @@ def test_a_cheat_is_found_and_left_out(groups: list[Group]) -> None:
     assert group.mean_reward == pytest.approx(1 / 3)
     made = artifacts().get_model(group.train_key, TrainGroup)
     assert [round(s.advantages[-1], 4) for s in made.samples] == [-0.3333, -0.3333, 0.6667]
+    assert {sample: round(advantage, 4) for sample, (_, advantage) in group.weights.items()} == {
+        "0": -0.3333, "2": -0.3333, "3": 0.6667,
+    }  # fmt: skip
     assert made.stats["audit/quarantined"] == 0.25 and group.audited_with
     counts = selectors.verdict_counts(run=group.run)
     assert counts["dispatched"] == counts["passed"] + counts["failed"] + counts["infra_error"] + counts["open"]

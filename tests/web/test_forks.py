@@ -133,6 +133,20 @@ class TestAsking:
         again = forks.request_fork(rollout=Rollout.objects.get(group__fork=fork), turn=2, count=1)
         assert (again.run, again.conditions, again.policy) == (fork.run, fork.conditions, fork.policy)
 
+    def test_the_page_says_why_a_turn_cannot_be_continued(self, parent: Rollout, people: dict[str, User]) -> None:
+        page = Client()
+        page.force_login(people["operator"])
+        html = page.get(f"/rollouts/{parent.pk}/").content.decode()
+        assert (html.count("&amp;fork="), html.count('popovertarget="why-last"')) == (2, 2)  # of its three turns
+        whole = selectors.trajectory(parent)
+        artifacts().put_model(parent.artifact_key, whole.model_copy(update={"segments": ()}))
+        html = page.get(f"/rollouts/{parent.pk}/").content.decode()
+        assert ("&amp;fork=" in html, html.count('popovertarget="why-not-fork"')) == (False, 2)
+        assert "behind an endpoint, which gives no tokens" in html
+        assert html.count("&amp;promote=") == 2  # files need no tokens
+        with pytest.raises(UserError, match="gives no tokens"):
+            forks.request_fork(rollout=parent, turn=1, count=1)
+
     @pytest.mark.parametrize("change", [{"turn": 2}, {"reference": "x"}, {"seed": 5}])
     def test_what_was_asked_never_changes(self, parent: Rollout, change: dict) -> None:
         fork = forks.request_fork(rollout=parent, turn=1, count=1)
@@ -166,7 +180,7 @@ class TestAsking:
         assert client.post(form, {"turn": "1", "count": "2"}).status_code == 403
         client.login(username="operator", password=PASSWORD)
         text = client.get(page + "?fork=2").content.decode()
-        assert text.count("Fork here") == 2 and 'required value="2"' in text
+        assert text.count("&amp;fork=") == 2 and 'required value="2"' in text
         done = client.post(form, {"turn": "2", "count": "2", "policy": ""}, follow=True)
         fork = Fork.objects.get()
         assert done.redirect_chain == [(f"/groups/{fork.group.pk}/", 302)]

@@ -13,6 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
+from composer_web.ops.templatetags.ui import num
 from composer_web.policies.models import Policy
 from composer_web.review import services as review
 from composer_web.review.models import Queue, QueueItem
@@ -142,6 +143,15 @@ def test_answers_pay_and_groups_wait_for_them(
     assert made.samples[0].advantages[-1] == pytest.approx(made.rewards[0] - mean)
     group.refresh_from_db()
     assert (group.mean_reward, group.best_reward) == pytest.approx((mean, max(made.rewards)))
+    weights = [[reward, sample.advantages[-1]] for reward, sample in zip(made.rewards, made.samples, strict=True)]
+    assert [group.weights[str(row.sample)] for row in rows] == weights
+    page = Client()
+    page.force_login(people["viewer"])
+    html = page.get(f"/groups/{group.pk}/").content.decode()
+    assert "Reward with what reviewers pay" in html
+    assert "Expected advantage" in html
+    html = page.get(f"/rollouts/{rows[0].pk}/").content.decode()
+    assert f"{num(made.rewards[0])} with what reviewers pay. Group mean {num(mean)}" in html
     rows[0].refresh_from_db()
     assert rows[0].reward == pytest.approx(before[0]), "the record of the rollout stays as it was"
     say(queue, rows[0], POOR, *reviewers)  # changed minds count as long as the group is not trained on

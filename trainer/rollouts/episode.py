@@ -237,20 +237,15 @@ async def _turns(
     keeper: Keeper,
 ) -> StopReason:
     windows = Windows(settings.harness.summary, settings.sampling.max_context_tokens, made=len(record.segments))
+    stop_ids = tuple(services.renderer.stop_ids)
+    sample = Sampler(record, limits, session_id, settings.sampling, services.client, services.deployment, stop_ids)
+    if record.asked_summary:
+        await _summarize(record, windows, session, sample, seed, services)
     while True:
         limits.tokens.used = len(record.tokens)
         if (reached := limits.reached()) is not None:
             return reached
         turn_start = len(record.tokens)
-        sample = Sampler(
-            record,
-            limits,
-            session_id,
-            settings.sampling,
-            services.client,
-            services.deployment,
-            tuple(services.renderer.stop_ids),
-        )
         response, generate_seconds = await sample(limits.tokens.room(), seed * 1009 + limits.turns.used)
         limits.turns.used += 1
         parsed = services.renderer.parse(response.token_ids)
@@ -329,6 +324,7 @@ async def _summarize(
 ) -> None:
     """The question was read: take the policy's summary and open the next window with it."""
     start = len(record.tokens)
+    record.asked_summary = False
     windows.made += 1
     response, seconds = await sample(windows.settings.max_tokens, seed * 1009 + SUMMARY_SEED + windows.made)
     parsed = services.renderer.parse(response.token_ids)

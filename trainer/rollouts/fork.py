@@ -1,7 +1,8 @@
 """Going on from a turn of a recorded trajectory: the sandbox as it was then, the tokens as they were, other samples.
 
 The sandbox comes from the newest snapshot at or before the turn; calls since then are run again, once for all
-continuations, and must answer as they did. Nothing is re-tokenised: a continuation reads the recorded tokens.
+continuations, and must answer as they did. Nothing is re-tokenised: a continuation reads the recorded tokens, of the
+context windows that were left before as well.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ VOLATILE = re.compile(
 )
 """What differs when the same command is run again."""
 EXCERPT = 160
+NO_TOKENS = "its policy is behind an endpoint, which gives no tokens to go on from"
 
 
 class ForkImpossible(Exception):
@@ -45,17 +47,22 @@ class Prepared:
     lease: Lease
 
 
-def check(trajectory: Trajectory, turns: int) -> None:
-    """Whether `trajectory` can be continued after its first `turns` turns. Raises ForkImpossible."""
-    total = len(trajectory.turns)
+def check_moment(total: int, turns: int) -> None:
+    """Whether a rollout of `total` turns has a moment after its first `turns` ones. Raises ForkImpossible."""
     if total < 2:
         raise ForkImpossible(f"it has {total} turn{'' if total == 1 else 's'}: nothing to go on from before its end")
     if not 1 <= turns < total:
         raise ForkImpossible(f"turn {turns}: choose one from 1 to {total - 1}; the last turn ended the episode")
-    if trajectory.turns[turns].summary:
-        raise ForkImpossible(f"turn {turns + 1} is a summary; choose an earlier one")
-    if trajectory.turns[turns].segment:
-        raise ForkImpossible(f"turn {turns + 1} is in its second context window; only the first can be continued")
+
+
+def check(total: int, windows: int, turns: int, *, segment: int) -> None:
+    """Whether a rollout of `total` turns, with the tokens of `windows` context windows, can be continued after its first
+    `turns` ones; `segment` is that of the next turn. Raises ForkImpossible."""
+    check_moment(total, turns)
+    if not windows:
+        raise ForkImpossible(NO_TOKENS)
+    if segment >= windows:
+        raise ForkImpossible(f"the tokens of its context window {segment + 1} are not recorded")
 
 
 async def prepare(
@@ -71,9 +78,37 @@ async def prepare(
 ) -> Prepared:
     """The moment after the first `turns` turns of `parent`, which the continuations know as `name`.
 
-    Raises ForkImpossible, SandboxError, HarnessFailure, TaskError.
+    They have read the tokens of every context window up to there as they are recorded. Where the next turn is a
+    summary, its question is read and they write summaries of their own. Raises ForkImpossible, SandboxError,
+    HarnessFailure, TaskError.
     """
-    check(parent, turns)
+    check_moment(len(parent.turns), turns)
+    after = parent.turns[turns]
+    check(len(parent.turns), len(parent.segments), turns, segment=after.segment)
+    left = tuple(segment.tokens for segment in parent.segments[: after.segment])
+    tokens = parent.segments[after.segment].tokens[: after.token_start]
+    lease, replayed = await moment(
+        parent, turns=turns, task=task, profile=profile, backend=backend, environments=environments, store=store
+    )
+    read = sum(map(len, left)) + len(tokens)
+    forked = Forked(parent=name, turns=turns, tokens=read, replayed=replayed)
+    kept = parent.turns[:turns]
+    return Prepared(Origin(parent.messages, kept, left, tokens, after.summary, lease.snapshot, forked), lease)
+
+
+async def moment(
+    parent: Trajectory,
+    *,
+    turns: int,
+    task: TaskSpec,
+    profile: Profile,
+    backend: Backend,
+    environments: EnvironmentStore,
+    store: SnapshotStore,
+) -> tuple[Lease, int]:
+    """The sandbox after the first `turns` turns of `parent`, and how many of them were run again for it. No tokens are
+    needed for that. Raises as `prepare`."""
+    check_moment(len(parent.turns), turns)
     if schema_hash_of(profile) != parent.tool_schema_hash:
         raise ForkImpossible("the tools have changed since it was recorded, so its calls mean something else now")
     kept = parent.turns[:turns]
@@ -81,17 +116,18 @@ async def prepare(
     if base < turns:
         lease = await _replay(kept, base, lease, task, profile, backend, environments, store)
     assert lease is not None, "a snapshot of the turn, or of its replay"
-    tokens = parent.segments[0].tokens[: parent.turns[turns].token_start]
-    forked = Forked(parent=name, turns=turns, tokens=len(tokens), replayed=turns - base)
-    return Prepared(Origin(parent.messages, kept, tokens, lease.snapshot, forked), lease)
+    return lease, turns - base
 
 
 async def _newest(kept: Sequence[Turn], store: SnapshotStore) -> tuple[Lease | None, int]:
-    """The last snapshot that is still there, and how many turns it holds. One that is gone or damaged is passed over."""
+    """The last snapshot that is still there, and how many turns it holds, those that called nothing after it included. One
+    that is gone or damaged is passed over."""
     for count in range(len(kept), 0, -1):
         if digest := kept[count - 1].snapshot:
             try:
-                return await store.use(digest), count
+                lease = await store.use(digest)
+                idle = next((i for i, turn in enumerate(kept[count:]) if turn.calls), len(kept) - count)
+                return lease, count + idle
             except SnapshotError as error:
                 log.info("turn %d: %s; its calls are run again", count, error)
     return None, 0

@@ -39,6 +39,8 @@ class Record:
     visible_passed: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     forked: Forked | None = None
+    asked_summary: bool = False
+    """The open window ends with the question for a summary, which nobody has answered."""
     usage: Usage | None = None
 
     @classmethod
@@ -47,7 +49,11 @@ class Record:
         if origin is None:
             return cls(messages=opening_messages(task))
         record = cls(messages=origin.messages, turns=list(origin.turns), forked=origin.forked)
+        for tokens in origin.left:
+            record.read(tokens)
+            record.close_segment()
         record.read(origin.tokens)
+        record.asked_summary = origin.summarize
         return record
 
     def read(self, tokens: Sequence[int]) -> None:

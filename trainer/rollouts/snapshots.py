@@ -47,8 +47,12 @@ class Origin:
     messages: tuple[dict[str, Any], ...]
     turns: tuple[Turn, ...]
     """What was done before, in order."""
+    left: tuple[list[int], ...]
+    """Tokens of the context windows that were left before, exactly as they were."""
     tokens: list[int]
-    """All that the policy has read and written before its next turn, exactly as it was."""
+    """Of the open one: all that the policy has read and written before its next turn."""
+    summarize: bool
+    """Its last tokens ask for a summary: the next turn is one."""
     snapshot: Snapshot
     """The sandbox at that moment; its files stay while episodes run."""
     forked: Forked

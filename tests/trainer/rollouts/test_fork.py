@@ -11,9 +11,8 @@ from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
-from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import HarnessConfig, RLConfig, SamplingConfig
+from trainer.config import HarnessConfig, RLConfig, SamplingConfig, SummaryConfig
 from trainer.rollouts.fork import ForkImpossible, check, prepare
 from trainer.rollouts.group import run_group
 from trainer.rollouts.types import Trajectory
@@ -22,10 +21,12 @@ WRONG = "raise SystemExit\n"
 PROFILE = get_profile("full")
 
 
-def config(*, every: int = 1, size: int = 2, **sampling) -> RLConfig:
+def config(*, every: int = 1, size: int = 2, trigger: int = 0, **sampling) -> RLConfig:
     return RLConfig(
         group_size=size,
-        harness=HarnessConfig(snapshot_every=every, profile=PROFILE.name),
+        harness=HarnessConfig(
+            snapshot_every=every, profile=PROFILE.name, summary=SummaryConfig(trigger_tokens=trigger, max_tokens=64)
+        ),
         sampling=SamplingConfig(**({"max_turn_tokens": 600, "max_context_tokens": 4000} | sampling)),
     )
 
@@ -231,10 +232,69 @@ async def test_a_group_of_continuations_that_is_cancelled_leaves_nothing(play, f
             await box.exec("true")
 
 
+SUMMARY = "<summary>spoiled the file, left a mark</summary>"
+
+
+async def summarized(play, task) -> Trajectory:
+    """Three turns, a summary, and another window of two."""
+    look = [call("run_terminal_cmd", command="cat mark")]
+    whole = (await play([*script(task)[:3], [call("finish")]])).trajectories[0].segments[0]
+    said = [*script(task)[:3], SUMMARY, look, [call("finish")]]
+    parent = (await play(said, trigger=len(whole.tokens) - 30)).trajectories[0]
+    assert [(turn.segment, turn.summary) for turn in parent.turns] == [
+        (0, False), (0, False), (0, False), (0, True), (1, False), (1, False),
+    ]  # fmt: skip
+    return parent
+
+
+@pytest.mark.parametrize("turns", [4, 5])
+async def test_a_later_window_is_continued_from_its_recorded_tokens(play, fork, task, turns):
+    parent = await summarized(play, task)
+    prepared = await fork(parent, turns)
+    result = await play([[call("run_terminal_cmd", command="cat mark")], *solution(task)], origin=prepared.origin)
+    prepared.lease.close()
+    assert prepared.origin.forked.replayed == 0  # a summary calls nothing: the snapshot before it is that moment
+    start = parent.turns[turns].token_start
+    assert prepared.origin.forked.tokens == len(parent.segments[0].tokens) + start
+    for t in result.trajectories:
+        first, second = t.segments
+        assert first.tokens == parent.segments[0].tokens
+        assert not any(first.loss_mask) and set(first.versions) == {-1}
+        assert second.tokens[:start] == parent.segments[1].tokens[:start]
+        assert not any(second.loss_mask[:start]) and second.loss_mask[start]
+        assert t.turns[:turns] == parent.turns[:turns]
+        assert (t.turns[turns].segment, t.turns[turns].token_start) == (1, start)
+        assert t.turns[turns].results[0].output.startswith("kept")
+        assert t.verdict is Verdict.PASSED
+
+
+async def test_continuations_before_a_summary_write_their_own(play, fork, task, renderer):
+    parent = await summarized(play, task)
+    prepared = await fork(parent, 3)
+    other = "<summary>something else</summary>"
+    result = await play([other, *solution(task)], origin=prepared.origin, trigger=2000)
+    prepared.lease.close()
+    for t in result.trajectories:
+        [mine] = [turn for turn in t.turns if turn.summary]
+        assert (mine.index, mine.segment, mine.text) == (3, 0, other)
+        asked = parent.turns[3].token_start
+        assert mine.token_start == asked
+        assert t.segments[0].tokens[:asked] == parent.segments[0].tokens[:asked]
+        assert "something else" in renderer.tokenizer.decode(t.segments[1].tokens)
+        assert t.verdict is Verdict.PASSED
+
+
 @pytest.mark.parametrize(
     ("turns", "words"),
     [(0, "choose one from 1 to 1"), (2, "the last turn ended the episode"), (9, "choose one from 1 to 1")],
 )
 def test_turns_that_cannot_be_continued_are_named(turns, words):
     with pytest.raises(ForkImpossible, match=words):
-        check(trajectory(), turns)
+        check(2, 1, turns, segment=0)
+
+
+def test_tokens_that_are_not_recorded_cannot_be_continued():
+    with pytest.raises(ForkImpossible, match="behind an endpoint, which gives no tokens"):
+        check(5, 0, 2, segment=0)
+    with pytest.raises(ForkImpossible, match="context window 3 are not recorded"):
+        check(5, 2, 2, segment=2)

@@ -36,10 +36,15 @@ def group_streams(
     return [
         sample
         for segments, advantage, factor in zip(
-            rollouts, algorithm.advantages(rewards), algorithm.factors(shape), strict=True
+            rollouts, advantages_of(rewards, config.objective), algorithm.factors(shape), strict=True
         )
         for sample in token_streams(segments, advantage * factor)
     ]
+
+
+def advantages_of(rewards: Sequence[float], objective: ObjectiveConfig) -> list[float]:
+    """One advantage a rollout, before normalisers of its tokens and the term for leaving the reference."""
+    return ALGORITHMS[objective.algorithm].advantages(rewards)
 
 
 def correction_of(objective: ObjectiveConfig) -> Correction:
@@ -47,4 +52,4 @@ def correction_of(objective: ObjectiveConfig) -> Correction:
     return build_correction(objective.correction, own=ALGORITHMS[objective.algorithm].correction)
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "correction_of", "group_streams"]
+__all__ = ["ALGORITHMS", "Algorithm", "advantages_of", "correction_of", "group_streams"]
