@@ -15,7 +15,9 @@ from composer_web.runs.models import Run
 
 def further(runs: Sequence[Run]) -> list[panels.Panel]:
     """What the runs have recorded and no headline chart shows."""
-    return panels.further([run.kind for run in runs], {name for run in runs for name in metrics.names(run)})
+    kinds = list(dict.fromkeys(run.kind for run in runs))
+    shown = panels.headline(runs[0].kind, runs[0].latest) if len(runs) == 1 else panels.overlaid(kinds)
+    return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
 
 
 def charts(runs: Sequence[Run]) -> dict[str, Any]:

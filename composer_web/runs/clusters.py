@@ -1,13 +1,21 @@
-"""Which cluster serves which version of a run's policy, and how long its last weight sync took."""
+"""Which cluster serves which version of a run's policy, how long its last weight sync took, and what its engines count."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from composer_web.ops import inference
 from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import Run
-from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth, ServerStatus, SyncTimings
+from trainer.inference.contract import (
+    DeploymentStatus,
+    EngineStatus,
+    InferenceError,
+    ServerHealth,
+    ServerStatus,
+    SyncTimings,
+)
 
 PATIENCE = 1.5
 """Seconds that the page waits for the inference server."""
@@ -16,20 +24,26 @@ PHASES = ("fetch", "decode", "wait", "pause", "apply", "resume")
 
 @dataclass(frozen=True)
 class Cluster:
-    """A deployment that serves the run's weights."""
+    """Engines that serve the run's weights and lie together; they are as far as the last of them."""
 
-    status: DeploymentStatus
+    name: str
+    """Empty where no router names any."""
+    version: int
     behind: int
     """Versions between what it serves and the newest in the weight store."""
+    engines: int
+    last_sync: SyncTimings | None
+    """Of its slowest engine."""
 
     @property
     def phases(self) -> list[tuple[str, float]]:
-        sync = self.status.last_sync
-        return [] if sync is None else [(name, getattr(sync, name)) for name in PHASES]
+        return [(name, getattr(self.last_sync, name)) for name in PHASES] if self.last_sync else []
 
 
 @dataclass(frozen=True)
 class Board:
+    status: DeploymentStatus | None
+    """Of all clusters together; None when nothing serves the run."""
     clusters: list[Cluster]
     servers: list[ServerStatus]
     """Machines behind the inference server that hold this run's weights now."""
@@ -38,6 +52,7 @@ class Board:
     """Why nothing is known, and what to do."""
     last: SyncTimings | None = None
     """As the metrics recorded it last: what is left to show once no cluster follows the run any more."""
+    phases: Sequence[str] = PHASES
 
 
 def board(run: Run) -> Board:
@@ -46,15 +61,32 @@ def board(run: Run) -> Board:
     try:
         health = inference.health(timeout=PATIENCE)
     except InferenceError as error:
-        return Board([], [], error=str(error), last=last)
+        return Board(None, [], [], error=str(error), last=last)
     name = deployment_name(run)
-    found = [
-        Cluster(status, max(0, run.policy_version - status.version))
-        for status in health.deployments
-        if status.name == name
-    ]
+    status = next((one for one in health.deployments if one.name == name), None)
     servers = [server for server in health.servers if name in server.deployment.split(", ") or not server.ok]
-    return Board(found, servers, health.engine, health.error, last)
+    found = clusters(status, run.policy_version) if status else []
+    return Board(status, found, servers, health.engine, health.error, last)
+
+
+def clusters(status: DeploymentStatus, newest: int) -> list[Cluster]:
+    """By name. `newest` is the newest version in the weight store."""
+    members: dict[str, list[EngineStatus]] = {}
+    for engine in status.by_engine:
+        members.setdefault(engine.cluster, []).append(engine)
+    found = []
+    for name, engines in sorted(members.items()):
+        version = min(engine.version for engine in engines)
+        syncs = [engine.last_sync for engine in engines if engine.last_sync is not None]
+        found.append(
+            Cluster(name, version, max(0, newest - version), len(engines), max(syncs, key=_seconds, default=None))
+        )
+    return found
+
+
+def _seconds(sync: SyncTimings) -> tuple[int, float]:
+    """An engine that has not come to a version yet is slower than those that have."""
+    return -sync.version, sum(getattr(sync, name) for name in PHASES)
 
 
 def recorded(run: Run) -> SyncTimings | None:
@@ -66,21 +98,69 @@ def recorded(run: Run) -> SyncTimings | None:
     return SyncTimings(version=int(values["sync/version"]), bytes=int(values.get("sync/bytes", 0)), **phases)
 
 
-def engine_metrics(health: ServerHealth, served: DeploymentStatus | None) -> dict[str, float]:
-    """The last seconds of the inference server, and of the run's deployment there, as metrics of a step."""
-    found = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
-    if served is not None and served.cache_share is not None:
-        found["cache/used"] = served.cache_share
-    return found | sync_metrics(served)
+class EngineMeter:
+    """What the inference server says, as metrics of a step. What it counts is told as the change since the last step, so
+    nothing at the first."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, EngineStatus] = {}
+        """By address, as of the last step."""
+
+    def metrics(self, health: ServerHealth, served: DeploymentStatus | None) -> dict[str, float]:
+        """The last seconds of the server, and of the run's deployment there."""
+        found = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
+        if served is None:
+            return found
+        shares = [engine.cache_share for engine in served.by_engine if engine.cache_share is not None]
+        if shares:
+            found["cache/used"] = max(shares)
+        if len(shares) > 1:
+            found["cache/used_min"] = min(shares)
+        return found | self._since(served.by_engine) | sync_metrics(served)
+
+    def _since(self, engines: Sequence[EngineStatus]) -> dict[str, float]:
+        before, self._counted = self._counted, {engine.url: engine for engine in engines}
+        changes = [_change(before[engine.url], engine) for engine in engines if engine.url in before]
+        if not changes:
+            return {}
+        preempted = [float(change.preemptions) for change in changes]
+        found = {"cache/preemptions": sum(preempted)}
+        if read := sum(change.prompt_tokens for change in changes):
+            found["cache/prefix_hits"] = sum(change.reused_tokens for change in changes) / read
+        if len(changes) > 1:
+            shares = [change.reused_tokens / change.prompt_tokens for change in changes if change.prompt_tokens]
+            found |= {"cache/preemptions_min": min(preempted), "cache/preemptions_max": max(preempted)}
+            if shares:
+                found |= {"cache/prefix_hits_min": min(shares), "cache/prefix_hits_max": max(shares)}
+        return found
+
+
+def _change(before: EngineStatus, now: EngineStatus) -> EngineStatus:
+    """What it counted since; an engine that began anew counts from 0."""
+    if now.prompt_tokens < before.prompt_tokens or now.preemptions < before.preemptions:
+        return now
+    counts = ("prompt_tokens", "reused_tokens", "preemptions")
+    return now.model_copy(update={name: getattr(now, name) - getattr(before, name) for name in counts})
 
 
 def sync_metrics(served: DeploymentStatus | None) -> dict[str, float]:
-    """The last weight sync of a cluster as metrics of a step; nothing before the first."""
-    sync = served.last_sync if served is not None else None
+    """The last weight sync as metrics of a step, and that of each cluster where there are several; nothing before the
+    first."""
+    if served is None:
+        return {}
+    found = _of_sync(served.last_sync, "")
+    several = clusters(served, served.version)
+    if len(several) > 1:
+        for cluster in several:
+            found |= _of_sync(cluster.last_sync, f"/{cluster.name}")
+    return found
+
+
+def _of_sync(sync: SyncTimings | None, suffix: str) -> dict[str, float]:
     if sync is None or sync.kind == "none":
         return {}
     return {
-        "sync/version": float(sync.version),
-        "sync/bytes": float(sync.bytes),
-        **{f"sync/{name}": getattr(sync, name) for name in PHASES},
+        f"sync/version{suffix}": float(sync.version),
+        f"sync/bytes{suffix}": float(sync.bytes),
+        **{f"sync/{name}{suffix}": getattr(sync, name) for name in PHASES},
     }

@@ -94,7 +94,7 @@ class Found:
 
 def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
     run = selectors.get_run(pk)
-    names = tuple(key for panel in panels.headline(run.kind) for key in panel.keys)
+    names = tuple(key for panel in panels.headline(run.kind, run.latest) for key in panel.shown)
     lines = None
     if wanted.whole:
         lines = series.lines(run, names, count=BUCKETS)

@@ -6,8 +6,8 @@ Names, units and meanings come from `trainer.learning.metrics`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from trainer.learning.metrics import Metric, describe
 
@@ -15,24 +15,49 @@ DASHES = ("solid", "dotted", "dashed", "dash-dotted")
 """As js/chart.js draws the series of a panel that shows several runs."""
 
 
+MOST_MEMBERS = 6
+"""Lines of one family in a panel, those with the largest values first."""
+
+
 @dataclass(frozen=True)
 class Panel:
     title: str
     keys: tuple[str, ...]
     labels: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    """Of another unit, on an axis of their own at the right."""
+    right_labels: tuple[str, ...] = ()
+    right_title: str = ""
+    """What they are called where they have a panel of their own."""
+    families: tuple[str, ...] = ()
+    """Prefixes whose members are drawn too where a run has several of them: `reward/source/`."""
+    instead: bool = False
+    """The members take the place of `keys`."""
     markers: bool = False
     """Few points far apart (evaluations): draw them as points joined by a line."""
 
     @property
     def unit(self) -> str:
-        unit = definition(self.keys[0]).unit
-        return "%" if unit == "share" else unit
+        return _unit(self.keys[0])
+
+    @property
+    def right_unit(self) -> str:
+        return _unit(self.right[0]) if self.right else ""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Every metric in it."""
+        return self.keys + self.right
 
     @property
     def series(self) -> str:
-        """What js/chart.js draws: [{key, label}]."""
-        labels = self.labels or tuple(key.rpartition("/")[2].replace("_", " ") for key in self.keys)
-        return json.dumps([{"key": key, "label": label} for key, label in zip(self.keys, labels, strict=True)])
+        """What js/chart.js draws: [{key, label}], with `right` for those of the other axis."""
+        left = zip(self.keys, self.labels or _last_words(self.keys), strict=True)
+        right = zip(self.right, self.right_labels or _last_words(self.right), strict=True)
+        return json.dumps(
+            [{"key": key, "label": label} for key, label in left]
+            + [{"key": key, "label": label, "right": True} for key, label in right]
+        )
 
     @property
     def dashes(self) -> str:
@@ -42,6 +67,43 @@ class Panel:
     @property
     def meaning(self) -> str:
         return definition(self.keys[0]).meaning
+
+    def of_run(self, recorded: Mapping[str, float]) -> Panel:
+        """With the members of its families that the run has recorded."""
+        members = [(prefix, name) for prefix in self.families for name in _members(prefix, recorded)]
+        if not members:
+            return self
+        labels = [name.removeprefix(prefix) for prefix, name in members]
+        if len(self.families) > 1:
+            labels = [
+                f"{_last_words([prefix.rstrip('/')])[0]}, {label}"
+                for (prefix, _), label in zip(members, labels, strict=True)
+            ]
+        kept = ((), ()) if self.instead else (self.keys, self.labels)
+        return replace(self, keys=(*kept[0], *(name for _, name in members)), labels=(*kept[1], *labels))
+
+    def apart(self) -> list[Panel]:
+        """Each axis as a panel of its own: where runs lie over each other the line's dash says which metric it is."""
+        left = replace(self, right=(), right_labels=(), right_title="")
+        if not self.right:
+            return [left]
+        return [left, Panel(self.right_title or definition(self.right[0]).title, self.right, self.right_labels)]
+
+
+def _unit(key: str) -> str:
+    unit = definition(key).unit
+    return "%" if unit == "share" else unit
+
+
+def _last_words(keys: Iterable[str]) -> tuple[str, ...]:
+    return tuple(key.rpartition("/")[2].replace("_", " ") for key in keys)
+
+
+def _members(prefix: str, recorded: Mapping[str, float]) -> list[str]:
+    """None when there is one alone: it says what the whole says."""
+    found = [name for name in recorded if name.startswith(prefix)]
+    found.sort(key=lambda name: (-recorded[name], name))
+    return sorted(found[:MOST_MEMBERS]) if len(found) > 1 else []
 
 
 def definition(key: str) -> Metric:
@@ -53,24 +115,82 @@ def definition(key: str) -> Metric:
 
 
 RL = (
-    Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K")),
+    Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K"), families=("reward/source/",)),
     Panel("Held-out evaluation", ("eval/pass1", "eval/best_of_k"), ("pass@1", "best of K"), markers=True),
-    Panel("Groups", ("groups/solved_none", "groups/solved_some", "groups/solved_all"), ("none solved", "some", "all")),
-    Panel("Entropy", ("policy/entropy",)),
-    Panel("Staleness", ("staleness/mean", "staleness/p90", "staleness/max"), ("mean", "90 %", "max")),
-    Panel("Sampler–trainer mismatch k3", ("mismatch/k3_mean", "mismatch/k3_p99"), ("mean", "p99")),
-    Panel("Gradient norm", ("optim/grad_norm",)),
-    Panel("Idle shares", ("idle/trainer", "idle/rollouts"), ("trainer", "inference")),
-    Panel("Speed", ("speed/generate_tokens", "speed/train_tokens"), ("generated", "trained")),
+    Panel(
+        "Groups without signal",
+        ("groups/zero_signal", "groups/solved_none", "groups/solved_all"),
+        ("no signal", "none solved", "all solved"),
+    ),
     Panel(
         "Ends without finishing",
         ("stop/turn_limit", "stop/token_limit", "stop/time_limit", "stop/malformed_call", "stop/no_tool_call"),
         ("turns", "tokens", "time", "broken call", "no call"),
+        right=("infra/retries",),
+        right_labels=("lost to infrastructure",),
     ),
-    Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
-    Panel("Weight sync", ("sync/fetch", "sync/decode", "sync/pause"), ("fetch", "decode", "pause")),
+    Panel(
+        "Sampler–trainer mismatch k3",
+        ("mismatch/k3_mean", "mismatch/k3_p99"),
+        ("mean", "p99"),
+        right=("correction/ess", "correction/masked_share"),
+        right_labels=("effective samples", "masked"),
+        right_title="Importance weights",
+    ),
+    Panel(
+        "Entropy and gradient norm",
+        ("policy/entropy",),
+        ("entropy",),
+        right=("optim/grad_norm",),
+        right_labels=("gradient norm",),
+    ),
+    Panel(
+        "Staleness",
+        ("staleness/mean", "staleness/max"),
+        ("mean", "max"),
+        right=("groups/dropped",),
+        right_labels=("groups dropped",),
+    ),
+    Panel(
+        "Speed and idle time",
+        ("speed/generate_tokens", "speed/train_tokens"),
+        ("generated", "trained"),
+        right=("idle/trainer", "idle/rollouts", "speed/mfu"),
+        right_labels=("trainer idle", "inference idle", "MFU"),
+        right_title="Idle shares and MFU",
+    ),
+    Panel(
+        "KV cache",
+        ("cache/used", "cache/used_min", "cache/prefix_hits", "cache/prefix_hits_min", "cache/prefix_hits_max"),
+        ("used, fullest", "used, emptiest", "prefix hits", "hits, least", "hits, most"),
+        right=("cache/preemptions", "cache/preemptions_max"),
+        right_labels=("pre-emptions", "pre-emptions, most"),
+        right_title="Pre-emptions",
+    ),
+    Panel(
+        "Weight sync",
+        ("sync/fetch", "sync/pause", "sync/apply"),
+        ("fetch", "pause", "apply"),
+        families=("sync/fetch/", "sync/pause/", "sync/apply/"),
+        instead=True,
+    ),
+    Panel(
+        "Weights sent",
+        ("sync/bytes",),
+        ("fetched",),
+        right=("weights/changed",),
+        right_labels=("weights changed",),
+    ),
+    Panel(
+        "Length by outcome",
+        ("tokens/total/passed", "tokens/total/failed"),
+        ("tokens, passed", "tokens, failed"),
+        right=("turns/passed", "turns/failed"),
+        right_labels=("turns, passed", "turns, failed"),
+        right_title="Turns by outcome",
+    ),
 )
-"""Twelve: more of them hide those that matter."""
+"""Twelve: more of them hide those that matter. Each answers one question, if need be with two axes."""
 RL_FURTHER = (
     Panel(
         "Step time",
@@ -78,48 +198,50 @@ RL_FURTHER = (
         ("step", "waiting", "forward + backward"),
     ),
     Panel(
-        "Importance weights",
-        ("correction/ess", "correction/masked_share", "correction/clipped_share"),
-        ("effective samples", "masked", "clipped"),
+        "Ratios at the edge",
+        ("correction/clipped_share", "truncated"),
+        ("clipped tokens", "truncated rollouts"),
     ),
     Panel(
         "Groups since the start",
-        ("groups/dispatched", "groups/accepted", "groups/dropped"),
-        ("dispatched", "accepted", "dropped"),
+        ("groups/dispatched", "groups/accepted"),
+        ("dispatched", "accepted"),
     ),
     Panel(
         "Groups out",
         ("groups/in_flight", "groups/surplus", "concurrency/limit"),
         ("in flight", "ready", "allowed in flight"),
     ),
+    Panel("Tokens of a rollout", ("tokens/policy", "tokens/total"), ("policy", "context")),
     Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
     Panel("Policy tokens by outcome", ("tokens/policy/passed", "tokens/policy/failed"), ("passed", "failed")),
-    Panel("Context tokens by outcome", ("tokens/total/passed", "tokens/total/failed"), ("passed", "failed")),
-    Panel("Turns by outcome", ("turns/passed", "turns/failed"), ("passed", "failed")),
+    Panel("Staleness of groups", ("staleness/p50", "staleness/p90"), ("median", "90 %")),
 )
 """Behind the search, but still several lines in one chart."""
 SUPERVISED = (
     Panel("Loss", ("loss/train", "loss/heldout"), ("training", "held out")),
     Panel("Learning rate", ("optim/learning_rate",)),
     Panel("Gradient norm", ("optim/grad_norm",)),
-    Panel("Training speed", ("speed/train_tokens",)),
+    Panel("Training speed", ("speed/train_tokens",), ("tokens",), right=("speed/mfu",), right_labels=("MFU",)),
     Panel("Step time", ("time/step",)),
+    Panel("Trainer memory", ("memory/trainer",)),
 )
 
 
-def headline(kind: str) -> tuple[Panel, ...]:
-    return RL if kind == "rl" else SUPERVISED
+def headline(kind: str, recorded: Mapping[str, float] | None = None) -> list[Panel]:
+    """What a run page shows first; with what the run has recorded of each panel's families."""
+    return [panel.of_run(recorded or {}) for panel in (RL if kind == "rl" else SUPERVISED)]
 
 
 def overlaid(kinds: Iterable[str]) -> list[Panel]:
-    """Panels for runs of these kinds in one page, without repeats."""
-    return list(dict.fromkeys(panel for kind in kinds for panel in headline(kind)))
+    """Panels for runs of these kinds in one page, without repeats; each axis of a panel alone."""
+    return list(dict.fromkeys(alone for kind in kinds for panel in headline(kind) for alone in panel.apart()))
 
 
-def further(kinds: Sequence[str], recorded: Iterable[str]) -> list[Panel]:
-    """Panels for each recorded metric that no headline chart shows."""
-    shown = {key for panel in overlaid(kinds) for key in panel.keys}
-    rest = [key for key in sorted(recorded) if key not in shown]
+def further(shown: Iterable[Panel], kinds: Sequence[str], recorded: Iterable[str]) -> list[Panel]:
+    """Panels for each recorded metric that those that are `shown` leave out."""
+    known = {key for panel in shown for key in panel.shown}
+    rest = [key for key in sorted(recorded) if key not in known]
     joined = [panel for panel in RL_FURTHER if "rl" in kinds and any(key in rest for key in panel.keys)]
     taken = {key for panel in joined for key in panel.keys}
     return [*joined, *(Panel(definition(key).title, (key,)) for key in rest if key not in taken)]

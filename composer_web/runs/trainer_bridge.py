@@ -25,7 +25,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
-from composer_web.runs.clusters import engine_metrics
+from composer_web.runs.clusters import EngineMeter
 from composer_web.runs.layout import deployment_name, weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
 from trainer.asynchrony.window import choose
@@ -140,6 +140,7 @@ class DatabaseSink:
         self._digests: dict[int, str] = {}
         """Of the versions published by this process."""
         self._lies: set[int] = set()
+        self._meter = EngineMeter()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
@@ -161,7 +162,7 @@ class DatabaseSink:
             return {}
         served = next((d for d in health.deployments if d.name == deployment_name(self.run)), None)
         self._prove(served)
-        return engine_metrics(health, served)
+        return self._meter.metrics(health, served)
 
     def _prove(self, served: DeploymentStatus | None) -> None:
         """An engine that names a version and holds other weights is reported, once a version."""

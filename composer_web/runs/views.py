@@ -130,7 +130,7 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
     context: dict[str, Any] = {
         "run": run,
-        "panels": panels.headline(run.kind),
+        "panels": panels.headline(run.kind, run.latest),
         **charts([run]),
     }
     for name, part in parts.PARTS.items():

@@ -54,6 +54,7 @@ class Panel {
     this.series = JSON.parse(element.dataset.series);
     this.runs = JSON.parse(element.dataset.runs);
     this.unit = element.dataset.unit ?? "";
+    this.rightUnit = element.dataset.rightUnit ?? "";
     this.visible = false;
     this.dirty = true;
     this.busy = false;
@@ -163,14 +164,18 @@ class Panel {
       this.plot.on("plotly_doubleclick", () => set({ range: null }));
     }
     this.place = place;
-    this.plot.setAttribute("aria-label", lines.map((l) => `${this.name(l)} ${number(l.rows.at(-1).last, this.unit)}`).join(", "));
+    this.plot.setAttribute("aria-label", lines.map((l) => `${this.name(l)} ${number(l.rows.at(-1).last, this.unitOf(l))}`).join(", "));
     this.element.dataset.points = String(lines[0]?.rows.length ?? 0);
-    if (!view.range && lines.length) this.last.textContent = this.runs.length > 1 ? "" : number(lines[0].rows.at(-1).last, this.unit);
+    if (!view.range && lines.length) this.last.textContent = this.runs.length > 1 ? "" : number(lines[0].rows.at(-1).last, this.unitOf(lines[0]));
   }
 
-  // What a line is called: its series, its run, or both where both vary.
+  unitOf({ series }) {
+    return series.right ? this.rightUnit : this.unit;
+  }
+
+  // What a line is called: its series, its run, or both where both vary. An arrow points to the axis at the right.
   name({ run, series }) {
-    if (this.runs.length === 1) return series.label;
+    if (this.runs.length === 1) return series.right ? `${series.label} →` : series.label;
     return this.series.length === 1 ? run.name : `${run.name}, ${series.label}`;
   }
 
@@ -181,14 +186,15 @@ class Panel {
     const band = stroke.replace("rgb(", "rgba(").replace(")", ", 0.16)");
     const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
     const name = this.name({ run, series });
+    const side = series.right ? { yaxis: "y3" } : {};
     const line = {
       x, y: smoothed(rows, this.whole[r][series.key] ?? rows, weight), name, type: "scatter",
       mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
       line: { color: stroke, width: 1.75, dash: overlay ? DASHES[s % DASHES.length] : "solid" }, marker: { color: stroke, size: 6 },
-      customdata: rows.map((row) => row.step), showlegend: count > 1,
+      customdata: rows.map((row) => row.step), showlegend: count > 1, ...side,
       hovertemplate: `%{y:.4~g}${view.x === "step" ? "" : " at step %{customdata}"}<extra>${count > 1 ? plain(name) : ""}</extra>`,
     };
-    const edge = { x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    const edge = { ...side, x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
     const spread = rows.some((row) => row.max > row.min);
     if (weight && !spread) return [{ ...edge, y: rows.map((row) => row.last), line: { width: 1, color: band } }, line];
     if (!spread) return [line];
@@ -199,6 +205,10 @@ class Panel {
     const text = colour("--muted");
     const grid = colour("--line");
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, automargin: true };
+    const upright = (unit) => ({
+      ...axis, type: view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
+      rangemode: unit === "%" && view.y === "linear" ? "tozero" : "normal",
+    });
     const range = view.range ? { range: view.range.map((edge) => edge / place.unit) } : { autorange: true };
     return {
       margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 26 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -206,11 +216,10 @@ class Panel {
       hoverlabel: { bgcolor: colour("--surface"), bordercolor: grid, font: { color: colour("--text"), size: 11 } },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10.5 }, bgcolor: "rgba(0,0,0,0)" }, showlegend: legend,
       xaxis: { ...axis, ...range, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix, hoverformat: place.hover },
-      yaxis: {
-        ...axis, type: view.y, fixedrange: true, tickformat: this.unit === "%" ? ".0~%" : "~g",
-        rangemode: this.unit === "%" && view.y === "linear" ? "tozero" : "normal",
-      },
+      yaxis: upright(this.unit),
       yaxis2: AXIS,
+      ...(this.rightUnit || this.series.some(({ right }) => right)
+        ? { yaxis3: { ...upright(this.rightUnit), overlaying: "y", side: "right", showgrid: false } } : {}),
     };
   }
 

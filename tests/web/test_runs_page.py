@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -22,7 +23,14 @@ from composer_web.runs.axes import Axis
 from composer_web.runs.models import Run
 from tests.web.making import SMALL
 from trainer.config import RunConfig
-from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth, ServerStatus, SyncTimings
+from trainer.inference.contract import (
+    DeploymentStatus,
+    EngineStatus,
+    InferenceError,
+    ServerHealth,
+    ServerStatus,
+    SyncTimings,
+)
 from trainer.learning.metrics import describe
 
 pytestmark = pytest.mark.django_db
@@ -142,16 +150,17 @@ def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, m
     services.record_version(run=running, version=3)
     monkeypatch.setattr(inference, "health", lambda **_: serving(running, 1))
     found = clusters.board(running)
-    assert [(one.status.version, one.behind) for one in found.clusters] == [(1, 2)]
+    assert [(one.version, one.behind) for one in found.clusters] == [(1, 2)]
     assert [server.url for server in found.servers] == ["http://a"]
     html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
     assert "version 1" in html and "delta, 2.0 KiB" in html and "500 ms" in html
-    values = clusters.sync_metrics(found.clusters[0].status)
+    values = clusters.sync_metrics(found.status)
     assert values["sync/bytes"] == 2048.0 and values["sync/pause"] == 0.02
     assert clusters.sync_metrics(None) == {}
-    told = clusters.engine_metrics(serving(running, 1), found.clusters[0].status)
+    meter = clusters.EngineMeter()
+    told = meter.metrics(serving(running, 1), found.status)
     assert (told["idle/rollouts"], told["cache/used"]) == (1.0, 0.375) and told.keys() > values.keys()
-    assert clusters.engine_metrics(serving(running, 1), None).keys() == {"idle/rollouts", "speed/generate_tokens"}
+    assert meter.metrics(serving(running, 1), None).keys() == {"idle/rollouts", "speed/generate_tokens"}
     for name in told:
         describe(name)
     metrics.record(run=running, step=1, values=values)
@@ -163,6 +172,58 @@ def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, m
     monkeypatch.setattr(inference, "health", down)
     html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
     assert "nobody answers; start it" in html and "Last weight sync: version 1, 2.0 KiB; fetch 500 ms" in html
+
+
+def test_each_cluster_behind_a_router_has_timings_of_its_own(
+    running: Run, pages: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def engine(url: str, cluster: str, version: int, pause: float) -> EngineStatus:
+        sync = SyncTimings(version=version, kind="delta", bytes=2048, pause=pause)
+        return EngineStatus(url=url, cluster=cluster, version=version, last_sync=sync)
+
+    engines = [
+        engine("http://a", "near", 3, 0.02),
+        engine("http://b", "near", 3, 0.04),
+        engine("http://c", "far", 1, 0.75),
+    ]
+    services.record_version(run=running, version=3)
+    health = serving(running, 1)
+    health.deployments[0] = health.deployments[0].model_copy(update={"engines": engines})
+    monkeypatch.setattr(inference, "health", lambda **_: health)
+    found = [(one.name, one.version, one.behind, one.engines) for one in clusters.board(running).clusters]
+    assert found == [("far", 1, 2, 1), ("near", 3, 0, 2)]
+    html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
+    assert "750 ms" in html and "40 ms" in html and "2 engines" in html
+    values = clusters.sync_metrics(health.deployments[0])
+    assert (values["sync/pause/far"], values["sync/pause/near"], values["sync/version/far"]) == (0.75, 0.04, 1.0)
+    assert values["sync/pause"] == 0.02, "as the engine that is asked says of all"
+    assert describe("sync/pause/far").unit == "s"
+
+
+def test_what_engines_count_is_told_as_the_change_since_the_last_step(running: Run) -> None:
+    def look(*counts: tuple[int, int, int]) -> dict[str, float]:
+        engines = [
+            EngineStatus(
+                url=f"http://{number}", version=1, cache_share=(number + 1) / 10,
+                prompt_tokens=read, reused_tokens=reused, preemptions=preempted,
+            )
+            for number, (read, reused, preempted) in enumerate(counts)
+        ]  # fmt: skip
+        health = serving(running, 1)
+        status = health.deployments[0].model_copy(update={"engines": engines})
+        return {name: value for name, value in meter.metrics(health, status).items() if name.startswith("cache/")}
+
+    meter = clusters.EngineMeter()
+    assert look((100, 90, 5), (0, 0, 0)) == {"cache/used": 0.2, "cache/used_min": 0.1}
+    assert look((300, 100, 6), (200, 190, 0)) == {
+        "cache/used": 0.2, "cache/used_min": 0.1, "cache/prefix_hits": 0.5, "cache/prefix_hits_min": 0.05,
+        "cache/prefix_hits_max": 0.95, "cache/preemptions": 1.0, "cache/preemptions_min": 0.0, "cache/preemptions_max": 1.0,
+    }  # fmt: skip
+    assert look((40, 10, 2)) == {"cache/used": 0.1, "cache/prefix_hits": 0.25, "cache/preemptions": 2.0}, (
+        "it began anew"
+    )
+    for name in look((50, 20, 2), (1, 1, 1)):
+        describe(name)
 
 
 def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User], pages: Client) -> None:
@@ -179,19 +240,47 @@ def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User],
 
 
 def test_twelve_plots_first_and_the_rest_behind_the_search() -> None:
-    assert len(panels.RL) == 12
-    shown = {key for panel in panels.RL for key in panel.keys}
-    # Reward beside best of K, groups without signal, ends by reason, mismatch, entropy, gradient, lag, idle shares, speed,
-    # weight sync, score, length.
+    first = panels.headline("rl")
+    assert len(first) == 12
+    shown = {key for panel in first for key in panel.shown}
+    # Reward beside best of K; groups without signal; ends and losses by reason; mismatch, effective samples, masked tokens;
+    # entropy and gradient; lag and dropped groups; idle shares, speed, MFU; the KV cache; weight sync; score; lengths.
     assert shown >= {
-        "reward/mean", "reward/best_of_k", "groups/solved_none", "groups/solved_all", "stop/turn_limit", "stop/token_limit",
-        "mismatch/k3_mean", "mismatch/k3_p99", "policy/entropy", "optim/grad_norm", "staleness/max", "idle/trainer",
-        "idle/rollouts", "speed/generate_tokens", "speed/train_tokens", "sync/fetch", "sync/pause", "eval/pass1",
-        "tokens/policy",
+        "reward/mean", "reward/best_of_k", "groups/zero_signal", "stop/turn_limit", "stop/token_limit", "infra/retries",
+        "mismatch/k3_mean", "mismatch/k3_p99", "correction/ess", "correction/masked_share", "policy/entropy",
+        "optim/grad_norm", "staleness/mean", "staleness/max", "groups/dropped", "idle/trainer", "idle/rollouts",
+        "speed/generate_tokens", "speed/train_tokens", "speed/mfu", "cache/used", "cache/used_min", "cache/prefix_hits",
+        "cache/prefix_hits_min", "cache/preemptions", "sync/bytes", "weights/changed", "sync/fetch", "sync/pause",
+        "sync/apply", "eval/pass1", "tokens/total/passed", "tokens/total/failed", "turns/passed", "turns/failed",
     }  # fmt: skip
-    titles = [panel.title for panel in panels.further(["rl"], ["turns/mean", "calls/mean", "reward/mean", "kl/k1"])]
-    assert titles == ["Turns and calls", "KL to the start"]
-    assert [panel.keys for panel in panels.further(["sft"], ["turns/mean"])] == [("turns/mean",)]
+    for panel in [*first, *panels.headline("sft")]:
+        assert len({describe(key).unit for key in panel.keys}) == 1, panel.title
+        assert len({describe(key).unit for key in panel.right}) <= 1, panel.title
+        assert all(line["label"] for line in json.loads(panel.series))
+    rest = panels.further(first, ["rl"], ["turns/mean", "calls/mean", "reward/mean", "kl/k1", "speed/mfu"])
+    assert [panel.title for panel in rest] == ["Turns and calls", "KL to the start"]
+    assert [panel.keys for panel in panels.further([], ["sft"], ["turns/mean"])] == [("turns/mean",)]
+
+
+def test_a_panel_shows_the_members_of_its_family_that_a_run_has() -> None:
+    recorded = {f"reward/source/{name}": value for name, value in (("mining", 0.2), ("mutation", 0.5))}
+    recorded |= {f"sync/{phase}/{name}": 1.0 for phase in ("fetch", "pause", "apply", "wait") for name in ("a", "b")}
+    first = {panel.title: panel for panel in panels.headline("rl", recorded)}
+    labels = [line["label"] for line in json.loads(first["Reward"].series)]
+    assert labels == ["mean", "best of K", "mining", "mutation"]
+    assert first["Weight sync"].keys == tuple(f"sync/{p}/{n}" for p in ("fetch", "pause", "apply") for n in "ab")
+    assert json.loads(first["Weight sync"].series)[3] == {"key": "sync/pause/b", "label": "pause, b"}
+    alone = panels.headline("rl", {"reward/source/mining": 0.2})  # one source says what the whole says
+    assert alone[0].keys == ("reward/mean", "reward/best_of_k")
+    many = panels.headline("rl", {f"reward/source/{n}": n / 10 for n in range(9)})[0].keys
+    assert many[2:] == tuple(f"reward/source/{n}" for n in range(3, 9)), "those with most"
+
+
+def test_runs_over_each_other_have_a_panel_for_each_axis() -> None:
+    titles = [panel.title for panel in panels.overlaid(["rl", "rl"])]
+    assert titles.count("Speed and idle time") == titles.count("Idle shares and MFU") == 1
+    assert not any(panel.right for panel in panels.overlaid(["rl", "sft"]))
+    assert all(len(panel.keys) <= 5 for panel in panels.overlaid(["rl"]))
 
 
 def test_a_page_of_hundreds_of_metrics_brings_the_headlines_alone(busy: Run, pages: Client) -> None:

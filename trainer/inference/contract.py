@@ -112,6 +112,20 @@ class SyncTimings(Wire):
     resume: float = 0.0
 
 
+class EngineStatus(Wire):
+    """What one engine says of a deployment that it serves. What is counted counts from the deployment's creation there."""
+
+    url: str = ""
+    """Empty: the engine that was asked."""
+    cluster: str = ""
+    version: int
+    last_sync: SyncTimings | None = None
+    cache_share: float | None = None
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    preemptions: int = 0
+
+
 class DeploymentStatus(Wire):
     name: str
     version: int
@@ -126,8 +140,30 @@ class DeploymentStatus(Wire):
     """Largest share of its engine's room for keys and values that running requests filled in the last 10 s; None while it
     does not say."""
     generated_tokens: int = 0
+    prompt_tokens: int = 0
+    """Of the prompts of its requests."""
+    reused_tokens: int = 0
+    """Of these, those whose keys and values were there already."""
+    preemptions: int = 0
+    """Times that a running request lost its keys and values to others and was computed again."""
     last_sync: SyncTimings | None = None
+    engines: list[EngineStatus] = Field(default_factory=list)
+    """Those behind a router; empty where one engine serves it itself."""
     error: str = ""
+
+    @property
+    def by_engine(self) -> list[EngineStatus]:
+        """Each engine that serves it; at least one."""
+        return self.engines or [
+            EngineStatus(
+                version=self.version,
+                last_sync=self.last_sync,
+                cache_share=self.cache_share,
+                prompt_tokens=self.prompt_tokens,
+                reused_tokens=self.reused_tokens,
+                preemptions=self.preemptions,
+            )
+        ]
 
 
 class ServerStatus(Wire):

@@ -1,4 +1,4 @@
-"""Memory that a step freed goes back to the system.
+"""Memory that a step freed goes back to the system, and how much it had at most.
 
 The C library keeps freed blocks for later ones and, between tensors of ever other sizes, finds fewer and fewer that fit: the
 resident size grows from step to step though nothing more is in use. Engine and sandboxes of the same machine need it.
@@ -7,8 +7,13 @@ resident size grows from step to step though nothing more is in use. Engine and 
 from __future__ import annotations
 
 import ctypes
+import resource
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import torch
 
 
 def give_back() -> None:
@@ -21,3 +26,19 @@ def give_back() -> None:
 @cache
 def _malloc_trim() -> Any:
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def take_peak(device: torch.device) -> int:
+    """Most bytes since the last call: allocated on a GPU, or resident of this process where it computes on the CPU."""
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return peak
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # no Linux: the most since the process began
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    with suppress(OSError):  # a kernel that refuses leaves the most since the process began
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak

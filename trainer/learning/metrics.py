@@ -24,6 +24,10 @@ METRICS: dict[str, Metric] = {
     "reward/mean": Metric("Reward", "", "mean reward of the rollouts of the step"),
     "reward/best_of_k": Metric("Best-of-K reward", "", "mean over groups of the best reward in the group"),
     "reward/part/": Metric("Reward part", "", "mean weighted value of one named reward part"),
+    "reward/source/": Metric("Reward by source", "", "mean reward of the step's rollouts of tasks of one source"),
+    "reward/environment/": Metric(
+        "Reward by environment", "", "mean reward of the step's rollouts in one prepared environment, by its digest"
+    ),
     "verdict/passed": Metric("Passed", "share", "rollouts whose hidden tests all pass"),
     "groups/solved_none": Metric("Groups: none solved", "share", "groups in which no rollout passed"),
     "groups/solved_some": Metric("Groups: some solved", "share", "groups in which some rollouts passed"),
@@ -60,6 +64,12 @@ METRICS: dict[str, Metric] = {
     ),
     "routing/differs/": Metric("Routing differs, layer", "share", "the same of one mixture-of-experts layer"),
     "routing/replaced/": Metric("Routing replaced, layer", "share", "the same of one mixture-of-experts layer"),
+    "routing/imbalance": Metric(
+        "Expert load imbalance",
+        "share",
+        "how much more recorded tokens the busiest expert of a layer computes than the mean expert, mean over layers",
+    ),
+    "routing/imbalance/": Metric("Expert load imbalance, layer", "share", "the same of one mixture-of-experts layer"),
     "correction/ess": Metric("Effective sample size", "share", "(Σw)² / (N·Σw²) of the importance weights"),
     "correction/chi2": Metric("Chi²", "", "mean of r² minus 1: heavy tails of the ratio"),
     "correction/masked_share": Metric("Masked tokens", "share", "policy tokens whose importance weight is 0"),
@@ -134,8 +144,35 @@ METRICS: dict[str, Metric] = {
         "share",
         "largest share of the room for keys and values that running requests filled within 10 s, fullest engine",
     ),
+    "cache/used_min": Metric("KV cache used, least", "share", "the same of the emptiest of several engines"),
+    "cache/prefix_hits": Metric(
+        "Prefix hits", "share", "tokens of prompts since the last step whose keys and values were there already"
+    ),
+    "cache/prefix_hits_min": Metric("Prefix hits, least", "share", "the same of the engine with the fewest"),
+    "cache/prefix_hits_max": Metric("Prefix hits, most", "share", "the same of the engine with the most"),
+    "cache/preemptions": Metric(
+        "Pre-emptions",
+        "count",
+        "times since the last step that a running request lost its keys and values to others; the embedded engine never does",
+    ),
+    "cache/preemptions_min": Metric("Pre-emptions, least", "count", "the same of the engine with the fewest"),
+    "cache/preemptions_max": Metric("Pre-emptions, most", "count", "the same of the engine with the most"),
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
+    "speed/model_flops": Metric(
+        "Model FLOPs", "FLOP/s", "arithmetic that the model needs for the step by the seconds that it took to train"
+    ),
+    "speed/mfu": Metric(
+        "MFU",
+        "share",
+        "model FLOPs a second against the fastest product of matrices that the device did when it was measured once, "
+        "as the training began",
+    ),
+    "memory/trainer": Metric(
+        "Trainer memory",
+        "bytes",
+        "most memory within the step: allocated on the GPU, or resident where the CPU computes; of the rank with most",
+    ),
     "weights/bytes": Metric("Version size", "bytes", "bytes written to the weight store for this version"),
     "weights/changed": Metric(
         "Weights changed", "share", "share of weights whose stored bits differ from the last version"
@@ -148,6 +185,21 @@ METRICS: dict[str, Metric] = {
     "sync/pause": Metric("Weight sync: pause", "s", "how long generation stood still"),
     "sync/apply": Metric("Weight sync: apply", "s", "swapping the weights, within the pause"),
     "sync/resume": Metric("Weight sync: resume", "s", "from the swap to the next token"),
+    **{
+        f"sync/{name}/": Metric(
+            f"Weight sync by cluster: {name}", unit, "the same of the slowest engine of one cluster"
+        )
+        for name, unit in (
+            ("version", ""),
+            ("bytes", "bytes"),
+            ("fetch", "s"),
+            ("decode", "s"),
+            ("wait", "s"),
+            ("pause", "s"),
+            ("apply", "s"),
+            ("resume", "s"),
+        )
+    },
     "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
     "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
     "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),
@@ -167,17 +219,8 @@ METRICS: dict[str, Metric] = {
     "tokens/context": Metric("Row length", "tokens", "length of the packed rows of this step"),
 }
 
-FAMILIES = (
-    "routing/differs/",
-    "routing/replaced/",
-    "reward/part/",
-    "loss/language/",
-    "groups/dropped/",
-    "staleness/at/",
-    "stop/",
-    "tool_error/",
-    "behaviour/",
-)
+FAMILIES = tuple(name for name in METRICS if name.endswith("/"))
+"""Prefixes of open ends."""
 
 
 OUTCOMES = ("passed", "failed")
@@ -221,7 +264,17 @@ def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict
     whole = [{name: value for name, value in group.stats.items() if name not in BY_OUTCOME} for group in groups]
     out.update(mean_of_stats((stats, len(group.rewards)) for stats, group in zip(whole, groups, strict=True)))
     out.update(_by_outcome(groups))
+    out.update(_by_label(groups))
     return out
+
+
+def _by_label(groups: Sequence[TrainGroup]) -> dict[str, float]:
+    """Mean reward of the rollouts whose task has the same label: `reward/source/mutation`."""
+    rewards: dict[str, list[float]] = {}
+    for group in groups:
+        for label, value in group.labels.items():
+            rewards.setdefault(f"reward/{label}/{value}", []).extend(group.rewards)
+    return {name: sum(found) / len(found) for name, found in sorted(rewards.items()) if found}
 
 
 def _by_outcome(groups: Sequence[TrainGroup]) -> dict[str, float]:

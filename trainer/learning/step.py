@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
+from trainer.learning.effort import Effort, Tokens
 from trainer.learning.gates import gate_in_half
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
@@ -28,6 +29,7 @@ from trainer.learning.norms import norm_in_half
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
 from trainer.learning.parity import mismatch
+from trainer.learning.shared import understands
 from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.policy.names import checkpoint_state
 from trainer.replay.routing import Replay, RoutingCounts
@@ -93,6 +95,8 @@ class Learner:
         self.precision = precision
         self.logits_at_once = logits_at_once
         self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
+        formats = (torch.float32,) if precision == "float32" else (torch.bfloat16,)
+        self.effort = Effort(model, formats=formats)
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and what it found."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
@@ -126,6 +130,7 @@ class Learner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         norm = self._update(rate, step) if batches else 0.0
         loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
+        effort = self._effort(useful, batches, time.perf_counter() - started)
         self._last = (useful, scored)
         del batches
         give_back()
@@ -139,6 +144,7 @@ class Learner:
             "time/forward_backward": seconds,
             "time/optimizer": time.perf_counter() - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
+            **effort,
             **_token_metrics(scored),
             **(self._routing().metrics() if self.replay else {}),
         }
@@ -192,6 +198,31 @@ class Learner:
     def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
         """The step's facts, where several processes computed it (`trainer/parallel`)."""
         return loss, tokens, scored
+
+    def _effort(
+        self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
+    ) -> dict[str, float]:
+        """What the step asked of the device; nothing where there was nothing to compute."""
+        if not samples:
+            return {}
+        predicted = sum(sum(sample.loss_mask) for sample in samples)
+        work = Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
+        if understands(self.model) and all(batch.shared is not None for batch in batches):
+            shared = [batch.shared for batch in batches if batch.shared is not None]
+            pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in shared)
+            work = Tokens(sum(len(one.tokens_U) for one in shared), predicted, pairs)
+        return self.effort.metrics(
+            work,
+            seconds,
+            device=next(self.model.parameters()).device,
+            ranks=self._ranks,
+            reference=self._needs_all_samples,
+        )
+
+    @property
+    def _ranks(self) -> int:
+        """Processes that compute a step together, each on a device of its own."""
+        return 1
 
     def _routing(self) -> RoutingCounts:
         assert self.replay is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
+from trainer.learning.effort import Effort, Tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
 from trainer.learning.step import NonFiniteGradients
@@ -54,10 +56,12 @@ class SupervisedLearner:
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
+        self.effort = Effort(model, formats=(torch.bfloat16, torch.float32))
         model.train()
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
+        started = time.perf_counter()
         loss, accuracy = weighted_loss(self.model, batch)
         loss.backward()
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
@@ -72,7 +76,18 @@ class SupervisedLearner:
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
+            **self.effort.metrics(
+                work_of(batch), time.perf_counter() - started, device=next(self.model.parameters()).device
+            ),
         }
+
+
+def work_of(batch: Sequence[Example]) -> Tokens:
+    """Documents of a packed row do not see each other."""
+    lengths = [
+        end - start for row in batch for start, end in zip(row.starts, [*row.starts[1:], len(row.ids)], strict=True)
+    ]
+    return Tokens.of_rows(lengths, sum(weight > 0 for row in batch for weight in row.weights[1:]))
 
 
 def weighted_loss(model: PreTrainedModel, batch: Sequence[Example]) -> tuple[Tensor, float]:

@@ -142,6 +142,17 @@ class ShardedLearner(Learner):
         together = [everyone[place] for place in sorted(everyone)]
         return sum(part for part, _, _ in said), sum(count for _, count, _ in said), together
 
+    def _effort(
+        self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
+    ) -> dict[str, float]:
+        """With the memory of the rank that needs most."""
+        found = super()._effort(samples, batches, seconds)
+        return found | {"memory/trainer": max(self.meshes.gathered(found["memory/trainer"]))} if found else {}
+
+    @property
+    def _ranks(self) -> int:
+        return self.meshes.world
+
     def _routing(self) -> RoutingCounts:
         total = RoutingCounts()
         for counts in self.meshes.gathered(super()._routing()):

@@ -5,6 +5,7 @@ Every rank knows the whole batch, so the divisor needs no communication; rows ar
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ from torch import Tensor, distributed
 from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
+from trainer.learning.effort import Effort
 from trainer.learning.loss import score_tokens
 from trainer.learning.optimizers import learning_rate
 from trainer.learning.packing import PAD, MicroBatch
 from trainer.learning.step import NonFiniteGradients
-from trainer.learning.supervised import Example, positions
+from trainer.learning.supervised import Example, positions, work_of
 from trainer.parallel import context
 from trainer.parallel.balance import cost_of, deal
 from trainer.parallel.mesh import Meshes
@@ -35,6 +37,8 @@ class ShardedSupervisedLearner:
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
+        half = meshes.config.precision == "bfloat16"
+        self.effort = Effort(model, formats=(torch.bfloat16 if half else torch.float32,))
         model.train()
         self._root = shard(model, meshes)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
@@ -42,6 +46,7 @@ class ShardedSupervisedLearner:
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
+        started = time.perf_counter()
         loss = self._all_rows(batch, learn=True)
         norm = clip(self.model, self.meshes, self.optimizer.config.clip_norm)
         if not torch.isfinite(torch.tensor(norm)):
@@ -49,11 +54,15 @@ class ShardedSupervisedLearner:
             raise NonFiniteGradients(step, norm)
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
+        seconds = time.perf_counter() - started
+        effort = self.effort.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
+        effort["memory/trainer"] = max(self.meshes.gathered(effort["memory/trainer"]))
         return {
             "loss/train": loss,
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
+            **effort,
         }
 
     def loss(self, batch: Sequence[Example]) -> float:

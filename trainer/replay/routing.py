@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -31,6 +32,13 @@ class LayerCounts:
     tokens: int = 0
     differs: int = 0
     replaced: int = 0
+    load: list[int] = field(default_factory=list)
+    """Of these tokens, those that each expert computed."""
+
+    @property
+    def imbalance(self) -> float:
+        """How much more than the mean the busiest expert computed, as a share of the mean."""
+        return max(self.load) * len(self.load) / sum(self.load) - 1.0 if sum(self.load) else 0.0
 
 
 @dataclass(slots=True)
@@ -49,6 +57,7 @@ class RoutingCounts:
             mine.tokens += theirs.tokens
             mine.differs += theirs.differs
             mine.replaced += theirs.replaced
+            mine.load = [a + b for a, b in zip_longest(mine.load, theirs.load, fillvalue=0)]
 
     def metrics(self) -> dict[str, float]:
         """Shares for a run's metrics (`learning/metrics.py`), over all layers and by layer."""
@@ -59,7 +68,9 @@ class RoutingCounts:
         if known:
             out["routing/differs"] = sum(layer.differs for layer in self.layers) / known
             out["routing/replaced"] = sum(layer.replaced for layer in self.layers) / (known * self.top_k)
+            out["routing/imbalance"] = sum(layer.imbalance for layer in self.layers) / len(self.layers)
             for index, layer in enumerate(self.layers):
+                out[f"routing/imbalance/{index:02d}"] = layer.imbalance
                 out[f"routing/differs/{index:02d}"] = layer.differs / max(1, layer.tokens)
                 out[f"routing/replaced/{index:02d}"] = layer.replaced / max(1, layer.tokens * self.top_k)
         return out
@@ -158,6 +169,8 @@ class Replay:
             forced_NK = self._forced_LNK[index]
             with torch.no_grad():
                 used_NK, layer = choose(scores_NE.detach(), own_NK, forced_NK, self.plausibility)
+                known_N = (forced_NK >= 0).all(-1)
+                layer.load = torch.bincount(used_NK[known_N].flatten(), minlength=router.experts).tolist()
             self._count(index, layer, own_NK)
             return logits_NE, router.weights(logits_NE, scores_NE, used_NK), used_NK
 
@@ -174,6 +187,7 @@ class Replay:
         sums.tokens += layer.tokens
         sums.differs += layer.differs
         sums.replaced += layer.replaced
+        sums.load = [a + b for a, b in zip_longest(sums.load, layer.load, fillvalue=0)]
 
 
 def choose(scores_NE: Tensor, own_NK: Tensor, forced_NK: Tensor, plausibility: float) -> tuple[Tensor, LayerCounts]:

@@ -19,7 +19,7 @@ from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.spec import TaskSpec
+from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.algorithms import group_streams
@@ -121,7 +121,17 @@ async def run_group(
         dispatched_version=dispatched_version,
         on_trajectory=on_trajectory,
     )
+    if result.train_group is not None:
+        result = replace(result, train_group=result.train_group.model_copy(update={"labels": labels_of(task)}))
     return await asyncio.to_thread(_with_hints, result, config, renderer) if config.feedback.coefficient else result
+
+
+def labels_of(task: TaskSpec) -> dict[str, str]:
+    """By which the metrics tell rewards apart."""
+    labels = {"source": str(task.source)}
+    if isinstance(task.environment, BuiltEnvironment):
+        labels["environment"] = task.environment.digest.removeprefix("sha256:")[:12]
+    return labels
 
 
 def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer) -> GroupResult:

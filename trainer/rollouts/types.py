@@ -185,5 +185,7 @@ class TrainGroup(Frozen):
     samples: list[TrainSample]
     hints: list[HintedTurn] = Field(default_factory=list)
     """Turns to be learned by textual feedback (`learning/feedback/`), beside the reward."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """What its task is: `source`, and `environment` where it has a prepared one. Rewards are told apart by them."""
     stats: dict[str, float] = Field(default_factory=dict)
     """Numbers of the group's rollouts for the step's metrics (names of `learning/metrics.py`), means over rollouts."""

@@ -240,3 +240,19 @@ def test_health_tells_load_and_deployments(site: Site) -> None:
     assert "health" in {d.name for d in health.deployments}
     wait_for(lambda: bool(site.status("health").cache_share), "it says how full its cache was")
     assert 0 < (site.status("health").cache_share or 0) < 1
+
+
+def test_what_was_read_and_what_was_there_already_is_counted(site: Site) -> None:
+    site.deploy("counted")
+    first = GenerateResponse.model_validate_json(
+        post(site, "/generate", ask("counted", session="s").model_dump()).content
+    )
+    longer = [*PROMPT, *first.token_ids, 5]
+    post(site, "/generate", ask("counted", session="s", prompt_ids=longer).model_dump())
+    status = site.status("counted")
+    assert status.prompt_tokens == len(PROMPT) + len(longer)
+    if not site.vllm:
+        assert status.reused_tokens == len(longer) - 2  # the first turn's last token was sampled and never read
+    assert status.preemptions == 0
+    (engine,) = status.by_engine
+    assert (engine.prompt_tokens, engine.reused_tokens) == (status.prompt_tokens, status.reused_tokens)

@@ -20,11 +20,13 @@ from trainer.inference.contract import (
     GenerateRequest,
     GenerateResponse,
     ServerHealth,
+    SyncTimings,
 )
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.errors import BadRequest, ServerError
 from trainer.inference.router.affinity import SLACK, Affinity
 from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
+from trainer.inference.router.merge import merged
 from trainer.inference.router.server import Router
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]
@@ -172,6 +174,33 @@ async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> Non
     await router.members[0].aclose()
 
 
+def test_what_each_engine_says_stays_beside_what_they_are_together() -> None:
+    """Sync timings above all: a cluster that swaps slowly must not hide behind one that does not."""
+    spec = DeploymentSpec(name="policy", policy_dir="x")
+
+    def part(version: int, pause: float, **counts: int) -> DeploymentStatus:
+        sync = SyncTimings(version=version, kind="delta", pause=pause)
+        return DeploymentStatus(
+            name="policy", version=version, digest="", state="serving", follow=True, last_sync=sync, **counts
+        )
+
+    near, far = (MemberSpec(url=f"http://{name}", cluster=name) for name in ("near", "far"))
+    whole = merged(
+        spec,
+        {
+            near: part(4, 0.01, prompt_tokens=10, reused_tokens=8, preemptions=1),
+            far: part(3, 0.75, prompt_tokens=30, reused_tokens=3, preemptions=2),
+        },
+    )
+    assert (whole.version, whole.prompt_tokens, whole.reused_tokens, whole.preemptions) == (3, 40, 11, 3)
+    told = [(e.url, e.cluster, e.version, e.last_sync and e.last_sync.pause, e.reused_tokens) for e in whole.by_engine]
+    assert told == [("http://near", "near", 4, 0.01, 8), ("http://far", "far", 3, 0.75, 3)]
+    behind = MemberSpec(url="http://router", cluster="region")  # a router behind a router
+    again = merged(spec, {behind: whole})
+    assert [(e.url, e.cluster) for e in again.engines] == [("http://near", "region"), ("http://far", "region")]
+    assert merged(spec, {}).by_engine[0].version == -1
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     root = tmp_path_factory.mktemp("fleet")
@@ -200,6 +229,9 @@ async def test_groups_spread_over_engines_and_share_their_prompt(fleet: Fleet) -
     answers = await all_of(fleet, [ask(prompt, seed=n) for prompt in groups for n in range(4)])
     assert all(count > old for count, old in zip(fleet.made(), before, strict=True))
     assert sum(answer.reused_tokens for answer in answers) == 4 * 3 * len(PROMPT)
+    status = next(d for d in fleet.admin.deployments() if d.name == "policy")
+    assert {engine.url for engine in status.engines} == {engine.url for engine in fleet.engines}
+    assert sum(engine.prompt_tokens for engine in status.engines) == status.prompt_tokens > 0
     again = await all_of(fleet, [ask(prompt, seed=n) for prompt in groups for n in range(4)])
     assert [a.token_ids for a in again] == [a.token_ids for a in answers]
 

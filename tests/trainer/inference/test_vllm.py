@@ -27,9 +27,10 @@ from trainer.inference.contract import DeploymentSpec, GenerateRequest, Inferenc
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.addresses import server_urls
-from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, fullest, label, parse_response
+from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.server import VllmEngine
+from trainer.inference.vllm.worker import Worker
 from trainer.weights import WeightStore
 
 ANSWER: dict[str, Any] = {
@@ -159,16 +160,32 @@ def test_addresses() -> None:
     assert server_urls("http://a:8000/, https://b") == ["http://a:8000", "https://b"]
 
 
-def test_the_fullest_of_its_caches() -> None:
+def test_the_fullest_of_its_caches_and_what_was_preempted() -> None:
     text = """# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
 # TYPE vllm:kv_cache_usage_perc gauge
 vllm:kv_cache_usage_perc{engine="0",model_name="a b}"} 0.0625
 vllm:kv_cache_usage_perc{engine="1",model_name="p"} 2.5e-01
 vllm:num_requests_running{engine="0",model_name="p"} 7.0
+vllm:num_preemptions_total{engine="0",model_name="p"} 3.0
+vllm:num_preemptions_total{engine="1",model_name="p"} 1e+01
+vllm:num_preemptions_created{engine="0",model_name="p"} 1.7e+09
 """
-    assert fullest(text) == 0.25
-    assert fullest("vllm:kv_cache_usage_perc 0.5\n") == 0.5
-    assert fullest(text.replace("kv_cache_usage", "other")) is None
+    assert read_room(text) == (0.25, 13)
+    assert read_room("vllm:kv_cache_usage_perc 0.5\n") == (0.5, None)
+    assert read_room(text.replace("vllm:", "other:")) == (None, None)
+
+
+def test_preemptions_are_of_the_deployment_that_holds_the_server(tmp_path: Path) -> None:
+    """Counted from the second look on; a server that began anew counts from 0."""
+    worker = Worker("http://127.0.0.1:9", scratch=tmp_path, turn_seconds=1.0, poll_seconds=1.0, max_queue=1)
+    held = Deployment(DeploymentSpec(name="held", policy_dir=str(tmp_path)))
+    worker._count_preemptions(40)
+    worker._count_preemptions(41)  # nobody holds it
+    worker._held = held
+    for total in (43, None, 43, 50, 2):
+        worker._count_preemptions(total)
+    assert held.preemptions == 2 + 7 + 2
+    assert held.status().preemptions == 11
 
 
 async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:

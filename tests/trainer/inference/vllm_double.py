@@ -138,6 +138,7 @@ class Double:
                 "# TYPE vllm:kv_cache_usage_perc gauge",
                 f"vllm:kv_cache_usage_perc{{{labels}}} {share}",
                 f"vllm:num_requests_running{{{labels}}} 0.0",
+                f"vllm:num_preemptions_total{{{labels}}} 0.0",
             )
             return Response("\n".join(lines) + "\n", media_type="text/plain")
 

@@ -49,6 +49,18 @@ def test_lengths_are_means_over_the_rollouts_of_an_outcome():
     )
 
 
+def test_rewards_are_told_apart_by_what_their_tasks_are():
+    """A step without tasks of a source says nothing of it: absent, not 0."""
+    mutation = group([1.0, 0.0], 0).model_copy(update={"labels": {"source": "mutation", "environment": "ab12"}})
+    other = group([0.5], 0).model_copy(update={"labels": {"source": "mutation"}})
+    mining = group([0.25, 0.75, 0.5], 0).model_copy(update={"labels": {"source": "mining"}})
+    values = batch_metrics([mutation, other, mining], trained_version=0)
+    assert values["reward/source/mutation"] == 0.5 and values["reward/source/mining"] == 0.5
+    assert values["reward/environment/ab12"] == 0.5
+    assert "mutation" in describe("reward/source/mutation").title
+    assert not [name for name in batch_metrics([group([1.0], 0)], trained_version=0) if "source" in name]
+
+
 def test_every_name_has_a_definition_and_families_extend():
     assert describe("stop/turn_limit").unit == "share"
     assert "turn_limit" in describe("stop/turn_limit").title

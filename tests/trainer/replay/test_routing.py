@@ -100,6 +100,13 @@ def test_positions_without_a_record_are_routed_freely() -> None:
     counts = replay.take_counts()
     assert counts.metrics()["routing/replayed"] == pytest.approx(6 / T)
     assert counts.layers[0].tokens == B * 6
+    load = torch.bincount(forced[:, :6, 0].flatten(), minlength=moe.EXPERTS)
+    assert counts.layers[0].load == load.tolist()
+    assert counts.metrics()["routing/imbalance/00"] == pytest.approx(float(load.max() / load.float().mean()) - 1)
+    twice = replay.take_counts()
+    twice.add(counts)
+    twice.add(counts)
+    assert twice.metrics()["routing/imbalance"] == pytest.approx(counts.metrics()["routing/imbalance"])
 
 
 @pytest.mark.parametrize("plausibility", [0.3, 0.7, 1.0])

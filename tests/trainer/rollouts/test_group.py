@@ -52,6 +52,7 @@ async def test_rewards_become_advantages_on_policy_tokens(task, renderer, backen
     for sample, t, reward in zip(group.samples, result.trajectories, group.rewards, strict=True):
         assert sample.tokens == t.segments[0].tokens
         assert sample.advantages == [(reward - 0.5) * m for m in sample.loss_mask]
+    assert group.labels == {"source": task.source}
     assert group.stats["verdict/passed"] == 0.5
     assert group.stats["groups/solved_some"] == 1.0
     assert result.infra_errors == ()

@@ -58,6 +58,8 @@ class Deployment:
                 "slots": self.runner.table.cache.slots if self.runner.table else 0,
                 "cache_share": (self.runner.filling.peak() or 0.0) if self.loaded else None,
                 "generated_tokens": self.runner.generated,
+                "prompt_tokens": self.runner.read,
+                "reused_tokens": self.runner.reused,
                 "last_sync": self.last_sync,
                 "error": self.error,
             }

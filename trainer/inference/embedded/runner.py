@@ -48,6 +48,8 @@ class Runner:
         self.epoch = 0
         self.paused = False
         self.generated = 0
+        self.read = self.reused = 0
+        """Tokens of prompts, and those of them whose keys and values were there already."""
         self.filling = Filling()
 
     def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
@@ -148,6 +150,9 @@ class Runner:
                 later.append(job)
                 if len(later) >= table.cache.slots:  # enough looked at: every slot is busy, or prompts are shared
                     break
+            else:
+                self.read += len(job.prompt)
+                self.reused += job.reused
         self.waiting.extendleft(reversed(later))
 
     def _problem(self, job: Job) -> BadRequest | None:

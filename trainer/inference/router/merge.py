@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, EngineStatus
+from trainer.inference.router.members import MemberSpec
 
 
-def merged(spec: DeploymentSpec, parts: Sequence[DeploymentStatus]) -> DeploymentStatus:
-    """Sums of what is counted; the fullest engine's cache; the oldest version that any serves, and the last swap of that one."""
+def merged(spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus]) -> DeploymentStatus:
+    """Sums of what is counted; the fullest engine's cache; the oldest version that any serves, and the last swap of that
+    one. What each engine says of itself is kept beside it."""
     if not parts:
         return DeploymentStatus(name=spec.name, version=-1, digest="", state="loading", follow=spec.follow)
-    behind = min(parts, key=lambda part: part.version)
-    states = {part.state for part in parts}
+    statuses = list(parts.values())
+    behind = min(statuses, key=lambda part: part.version)
+    states = {part.state for part in statuses}
     return behind.model_copy(
         update={
             "state": next(state for state in ("serving", "paused", "loading", "failed") if state in states),
-            "running": sum(part.running for part in parts),
-            "waiting": sum(part.waiting for part in parts),
-            "slots": sum(part.slots for part in parts),
-            "cache_share": max((part.cache_share for part in parts if part.cache_share is not None), default=None),
-            "generated_tokens": sum(part.generated_tokens for part in parts),
-            "error": next((part.error for part in parts if part.error), ""),
+            "running": sum(part.running for part in statuses),
+            "waiting": sum(part.waiting for part in statuses),
+            "slots": sum(part.slots for part in statuses),
+            "cache_share": max((part.cache_share for part in statuses if part.cache_share is not None), default=None),
+            "generated_tokens": sum(part.generated_tokens for part in statuses),
+            "prompt_tokens": sum(part.prompt_tokens for part in statuses),
+            "reused_tokens": sum(part.reused_tokens for part in statuses),
+            "preemptions": sum(part.preemptions for part in statuses),
+            "engines": [engine for member, part in parts.items() for engine in _engines(member, part)],
+            "error": next((part.error for part in statuses if part.error), ""),
         }
     )
+
+
+def _engines(member: MemberSpec, part: DeploymentStatus) -> list[EngineStatus]:
+    """A member may be a router itself: its engines keep their addresses, and are of the member's cluster."""
+    return [
+        engine.model_copy(update={"url": engine.url or member.url, "cluster": member.cluster})
+        for engine in part.by_engine
+    ]

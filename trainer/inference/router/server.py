@@ -30,7 +30,7 @@ from trainer.inference.contract import (
 from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
 from trainer.inference.memory import remember, remembered
 from trainer.inference.router.affinity import Affinity
-from trainer.inference.router.members import BorrowPolicy, Member, read_members
+from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
 from trainer.inference.router.merge import merged
 from trainer.inference.service import serve
 
@@ -101,9 +101,9 @@ class Router:
     def statuses(self) -> list[DeploymentStatus]:
         return [merged(spec, self._parts(spec.name)) for spec in self.specs.values()]
 
-    def _parts(self, name: str) -> list[DeploymentStatus]:
-        found = [m.health.deployments for m in self.members if m.health is not None and name in m.served]
-        return [status for statuses in found for status in statuses if status.name == name]
+    def _parts(self, name: str) -> dict[MemberSpec, DeploymentStatus]:
+        there = [m for m in self.members if m.health is not None and name in m.served]
+        return {m.spec: status for m in there if m.health for status in m.health.deployments if status.name == name}
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         if request.deployment not in self.specs:
@@ -158,7 +158,7 @@ class Router:
             parts = await asyncio.gather(*(self._place(member, spec) for member in usable))
             self.specs[spec.name] = spec
         remember(self._memory, list(self.specs.values()))
-        return merged(spec, parts)
+        return merged(spec, {member.spec: part for member, part in zip(usable, parts, strict=True)})
 
     async def remove(self, name: str) -> None:
         async with self._placing:
@@ -177,19 +177,22 @@ class Router:
         """Of the slowest engine."""
         answers = await self._ask_all(name, f"/deployments/{name}/update", {"version": version})
         await self._look()
-        return max((SyncTimings.model_validate_json(a.content) for a in answers), key=lambda t: t.fetch + t.decode)
+        timings = (SyncTimings.model_validate_json(answer.content) for answer in answers.values())
+        return max(timings, key=lambda t: t.fetch + t.decode)
 
     async def _everywhere(self, name: str, verb: str) -> DeploymentStatus:
         answers = await self._ask_all(name, f"/deployments/{name}/{verb}", None)
         await self._look()
-        return merged(self.specs[name], [DeploymentStatus.model_validate_json(answer.content) for answer in answers])
+        parts = {spec: DeploymentStatus.model_validate_json(answer.content) for spec, answer in answers.items()}
+        return merged(self.specs[name], parts)
 
-    async def _ask_all(self, name: str, path: str, body: Any) -> list[httpx.Response]:
+    async def _ask_all(self, name: str, path: str, body: Any) -> dict[MemberSpec, httpx.Response]:
         self._known(name)
         there = [member for member in self.members if name in member.served]
         if not there:
             raise Unavailable(f"no engine serves deployment {name!r} now; start one")
-        return list(await asyncio.gather(*(_ask(member, "POST", path, body) for member in there)))
+        answers = await asyncio.gather(*(_ask(member, "POST", path, body) for member in there))
+        return {member.spec: answer for member, answer in zip(there, answers, strict=True)}
 
     def _known(self, name: str) -> None:
         if name not in self.specs:

@@ -12,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -28,6 +28,7 @@ STEER_SECONDS = 60.0
 """For pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
 _CACHE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
+_PREEMPTED = re.compile(r"^vllm:num_preemptions_total(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
 """One line an engine of the server, in the text of Prometheus; 1 is full."""
 _LABEL = re.compile(r"~(\d+)~")
 
@@ -132,9 +133,20 @@ def parse_response(body: dict[str, Any], *, before: int, experts_from: int | Non
         raise BadAnswer(f"vLLM's answer has another shape than version 0.32 sends: {error!r}") from error
 
 
-def fullest(metrics: str) -> float | None:
-    """The largest share of a cache in use that vLLM's metrics name; None where they name none."""
-    return max((float(found[1]) for found in _CACHE.finditer(metrics)), default=None)
+class Room(NamedTuple):
+    """For keys and values, as vLLM's metrics tell of it; None is what they do not name."""
+
+    used: float | None = None
+    """Share that requests fill now, of its fullest engine."""
+    preemptions: int | None = None
+    """Since it started, of all its engines."""
+
+
+def read_room(metrics: str) -> Room:
+    """From the text of /metrics."""
+    preempted = [int(float(found[1])) for found in _PREEMPTED.finditer(metrics)]
+    used = max((float(found[1]) for found in _CACHE.finditer(metrics)), default=None)
+    return Room(used, sum(preempted) if preempted else None)
 
 
 class VllmApi:
@@ -165,13 +177,13 @@ class VllmApi:
         except (KeyError, TypeError) as error:
             raise Unavailable(f"vLLM at {self.url} tells no weight version; version 0.32 does") from error
 
-    async def cache_share(self) -> float | None:
-        """Share of its room for keys and values that requests fill now (its fullest engine's); None where it does not say."""
+    async def room(self) -> Room:
+        """How full it is of keys and values; nothing where it does not say."""
         try:
             response = await self._http.get("/metrics")
         except httpx.TransportError:
-            return None  # whether it answers at all is for `held` to say
-        return fullest(response.text) if response.is_success else None
+            return Room()  # whether it answers at all is for `held` to say
+        return read_room(response.text) if response.is_success else Room()
 
     async def generate(self, request: GenerateRequest, *, model: str, salt: str, before: int) -> GenerateResponse:
         """One attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""

@@ -65,6 +65,10 @@ class Deployment:
     asked_at: float = 0.0
     """When the first of those that wait came."""
     generated: int = 0
+    read: int = 0
+    reused: int = 0
+    preemptions: int = 0
+    """Of its server, while it held it."""
     version: int = -1
     digest: str = ""
     error: str = ""
@@ -107,6 +111,9 @@ class Deployment:
                 "running": self.running,
                 "waiting": self.waiting,
                 "generated_tokens": self.generated,
+                "prompt_tokens": self.read,
+                "reused_tokens": self.reused,
+                "preemptions": self.preemptions,
                 "last_sync": self.last_sync,
                 "error": self.error,
             }

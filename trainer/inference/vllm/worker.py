@@ -40,6 +40,8 @@ class Worker:
         self._held: Deployment | None = None
         self._label = ""
         """What the server was last told that it holds; empty while nobody can know."""
+        self._preempted: int | None = None
+        """As its counter stood when it was looked at last."""
         self._since = ("", -1)
         """Label and version that requests began under: kept until the next load has ended."""
         self._admitting = False
@@ -62,6 +64,8 @@ class Worker:
                 self._lost(str(error), known=not isinstance(error, WeightsLost))
                 raise
             deployment.generated += len(answer.token_ids)
+            deployment.read += len(request.prompt_ids)
+            deployment.reused += answer.reused_tokens
             return answer
 
     @contextlib.asynccontextmanager
@@ -129,8 +133,10 @@ class Worker:
         if self.served is None:
             await self.look()
         holds = await self.api.held()
-        if (share := await self.api.cache_share()) is not None:
-            self.filling.saw(share, time.monotonic())
+        room = await self.api.room()
+        if room.used is not None:
+            self.filling.saw(room.used, time.monotonic())
+        self._count_preemptions(room.preemptions)
         if self.error:
             log.info("server %s answers", self.api.url)
         self.error = ""
@@ -140,6 +146,14 @@ class Worker:
         elif self._held is not None and not self._admitting:
             self._admitting = True
             self._signal()
+
+    def _count_preemptions(self, total: int | None) -> None:
+        """Those since the last look are of the deployment that holds the server; a counter that fell began anew."""
+        if total is None:
+            return
+        before, self._preempted = self._preempted, total
+        if before is not None and self._held is not None:
+            self._held.preemptions += total - before if total >= before else total
 
     async def _give_turn(self) -> None:
         target = self._next()
