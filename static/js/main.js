@@ -41,6 +41,14 @@ const openMenus = () => document.querySelectorAll("details.menu[open]");
 function closeOthers({ target }) {
   if (!target.closest("dialog")) for (const menu of openMenus()) if (!menu.contains(target)) menu.open = false;
 }
+// It hangs from its button's right edge, or from the left one where it would leave the screen.
+function place({ target }) {
+  if (!target.matches("details.menu[open]")) return;
+  const panel = target.querySelector(".menu__panel");
+  panel.classList.remove("menu__panel--rightwards");
+  panel.classList.toggle("menu__panel--rightwards", panel.getBoundingClientRect().left < 0);
+}
+document.addEventListener("toggle", place, true);
 document.addEventListener("click", closeOthers);
 document.addEventListener("focusin", closeOthers);
 document.addEventListener("keydown", (event) => {

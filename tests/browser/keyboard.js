@@ -4,6 +4,7 @@
   const say = (element) => element.outerHTML.slice(0, 140).replace(/\s+/g, " ");
   const shown = (element) => element.checkVisibility({ opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true });
   const reached = new Map(); // control → whether the focus was there
+  const seen = new Set(); // ids of those to which it came: a part of the page may be exchanged afterwards
 
   function mark() {
     for (const element of document.querySelectorAll(STOPS)) {
@@ -40,7 +41,7 @@
   function covered(element) {
     const box = element.getClientRects()[0];
     const above = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
-    return !above || !(element.contains(above) || above.contains(element));
+    return !above ? "nothing" : element.contains(above) || above.contains(element) ? "" : say(above);
   }
 
   // What is wrong where the focus is now, and what it is on; null when it has left the page.
@@ -49,13 +50,14 @@
     const element = document.activeElement;
     if (!element || element === document.body) return null;
     reached.set(element, true);
+    if (element.id) seen.add(element.id);
     const wrong = [];
     const sides = cut(element);
     if (sides.length > 1) wrong.push(`the focus is not seen (${sides.join(", ")}): ${say(element)}`);
-    else if (covered(element)) wrong.push(`the focus is covered: ${say(element)}`);
+    else if (covered(element)) wrong.push(`the focus is covered: ${say(element)} by ${covered(element)}`);
     return { wrong, folded: element.matches("details:not([open]) > summary"), ticksAll: element.matches("[data-tick-all]:not(:checked)") };
   }
 
-  const missed = () => [...reached].filter(([element, was]) => !was && element.isConnected && shown(element)).map(([element]) => `Tab does not lead to ${say(element)}`);
+  const missed = () => [...reached].filter(([element, was]) => !was && !seen.has(element.id) && element.isConnected && shown(element)).map(([element]) => `Tab does not lead to ${say(element)}`);
   window.keyboard = { look, missed };
 }

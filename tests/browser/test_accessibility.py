@@ -21,6 +21,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 OF_COLOUR = ["color-contrast", "link-in-text-block"]
 """Rules that a theme can break."""
 UNFOLD = "() => document.querySelectorAll('details:not(.menu, [open])').forEach(fold => (fold.open = true))"
+UNFOLDED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
 MOST_STOPS = 400
 LOW = {"width": 1280, "height": 560}
 """A window in which a page's bars could cover what has the focus."""
@@ -76,11 +77,30 @@ def test_what_moves_stands_still_on_request(operator: Page, product: Product) ->
     assert page.evaluate(MOVES) == []
 
 
+def walk(page: Page) -> list[str]:
+    """What is wrong on the way through a page by Tab. Folds are opened and all rows ticked, so that what lies behind them is
+    reached too."""
+    page.evaluate(KEYBOARD)
+    wrong: list[str] = []
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Tab")
+        place = page.evaluate("() => keyboard.look()")
+        if place is None:  # the last one was left
+            break
+        wrong += place["wrong"]
+        if place["folded"]:
+            page.keyboard.press("Enter")
+            page.evaluate(UNFOLDED)  # what is fetched then, is asked for by now
+            settle(page)
+        elif place["ticksAll"]:
+            page.keyboard.press("Space")
+    return wrong + page.evaluate("() => keyboard.missed()")
+
+
 @pytest.mark.parametrize("path", ["/runs/", "/runs/new/?preset=rl-smoke"])
 def test_tab_leads_to_every_control_and_shows_where_it_is(
     chrome: Browser, product: Product, db: None, path: str
 ) -> None:
-    """Folds are opened and all rows ticked on the way, so that what lies behind them is reached too."""
     context = chrome.new_context(viewport=LOW, reduced_motion="reduce")  # type: ignore[arg-type]
     context.set_default_timeout(PATIENCE_MS)
     with strict_tab(context) as page:
@@ -90,21 +110,28 @@ def test_tab_leads_to_every_control_and_shows_where_it_is(
             expect(page.locator("[data-live-badge]")).to_have_attribute("data-state", "live")
             expect(page.locator("#facets .facet").first).to_be_visible()
         settle(page)
-        page.evaluate(KEYBOARD)
-        wrong: list[str] = []
-        for _ in range(MOST_STOPS):
-            page.keyboard.press("Tab")
-            place = page.evaluate("() => keyboard.look()")
-            if place is None:  # the last one was left
-                break
-            wrong += place["wrong"]
-            if place["folded"]:
-                page.keyboard.press("Enter")
-            elif place["ticksAll"]:
-                page.keyboard.press("Space")
-        wrong += page.evaluate("() => keyboard.missed()")
+        wrong = walk(page)
     context.close()
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_tab_leads_to_every_control_of_every_page(chrome: Browser, product: Product, db: None) -> None:
+    context = chrome.new_context(viewport=LOW, reduced_motion="reduce")  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    log_in(page, product.url, "admin", seed.PASSWORD)
+    wrong: dict[str, list[str]] = {}
+    for name, path in places(page, product.url).items():
+        if name == "api":  # Swagger's own page
+            continue
+        page.goto(product.url + path)
+        settle(page)
+        if found := walk(page):
+            wrong[name] = found
+    context.close()
+    assert not wrong, "\n".join(f"{name}:\n  " + "\n  ".join(found[:12]) for name, found in wrong.items())
 
 
 def test_arrows_choose_the_stage_and_escape_closes_a_menu(operator: Page, product: Product) -> None:
