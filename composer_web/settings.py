@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "composer_web.evals",
     "composer_web.rollouts",
     "composer_web.review",
+    "composer_web.datasets",
     "composer_web.alerts",
     "composer_web.gateway",
     "composer_web.live",

@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("composer_web.runs.urls")),
     path("", include("composer_web.rollouts.urls")),
     path("", include("composer_web.review.urls")),
+    path("", include("composer_web.datasets.urls")),
     path("", include("composer_web.tasks.urls")),
     path("", include("composer_web.policies.urls")),
     path("", include("composer_web.evals.urls")),

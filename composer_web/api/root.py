@@ -12,6 +12,7 @@ from composer_web.accounts.project_api import router as projects
 from composer_web.alerts.api import router as alerts
 from composer_web.api import errors
 from composer_web.api.auth import needs
+from composer_web.datasets.api import router as datasets
 from composer_web.evals.api import router as evals
 from composer_web.evals.release_api import router as releases
 from composer_web.gateway.api import router as gateway
@@ -67,6 +68,7 @@ api.add_router("/groups", groups, tags=["rollouts"])
 api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/review", review_queues, tags=["review"])
 api.add_router("/drafts", drafts, tags=["review"])
+api.add_router("/datasets", datasets, tags=["datasets"])
 api.add_router("/tasks", tasks, tags=["tasks"])
 api.add_router("/curation", curation, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])

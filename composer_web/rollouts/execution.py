@@ -37,6 +37,7 @@ from trainer.asynchrony.checks import check_group
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.chat import ChatClient, Endpoint
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
+from trainer.replay.shape import shape_of
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
 from trainer.rollouts.chat import ChatServices, run_chat_episode
 from trainer.rollouts.episode import EpisodeSettings
@@ -191,7 +192,11 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
 def _check(train_group: TrainGroup, plan: Plan) -> None:
     """Raises EngineLied, GroupRefused. The store is the truth about versions: the engine has its weights from there."""
     assert plan.deployment is not None and plan.deployment.store is not None, "a run samples from its weight store"
-    check_group(train_group, published=max(open_versions(plan.deployment.store).all(), default=-1))
+    check_group(
+        train_group,
+        published=max(open_versions(plan.deployment.store).all(), default=-1),
+        shape=shape_of(Path(plan.deployment.policy_dir)),
+    )
 
 
 def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audited | None, TrainGroup | None]:

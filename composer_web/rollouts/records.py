@@ -9,6 +9,7 @@ from composer_web.ops.errors import UserError
 from composer_web.rollouts import reading, selectors
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import Reading
+from sandbox.harness.session import profile_of_schema, schemas_of
 from sandbox.tasks.formats import atif
 from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 from trainer.rollouts.types import Segment, Turn
@@ -48,6 +49,7 @@ def without_steps(rollout: Rollout, read: Reading) -> Record:
             for m in kept.messages
         ),
         steps=(),
+        tools=tuple(schemas_of(profile)) if (profile := profile_of_schema(kept.tool_schema_hash)) else (),
         reward=kept.reward,
         verdict=kept.verdict.value,
         stop_reason=kept.stop_reason.value,

@@ -23,7 +23,7 @@ from composer_web.runs.presets import PRESETS, Preset, preset
 from composer_web.runs.summary import summarise
 from composer_web.runs.text import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.tasks import selectors as tasks
-from trainer.config import RunConfig
+from trainer.config import RunConfig, SFTConfig
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,15 @@ def _options() -> dict[str, list[str]]:
     suites = [suite.name for suite in tasks.suites()]
     references = policies.references()
     names = list(dict.fromkeys(reference.partition("@")[0] for reference in references))
+    from composer_web.datasets.selectors import corpora  # datasets are built on runs
+    from composer_web.datasets.selectors import names as datasets
+
+    known = ["", *corpora()]
     return {
         "policy": references,
+        "stage.sft.dataset": ["", *datasets()],
+        "stage.sft.replay_corpus": known,
+        "stage.midtrain.corpus": known,
         "stage.rl.suite": suites,
         "stage.rl.eval_suite": suites,
         "stage.rl.sampler.policy": ["", *names],
@@ -128,7 +135,8 @@ def _page(
 
 @page("operator")
 def run_new(request: PageRequest) -> HttpResponse:
-    """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint."""
+    """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint,
+    `&dataset=` to learn from one."""
     if request.method == "POST":
         return _posted_form(request)
     try:
@@ -143,6 +151,8 @@ def run_new(request: PageRequest) -> HttpResponse:
     start = source.config
     if policy := request.GET.get("policy"):
         start = start.model_copy(update={"policy": policy})
+    if (dataset := request.GET.get("dataset")) and isinstance(start.stage, SFTConfig):
+        start = start.model_copy(update={"stage": start.stage.model_copy(update={"dataset": dataset})})
     form = RunForm(initial=start, base=source.config, options=_options())
     # A preset may ask for more than there is: say so at once.
     form = RunForm(form.values, base=source.config, options=form.options)

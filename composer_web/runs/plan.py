@@ -30,11 +30,21 @@ def what_will_run(config: RunConfig) -> list[PlanRow]:
         case SFTConfig() as stage:
             return [
                 PlanRow("Optimiser steps", stage.steps, ""),
-                PlanRow("Expert episodes", stage.episodes, "recorded in real sandboxes first"),
+                _data(stage),
                 PlanRow(
                     "Tokens trained", stage.steps * stage.batch_tokens, f"{stage.steps} steps × {stage.batch_tokens}"
                 ),
             ]
+
+
+def _data(stage: SFTConfig) -> PlanRow:
+    from composer_web.datasets.selectors import find  # datasets are built on runs
+
+    if not stage.dataset:
+        return PlanRow("Expert episodes", stage.episodes, "recorded in real sandboxes first")
+    found = find(stage.dataset)
+    left = f", {found.dropped} were left out" if found and found.dropped else ""
+    return PlanRow("Conversations", found.conversations if found else 0, f"of dataset {stage.dataset}{left}")
 
 
 def _rl(stage: RLConfig) -> list[PlanRow]:

@@ -25,6 +25,8 @@ class FormField:
     optional: bool = False
     advanced: bool = False
     choices: tuple[str, ...] = ()
+    nothing: str = "any"
+    """What the empty choice is called."""
     bounds: str = ""
     """The allowed range in words (`> 0, ≤ 1`)."""
 
@@ -129,6 +131,7 @@ def _field(name: str, spec: Mapping[str, Any]) -> FormField:
         optional="anyOf" in spec,
         advanced=bool(spec.get("advanced")),
         choices=choices,
+        nothing=str(spec.get("nothing", "any")),
         bounds=_bounds(core),
     )
 

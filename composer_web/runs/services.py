@@ -54,7 +54,8 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 def check_config(config: RunConfig) -> list[str]:
     """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
-    from composer_web.review.applying import check as check_labels  # review is built on runs
+    from composer_web.datasets.checks import check_data  # datasets and review are built on runs
+    from composer_web.review.applying import check as check_labels
 
     check_words(config)
     weights = resolve(config.policy)
@@ -85,6 +86,8 @@ def check_config(config: RunConfig) -> list[str]:
                     f"evaluations use all {held_out} tasks of {stage.eval_suite!r}{_beside(rejected)}, "
                     f"fewer than {stage.eval_tasks}"
                 )
+    else:
+        warnings += check_data(config.stage)
     if weights.policy.toy:
         warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
     return warnings

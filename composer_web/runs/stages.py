@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from composer_web.env import env
 from composer_web.ops import inference
+from composer_web.ops.errors import UserError
 from composer_web.runs.layout import checkpoints_folder, served_weights, weights_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
@@ -39,7 +40,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     if isinstance(stage, MidtrainConfig):
         from trainer.stages.midtrain import run_midtrain
 
-        sink.phase("training on source and drills")
+        sink.phase(f"training on the corpus {stage.corpus}" if stage.corpus else "training on source and drills")
         if stage.parallel.ranks > 1:
             return _on_ranks(run, stage, sink, policy_dir, checkpoints, corpora=env().data / "corpora")
         return run_midtrain(
@@ -51,16 +52,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
             corpora=env().data / "corpora",
         )
     if isinstance(stage, SFTConfig):
-        from trainer.stages.sft import run_sft
-
-        sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
-        episodes = _episodes(stage, run.seed)
-        sink.phase("training on expert episodes")
-        if stage.parallel.ranks > 1:
-            return _on_ranks(run, stage, sink, policy_dir, checkpoints, episodes=episodes)
-        return run_sft(
-            policy_dir=policy_dir, config=stage, seed=run.seed, episodes=episodes, sink=sink, checkpoints=checkpoints
-        )
+        return _sft(run, stage, sink, policy_dir, checkpoints)
     assert isinstance(stage, RLConfig)
     from composer_web.gateway.training import SessionGroupSource
     from trainer.stages.rl import run_rl
@@ -95,6 +87,33 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         checkpoints=checkpoints,
         keep_streams=sink.streams,
     )
+
+
+def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore) -> StageResult:
+    from trainer.stages.sft import run_sft
+
+    data: dict[str, Any] = {"corpora": env().data / "corpora"}
+    if stage.dataset:
+        data["dataset"] = _dataset(run, stage)
+        sink.phase(f"training on the dataset {stage.dataset}")
+    else:
+        sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
+        data["episodes"] = _episodes(stage, run.seed)
+        sink.phase("training on expert episodes")
+    if stage.parallel.ranks > 1:
+        return _on_ranks(run, stage, sink, policy_dir, checkpoints, **data)
+    return run_sft(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints, **data)
+
+
+def _dataset(run: Run, stage: SFTConfig) -> Path:
+    """Folder of the dataset, which is the run's project's. Raises StageError."""
+    from composer_web.datasets.selectors import ready
+    from composer_web.datasets.services import folder_of
+
+    try:
+        return folder_of(ready(stage.dataset, project=run.project_id)[0])
+    except UserError as error:
+        raise StageError(str(error)) from error
 
 
 def _on_ranks(

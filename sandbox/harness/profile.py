@@ -80,6 +80,10 @@ _PROFILES = {
 }
 
 
+def profiles() -> tuple[Profile, ...]:
+    return tuple(_PROFILES.values())
+
+
 def get_profile(name: str) -> Profile:
     """The profile of that name. Raises ValueError that lists the known ones."""
     try:

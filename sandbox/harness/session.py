@@ -17,7 +17,7 @@ from sandbox.backends.base import Sandbox, SandboxError
 from sandbox.harness.bounds import bound
 from sandbox.harness.errors import HarnessFailure, ToolFailure
 from sandbox.harness.ordering import Access, must_wait
-from sandbox.harness.profile import Profile
+from sandbox.harness.profile import Profile, profiles
 from sandbox.harness.tools import select
 from sandbox.harness.tools.base import Arguments, Output, Todo, Tool, ToolContext
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
@@ -34,6 +34,11 @@ def schema_hash_of(profile: Profile) -> str:
     """SHA-256 of the canonical JSON of `schemas_of(profile)`; recorded in every trajectory."""
     text = json.dumps(schemas_of(profile), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def profile_of_schema(digest: str) -> Profile | None:
+    """The profile whose tools have this `schema_hash_of`; None for tools of another version."""
+    return next((profile for profile in profiles() if schema_hash_of(profile) == digest), None)
 
 
 @lru_cache

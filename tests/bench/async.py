@@ -43,6 +43,7 @@ from trainer.config import (
     RLConfig,
     SamplingConfig,
 )
+from trainer.replay.shape import shape_of
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.group import GroupResult
 from trainer.stages.checkpoint import CheckpointStore
@@ -162,6 +163,7 @@ def asynchronous(scratch: Path, policy_dir: Path, config: RLConfig, median: floa
         journal=Journal(scratch / "groups"),
         play=play,
         published=lambda: max(store.versions.all(), default=-1),
+        shape=shape_of(policy_dir),
         update_engine=world.update,
         load=world.load,
         close=world.close,

@@ -14,6 +14,7 @@ from django.utils import timezone
 from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
+from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionUse
 from composer_web.ops.models import Quota, WorkerHeartbeat
@@ -60,6 +61,7 @@ def the_rest(owner: User, word: str) -> None:
     SavedView.objects.create(owner=owner, name=f"{word} view", shared=True)
     SavedQuery.objects.create(owner=owner, name=f"{word} query", shared=True)
     Export.objects.create(owner=owner, format="csv")
+    Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
     Release.objects.create(benchmark=f"{word}-bench", number=1, suite=suite, digest="0" * 64)
     Environment.objects.create(name=f"{word}-environment")
     ImportedTrajectory.objects.create(name=f"{word.lower()}-t", title=word, format="atif", steps=1)

@@ -9,9 +9,12 @@ names the engine. Whether the weights behind a true version number are the right
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from trainer.inference.contract import GenerateResponse, InferenceError
-from trainer.rollouts.types import TrainGroup
+from trainer.replay.shape import PolicyShape
+from trainer.replay.wire import ReplayRefused
+from trainer.rollouts.types import TrainGroup, TrainSample
 
 
 class EngineLied(InferenceError):
@@ -44,8 +47,9 @@ def token_versions(response: GenerateResponse) -> list[int]:
     return out
 
 
-def check_group(group: TrainGroup, *, published: int) -> None:
-    """Raises EngineLied when a token is newer than version `published`, GroupRefused when a number is not finite."""
+def check_group(group: TrainGroup, *, published: int, shape: PolicyShape) -> None:
+    """Raises EngineLied when a token is newer than version `published`, or tokens and experts cannot be those of a policy
+    of this `shape`; GroupRefused when a number is not finite."""
     if group.newest_version > published:
         raise EngineLied(
             f"group {group.group_id}: the engine names policy version {group.newest_version} and the newest that was "
@@ -55,5 +59,35 @@ def check_group(group: TrainGroup, *, published: int) -> None:
         for name in ("sampler_logprobs", "advantages"):
             if not all(map(math.isfinite, getattr(sample, name))):
                 raise GroupRefused(f"group {group.group_id}, sample {index}: {name} holds NaN or infinity")
+        _check_choices(f"group {group.group_id}, sample {index}", sample, shape)
+    for hint in group.hints:
+        _check_tokens(f"group {group.group_id}, a hint of {hint.rule}", hint.hinted_tokens, shape)
     if not all(map(math.isfinite, group.rewards)):
         raise GroupRefused(f"group {group.group_id}: a reward is not finite ({group.rewards})")
+
+
+def _check_choices(where: str, sample: TrainSample, shape: PolicyShape) -> None:
+    """What the trainer would repeat must be there to be repeated. Raises EngineLied."""
+    _check_tokens(where, sample.tokens, shape)
+    lengths = {len(sample.tokens), len(sample.loss_mask), len(sample.sampler_logprobs), len(sample.advantages)}
+    if len(lengths) != 1:
+        raise EngineLied(f"{where}: its streams have {sorted(lengths)} entries, they must have one a token")
+    if sample.experts is None:
+        return
+    if sample.experts.stop >= len(sample.tokens):
+        raise EngineLied(
+            f"{where}: routed experts reach position {sample.experts.stop} of {len(sample.tokens)} tokens, the last of "
+            "which was never read"
+        )
+    try:
+        shape.check_experts(sample.experts.unpack())
+    except ReplayRefused as error:
+        raise EngineLied(f"{where}: {error}") from error
+
+
+def _check_tokens(where: str, tokens: Sequence[int], shape: PolicyShape) -> None:
+    """Raises EngineLied."""
+    try:
+        shape.check_tokens(tokens)
+    except ReplayRefused as error:
+        raise EngineLied(f"{where}: {error}") from error

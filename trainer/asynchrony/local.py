@@ -23,6 +23,7 @@ from trainer.asynchrony.journal import Journal
 from trainer.asynchrony.window import Choice, choose
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError
+from trainer.replay.shape import PolicyShape
 from trainer.rollouts.gate import admissible_groups
 from trainer.rollouts.group import GroupResult
 from trainer.rollouts.types import TrainGroup
@@ -56,12 +57,14 @@ class LocalSource:
         journal: Journal,
         play: Play,
         published: Callable[[], int],
+        shape: PolicyShape,
         update_engine: Callable[[int], Awaitable[None]] | None = None,
         load: Callable[[], EngineLoad | None] | None = None,
         prompts: int | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`published` is the newest version in the weight store; `update_engine` returns once the engine samples from a
+        """`published` is the newest version in the weight store; `shape` is what tokens and experts of the policy can be;
+        `update_engine` returns once the engine samples from a
         version, and is awaited before groups are dispatched at it; `load` is what the engine says of itself, None when
         it says nothing; `prompts` is how many there are, None when they never end; `close` is awaited on the loop at the
         end, after the last group."""
@@ -69,7 +72,7 @@ class LocalSource:
         self.limit = config.max_in_flight_groups
         """Groups that may be in flight; moves with the engine's load when `asynchrony.adaptive` is on."""
         self._play, self._published, self._update, self._load = play, published, update_engine, load
-        self._prompts, self._close = prompts, close
+        self._prompts, self._close, self._shape = prompts, close, shape
         self._version = -1
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -188,7 +191,7 @@ class LocalSource:
                     result = await self._play(ticket)
                 if result.train_group is None:
                     raise GroupRefused(result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict")
-                check_group(result.train_group, published=self._published())
+                check_group(result.train_group, published=self._published(), shape=self._shape)
             except TimeoutError:
                 cause = f"the group did not end within {self.config.group_deadline:g} s"
             except InferenceError as error:

@@ -7,10 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
-def setting(default: Any, help: str, *, advanced: bool = False, **bounds: Any) -> Any:
-    """A field with its help text; `advanced` tells the form where to put it."""
-    extra: dict[str, JsonValue] | None = {"advanced": True} if advanced else None
-    return Field(default=default, description=help, json_schema_extra=extra, **bounds)
+def setting(default: Any, help: str, *, advanced: bool = False, nothing: str = "", **bounds: Any) -> Any:
+    """A field with its help text; `advanced` tells the form where to put it, `nothing` how it calls the empty choice."""
+    extra: dict[str, JsonValue] = {"advanced": True} if advanced else {}
+    if nothing:
+        extra["nothing"] = nothing
+    return Field(default=default, description=help, json_schema_extra=extra or None, **bounds)
 
 
 class Part(BaseModel):

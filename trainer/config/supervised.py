@@ -24,6 +24,7 @@ class MidtrainConfig(Part):
         "",
         "Prepared corpus to train on (a folder name below the data folder's `corpora`); empty for the built-in mixture",
         pattern=r"^(\w[\w.-]{0,79})?$",
+        nothing="the built-in mixture",
     )
     codebase: str = setting(
         "",
@@ -60,12 +61,21 @@ class MidtrainConfig(Part):
 
 
 class SFTConfig(Part):
-    """Supervised training on scripted, deliberately imperfect expert trajectories."""
+    """Supervised training on conversations of a dataset, or on scripted, deliberately imperfect expert trajectories."""
 
     kind: Literal["sft"] = "sft"
+    dataset: str = setting(
+        "",
+        "Prepared dataset of conversations or rollouts to train on (page Datasets); empty for the toy's scripted expert",
+        pattern=r"^(\w[\w.-]{0,79})?$",
+        nothing="the toy's scripted expert",
+    )
+    max_tokens: int = setting(
+        8192, "Conversations of a dataset that have more tokens are left out and counted", ge=16, advanced=True
+    )
     steps: int = setting(60, "Optimiser steps", gt=0)
     batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
-    episodes: int = setting(600, "Expert episodes to record in real sandboxes", gt=0)
+    episodes: int = setting(600, "Expert episodes to record in real sandboxes; unused with a dataset", gt=0)
     tamper_share: float = setting(
         0.02,
         "Share of the expert's episodes that rewrite the visible test instead of the code, for demonstrations of gaming",
@@ -78,10 +88,24 @@ class SFTConfig(Part):
     )
     replay_share: float = setting(
         0.0,
-        "Share of examples drawn from the built-in mid-training mixture, so that what it taught is not unlearned",
+        "Share of examples drawn from mid-training's data, so that what they taught is not unlearned",
         ge=0,
         lt=1,
+    )
+    replay_corpus: str = setting(
+        "",
+        "Prepared corpus that is replayed: the one that the policy was mid-trained on; empty for the built-in mixture",
+        pattern=r"^(\w[\w.-]{0,79})?$",
+        nothing="the built-in mixture",
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+
+    @model_validator(mode="after")
+    def _replayed(self) -> SFTConfig:
+        if self.replay_corpus and not self.replay_share:
+            raise ValueError(
+                "replay_corpus is never read with replay_share=0; raise the share or leave the corpus empty"
+            )
+        return self

@@ -35,9 +35,11 @@ class Job(BaseModel):
     """Weight store of reinforcement learning: a folder or an address in a bucket."""
     checkpoints: Path
     corpora: Path | None = None
-    """Where a configured corpus lies (mid-training)."""
+    """Where a configured corpus lies (mid-training, and what SFT replays)."""
     episodes: Path | None = None
     """A file of expert episodes (SFT)."""
+    dataset: Path | None = None
+    """Folder of a prepared dataset (SFT)."""
     socket: Path
 
 

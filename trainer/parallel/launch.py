@@ -43,11 +43,13 @@ def run_stage_on_ranks(
     store: str = "",
     corpora: Path | None = None,
     episodes: Sequence[ExpertEpisode] = (),
+    dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
 ) -> StageResult:
     """The stage on `config.parallel.ranks` processes of this machine. Raises StageError, and what source and sink raise.
 
-    `source` and `store` are those of reinforcement learning, `corpora` of mid-training, `episodes` of SFT.
+    `source` and `store` are those of reinforcement learning, `corpora` of mid-training and of what SFT replays,
+    `episodes` or `dataset` of SFT.
     """
     server = Server(source, sink, keep_streams)
     with tempfile.TemporaryDirectory(prefix="ranks-") as place:
@@ -60,6 +62,7 @@ def run_stage_on_ranks(
             checkpoints=checkpoints,
             corpora=corpora,
             episodes=folder / "episodes" if episodes else None,
+            dataset=dataset,
             socket=folder / "socket",
         )
         if job.episodes:

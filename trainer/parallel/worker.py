@@ -20,6 +20,7 @@ from trainer.parallel.stage import OfFirst, ShardedRLStage
 from trainer.parallel.trainee import ShardedTrainee
 from trainer.policy import PolicyUnreadable
 from trainer.replay.routers import RouterUnknown
+from trainer.replay.wire import ReplayRefused
 from trainer.stages.base import StageError, StageResult
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.data import read_episodes
@@ -28,7 +29,7 @@ from trainer.stages.rl import run_rl
 from trainer.stages.sft import run_sft
 from trainer.weights import WeightError, WeightStore
 
-REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, RouterUnknown)
+REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, RouterUnknown, ReplayRefused)
 """Ends that another start would come to again."""
 
 
@@ -77,6 +78,8 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
             config=config,
             seed=job.seed,
             episodes=read_episodes(job.episodes) if job.episodes else [],
+            dataset=job.dataset,
+            corpora=job.corpora,
             sink=outside,
             checkpoints=checkpoints,
             trainee_of=trainee_of,

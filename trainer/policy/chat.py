@@ -23,6 +23,7 @@ Message = Mapping[str, Any]
 THINK, THINK_END = "<think>", "</think>"
 PROBE_USER = "probe-question"
 PROBE_ANSWER = "probe-answer"
+SAID = ("content", "reasoning_content")
 ESCAPES = ("\ue000", "\ue001")
 """Private-use characters that stand around a control token's text while the template renders it."""
 
@@ -147,7 +148,11 @@ class ChatRenderer:
         something, and the next generation prompt."""
         tool_messages = [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in results]
         asked = [{"role": "user", "content": ask}] if ask else []
-        shown = self._render([*self._probe(), *tool_messages, *asked])
+        return self.follow([*tool_messages, *asked])
+
+    def follow(self, messages: Sequence[Message]) -> list[int]:
+        """What follows the policy's turn-end token when these messages come next, and the next generation prompt."""
+        shown = self._render([*self._probe(), *messages])
         _, found, rest = shown.partition(PROBE_ANSWER)
         _, ended, bridge = rest.partition(self._turn_end)
         if not found or not ended:
@@ -159,6 +164,21 @@ class ChatRenderer:
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
         """A scripted turn as the policy would have sampled it, turn-end token included (for expert episodes)."""
         return [*self._plain(text + self.syntax.write(calls)), self.turn_end_id]
+
+    def written(
+        self, before: Sequence[Message], message: Message, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
+        """The assistant's `message` after `before` as the template writes it, turn-end token included.
+
+        Raises ChatTemplateError: the template changes what stands before it, or drops the turn.
+        """
+        prompt, shown = self._render(before, tools), self._render([*before, message], tools, prompt=False)
+        text, ended, _ = shown[len(prompt) :].partition(self._turn_end)
+        if not shown.startswith(prompt) or not ended:
+            raise ChatTemplateError(
+                "the chat template does not write an assistant's turn where its generation prompt ends; use one that does"
+            )
+        return [*self._encode(text), self.turn_end_id]
 
     def parse(self, token_ids: Sequence[int]) -> ParsedTurn:
         """Read a sampled turn. Never raises: what does not parse is the policy's error."""
@@ -195,12 +215,11 @@ class ChatRenderer:
     def _render(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, prompt: bool = True
     ) -> str:
-        safe = [
-            {**m, "content": self._mask(m["content"])} if isinstance(m.get("content"), str) else dict(m)
-            for m in messages
-        ]
         text = self.tokenizer.apply_chat_template(
-            safe, tools=[dict(tool) for tool in tools] or None, tokenize=False, add_generation_prompt=prompt
+            [self._safe(message) for message in messages],
+            tools=[dict(tool) for tool in tools] or None,
+            tokenize=False,
+            add_generation_prompt=prompt,
         )
         return str(text)
 
@@ -223,6 +242,20 @@ class ChatRenderer:
 
     def _token_id(self, text: str) -> int:
         return int(self.tokenizer.get_added_vocab()[text])
+
+    def _safe(self, message: Message) -> dict[str, Any]:
+        """Without control tokens in what is said, thought or handed to a tool."""
+        safe = {n: self._mask(v) if n in SAID and isinstance(v, str) else v for n, v in message.items()}
+        if calls := message.get("tool_calls"):
+            safe["tool_calls"] = [self._mask_all(call) for call in calls]
+        return safe
+
+    def _mask_all(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._mask(value)
+        if isinstance(value, Mapping):
+            return {self._mask(str(key)): self._mask_all(item) for key, item in value.items()}
+        return [self._mask_all(item) for item in value] if isinstance(value, list | tuple) else value
 
     def _mask(self, content: str) -> str:
         opening, closing = ESCAPES

@@ -50,7 +50,7 @@ class Policy:
 def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
     """Load a policy folder. Raises PolicyUnreadable naming the file at fault and the remedy."""
     folder = Path(folder)
-    _config(folder)  # first: the tokenizer's loader trips over a broken one and would be blamed for it
+    load_config(folder)  # first: the tokenizer's loader trips over a broken one and would be blamed for it
     tokenizer = load_tokenizer(folder)
     try:
         renderer = ChatRenderer(tokenizer)
@@ -85,7 +85,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """The model alone, in evaluation mode. Raises PolicyUnreadable."""
     folder = Path(folder)
-    config = _config(folder)
+    config = load_config(folder)
     for file in _weight_files(folder):
         _check_safetensors(folder, file)
     try:
@@ -157,7 +157,9 @@ def save(
     return folder
 
 
-def _config(folder: Path) -> PretrainedConfig:
+def load_config(folder: Path) -> PretrainedConfig:
+    """The configuration alone. Raises PolicyUnreadable."""
+    folder = Path(folder)
     _require(folder, CONFIG)
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.replay.routers import Router, routers
-from trainer.replay.wire import UNKNOWN, Experts, ReplayRefused
+from trainer.replay.shape import PolicyShape
+from trainer.replay.wire import Experts
 
 
 @dataclass(slots=True)
@@ -105,6 +106,7 @@ class Replay:
         self.routers = routers(model)
         self.plausibility = plausibility
         self.counts = RoutingCounts()
+        self._shape = PolicyShape.of(0, self.routers)  # of tokens nothing is asked here
         self._forced_LNK: Tensor | None = None
         for index, router in enumerate(self.routers):
             router.module.register_forward_hook(self._hook(index, router))
@@ -134,29 +136,7 @@ class Replay:
 
     def check(self, experts: Experts) -> None:
         """Raises ReplayRefused unless these can be choices of this model: [rows, layers, top_k], all in range."""
-        _, layers, top_k = experts.shape
-        mine = (len(self.routers), self.routers[0].top_k if self.routers else 0)
-        if (layers, top_k) != mine:
-            raise ReplayRefused(
-                f"routed experts are of {layers} layers with {top_k} experts a token, the policy has {mine[0]} with "
-                f"{mine[1]}; the sampler serves another policy"
-            )
-        for layer, router in enumerate(self.routers):
-            mine_RK = experts[:, layer]
-            bad = (mine_RK >= router.experts) & (mine_RK != UNKNOWN)
-            if bad.any():
-                row, place = (int(axis[0]) for axis in bad.nonzero())
-                raise ReplayRefused(
-                    f"expert {int(mine_RK[row, place])} of layer {layer} at position {row} does not exist: the policy "
-                    f"has {router.experts}; the sampler serves another policy"
-                )
-            known_RK = mine_RK[(mine_RK != UNKNOWN).all(-1)]
-            ordered_RK = known_RK.copy()
-            ordered_RK.sort(axis=-1)
-            if (ordered_RK[:, 1:] == ordered_RK[:, :-1]).any():
-                raise ReplayRefused(f"routed experts of layer {layer} name one expert twice for a token")
-            if len(known_RK) != int((mine_RK != UNKNOWN).any(-1).sum()):
-                raise ReplayRefused(f"routed experts of layer {layer} are incomplete for a token")
+        self._shape.check_experts(experts)
 
     def _hook(self, index: int, router: Router) -> Any:
         def hook(

@@ -30,7 +30,7 @@ from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SF
 from trainer.policy.build import build_tiny_model
 from trainer.policy.tokenizer import build_tokenizer
 from trainer.stages.checkpoint import POLICY_DIR, CheckpointStore
-from trainer.stages.data import ExpertEpisode
+from trainer.stages.data import BASE_DRILLS, BASE_SOURCE, ExpertEpisode
 from trainer.stages.expert import Recording, expert_episodes
 from trainer.stages.midtrain import run_midtrain
 from trainer.stages.sft import run_sft
@@ -43,8 +43,8 @@ MIDTRAIN = MidtrainConfig(
     init="scratch",
     steps=3200,
     batch_tokens=2048,
-    drill_share=0.15,
-    source_share=0.05,
+    drill_share=BASE_DRILLS,
+    source_share=BASE_SOURCE,
     optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_from=0.4, final_share=0.1),
     checkpoint=CHECKPOINTS,
 )

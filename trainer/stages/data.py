@@ -28,6 +28,8 @@ SOURCE_TOKENS = 240
 SOURCE_BYTES = 1_500_000
 COMMIT_SEEDS = (10_000_000, 1_000_000_000)
 """Tasks that commits are made of: far from the seeds of suites, experts and evaluations."""
+BASE_DRILLS, BASE_SOURCE = 0.15, 0.05
+"""Shares of drills and of library source that the shipped base policy is mid-trained with."""
 COMMIT_SHARE = 0.6
 """Of what is neither drill nor library; the rest are correct modules."""
 

@@ -130,6 +130,14 @@ def _on_corpus(
     )
 
 
+def corpus_rows(policy: Policy, corpus: Path, *, length: int, seed: int) -> Iterator[Example]:
+    """Packed rows of a corpus without what it holds out. Raises SourceUnreadable."""
+    kept = [document for document in documents(corpus) if not is_held_out(document)]
+    if not kept:
+        raise SourceUnreadable(f"corpus {corpus.name!r} has no document to train on; prepare it from more sources")
+    return pack(corpus_examples(policy.tokenizer, kept, _order(len(kept), seed)), length=length, seed=seed)
+
+
 def _order(count: int, seed: int) -> Iterator[int]:
     """Every document once per pass, in a new seeded order each pass."""
     rng = random.Random(f"corpus:{seed}")

@@ -1,21 +1,44 @@
-"""Supervised fine-tuning on expert episodes that ran in real sandboxes: on what the assistant says, token for token."""
+"""Supervised fine-tuning on what the assistant says, token for token: in a dataset's conversations, or in expert episodes.
+
+Expert episodes ran in real sandboxes; a dataset is what a person prepared of conversations, trajectories and rollouts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.config import SFTConfig
+from trainer.learning.supervised import Example
+from trainer.policy import Policy
 from trainer.stages.base import StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.data import ExpertEpisode, midtrain_examples, sft_examples, tokenize_episode, with_replay
+from trainer.stages.conversations.store import conversations, provenance
+from trainer.stages.conversations.streams import Streams, endless, streams
+from trainer.stages.corpus.readers import SourceUnreadable
+from trainer.stages.data import (
+    BASE_DRILLS,
+    BASE_SOURCE,
+    ExpertEpisode,
+    midtrain_examples,
+    sft_examples,
+    tokenize_episode,
+    with_replay,
+)
+from trainer.stages.midtrain import corpus_rows
 from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Alone, TraineeOf, latest_policy, run_supervised
 from trainer.stages.templates import TemplateNotExact, check_all
 
 STAGE = "sft"
 REPLAY_SEED = 77
-REPLAY_DRILLS, REPLAY_SOURCE = 0.15, 0.05
-"""Shares of the replayed mixture: those that the shipped base policy was mid-trained with."""
+REPLAY_ROW_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    examples: Iterator[Example]
+    held_out: list[Example]
 
 
 def run_sft(
@@ -23,30 +46,29 @@ def run_sft(
     policy_dir: Path,
     config: SFTConfig,
     seed: int,
-    episodes: Sequence[ExpertEpisode],
     sink: StageSink,
     checkpoints: CheckpointStore,
+    episodes: Sequence[ExpertEpisode] = (),
+    dataset: Path | None = None,
+    corpora: Path | None = None,
     trainee_of: TraineeOf = Alone,
 ) -> StageResult:
-    """Run or resume the stage. The last few episodes are held out and only measured.
+    """Run or resume the stage on `dataset`, else on `episodes`. A few are held out and only measured.
 
-    Raises StageError: too few episodes, or a chat template that is not token-exact.
+    `corpora` is where a corpus to replay lies. Raises StageError: too little data, or a chat template that is not token-exact.
     """
-    held = min(HELD_OUT_EXAMPLES, len(episodes) // 10)
-    if held == 0:
-        raise StageError(f"SFT needs at least 10 expert episodes, {len(episodes)} were recorded; raise `episodes`")
     policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1)
     try:
-        check_all(policy.renderer, episodes)
-    except TemplateNotExact as error:
+        if dataset is not None:
+            data = _of_dataset(policy, config, seed, dataset, sink)
+        else:
+            data = _of_episodes(policy, config, seed, episodes)
+        examples = data.examples
+        if config.replay_share:
+            replay = _replayed(policy, config, seed + REPLAY_SEED, corpora)
+            examples = with_replay(examples, replay, share=config.replay_share, seed=seed)
+    except (TemplateNotExact, SourceUnreadable) as error:
         raise StageError(str(error)) from error
-    weight = config.observation_weight
-    examples = sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight)
-    if config.replay_share:
-        replay = midtrain_examples(
-            policy.tokenizer, seed=seed + REPLAY_SEED, drill_share=REPLAY_DRILLS, source_share=REPLAY_SOURCE
-        )
-        examples = with_replay(examples, replay, share=config.replay_share, seed=seed)
     return run_supervised(
         stage=STAGE,
         policy=policy,
@@ -54,10 +76,76 @@ def run_sft(
         config=config,
         seed=seed,
         examples=examples,
-        held_out=[
-            tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]
-        ],
+        held_out=data.held_out,
         sink=sink,
         checkpoints=checkpoints,
         trainee_of=trainee_of,
     )
+
+
+def _of_episodes(policy: Policy, config: SFTConfig, seed: int, episodes: Sequence[ExpertEpisode]) -> Data:
+    """The last few are held out. Raises StageError, TemplateNotExact."""
+    held = min(HELD_OUT_EXAMPLES, len(episodes) // 10)
+    if held == 0:
+        raise StageError(f"SFT needs at least 10 expert episodes, {len(episodes)} were recorded; raise `episodes`")
+    check_all(policy.renderer, episodes)
+    weight = config.observation_weight
+    return Data(
+        sft_examples(policy.renderer, episodes[:-held], seed=seed, observation_weight=weight),
+        [tokenize_episode(policy.renderer, episode, observation_weight=weight) for episode in episodes[-held:]],
+    )
+
+
+def _of_dataset(policy: Policy, config: SFTConfig, seed: int, dataset: Path, sink: StageSink) -> Data:
+    """What the policy can be trained on; the run's log says of what it is made and what was left out.
+
+    Raises StageError, TemplateNotExact, SourceUnreadable.
+    """
+    made = provenance(dataset)
+    found = streams(policy, conversations(dataset), max_tokens=config.max_tokens, most_held_out=HELD_OUT_EXAMPLES)
+    _tell(sink, config, made.digest, found, facts=made.model_dump(mode="json"))
+    if not found.train or not found.held_out:
+        raise StageError(
+            f"{found.kept} conversations of dataset {config.dataset!r} can be trained on"
+            f"{f' ({_words(found)})' if found.dropped else ''}: too few to hold some out; "
+            "raise max_tokens, or prepare a larger one"
+        )
+    return Data(
+        endless(found.train, seed=seed, observation_weight=config.observation_weight),
+        [tokens.example(config.observation_weight) for tokens in found.held_out],
+    )
+
+
+def _tell(sink: StageSink, config: SFTConfig, digest: str, found: Streams, *, facts: dict[str, object]) -> None:
+    left = f"; left out: {_words(found)}" if found.dropped else ""
+    sink.event(
+        "warning" if found.dropped else "info",
+        f"dataset {config.dataset} ({digest[:12]}): {found.kept} conversations, {found.learned_tokens} tokens learned, "
+        f"{found.as_sampled} as they were sampled{left}",
+        {
+            "dataset": config.dataset,
+            "provenance": facts,
+            "kept": found.kept,
+            "held_out": len(found.held_out),
+            "learned_tokens": found.learned_tokens,
+            "as_sampled": found.as_sampled,
+            "dropped": dict(found.dropped),
+            "examples": found.examples,
+        },
+    )
+
+
+def _words(found: Streams) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in found.dropped.most_common())
+
+
+def _replayed(policy: Policy, config: SFTConfig, seed: int, corpora: Path | None) -> Iterator[Example]:
+    """Of the configured corpus, else the mixture that the shipped base policy was mid-trained with.
+
+    Raises StageError, SourceUnreadable.
+    """
+    if not config.replay_corpus:
+        return midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
+    if corpora is None:
+        raise StageError("this installation has no folder of corpora; see docs/policy.md on mid-training")
+    return corpus_rows(policy, corpora / config.replay_corpus, length=REPLAY_ROW_TOKENS, seed=seed)

@@ -38,12 +38,18 @@ def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
     ids = stream(renderer, episode)
     whole = whole_conversation(renderer, episode)
     if ids != whole[: len(ids)]:
-        at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
-        turns, rendered = (renderer.tokenizer.decode(t[max(0, at - 2) : at + SHOWN]) for t in (ids, whole))
+        at, turns, rendered = first_difference(renderer, ids, whole)
         raise TemplateNotExact(
             f"the chat template of {name} is not token-exact: from token {at} of {episode.task_id} on, turn by turn gives "
             f"{turns!r} and the whole conversation {rendered!r}; use a template that keeps earlier turns as they were said"
         )
+
+
+def first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
+    """The first token where two renderings part, and what each says around it."""
+    at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
+    turns, rendered = (str(renderer.tokenizer.decode(list(t[max(0, at - 2) : at + SHOWN]))) for t in (ids, whole))
+    return at, turns, rendered
 
 
 def stream(renderer: ChatRenderer, episode: ExpertEpisode) -> list[int]:

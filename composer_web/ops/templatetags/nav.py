@@ -10,7 +10,7 @@ from django.urls import reverse
 register = template.Library()
 
 SECTIONS = (
-    ("Runs", "runs:list", ("/runs",)),
+    ("Runs", "runs:list", ("/runs", "/datasets")),
     ("Rollouts", "rollouts:list", ("/rollouts",)),
     ("Findings", "rollouts:findings", ("/findings",)),
     ("Review", "review:list", ("/review", "/drafts")),

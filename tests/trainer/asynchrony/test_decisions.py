@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainer.replay import moe
+from tests.trainer.stages.memory import BASE_POLICY
 from trainer.asynchrony.breaker import tripped
 from trainer.asynchrony.checks import EngineLied, GroupRefused, check_group, token_versions
 from trainer.asynchrony.concurrency import EngineLoad, next_limit
 from trainer.asynchrony.reasons import reason_of
 from trainer.inference.contract import GenerateResponse, VersionSpan
-from trainer.rollouts.types import TrainGroup, TrainSample
+from trainer.replay.routers import routers
+from trainer.replay.shape import PolicyShape, shape_of
+from trainer.replay.wire import RoutedExperts
+from trainer.rollouts.types import HintedTurn, TrainGroup, TrainSample
 
 LIMITS = {"least": 4, "most": 32, "group_size": 8}
 
@@ -109,15 +115,77 @@ def group(**changes):
     return TrainGroup(**(values | changes))
 
 
+DENSE = PolicyShape(vocabulary=100, experts=(), top_k=0)
+MIXED = PolicyShape(vocabulary=100, experts=(4, 4), top_k=2)
+
+
+def routed(*rows):
+    """Experts of two layers for the first positions."""
+    return RoutedExperts.pack(np.array(rows, np.uint16))
+
+
+def with_experts(experts, **changes):
+    sample = group().samples[0].model_copy(update={"experts": experts} | changes)
+    return group(samples=[group().samples[0], sample])
+
+
+@pytest.mark.parametrize(
+    ("experts", "shape", "why"),
+    [
+        (
+            routed([[0, 4], [1, 2]]),
+            MIXED,
+            "sample 1: expert 4 of layer 0 at position 0 does not exist: the policy has 4",
+        ),
+        (routed([[0, 1], [2, 2]]), MIXED, "layer 1 name one expert twice"),
+        (routed([[0, 1], [2, 0xFFFF]]), MIXED, "layer 1 are incomplete"),
+        (routed([[0, 1]]), MIXED, "of 1 layers with 2 experts a token, the policy has 2 with 2"),
+        (routed([[0, 1, 2], [0, 1, 2]]), MIXED, "of 2 layers with 3 experts a token"),
+        (routed([[0, 1], [2, 3]]), DENSE, "the policy has 0 with 0"),
+        (routed([[0, 1], [2, 3]], [[0, 1], [2, 3]]), MIXED, "reach position 2 of 2 tokens"),
+    ],
+)
+def test_experts_that_the_policy_has_not_are_refused_by_name(experts, shape, why):
+    with pytest.raises(EngineLied, match=why):
+        check_group(with_experts(experts), published=2, shape=shape)
+
+
+def test_experts_of_the_policy_are_taken():
+    check_group(with_experts(routed([[0, 3], [1, 2]])), published=2, shape=MIXED)
+    check_group(with_experts(routed([[0xFFFF, 0xFFFF], [1, 2]])), published=2, shape=MIXED)
+
+
+@pytest.mark.parametrize("token", [100, -1])
+def test_tokens_that_the_policy_has_not_are_refused_by_name(token):
+    with pytest.raises(EngineLied, match=f"sample 1: token {token} at position 1 does not exist: the policy has 100"):
+        check_group(with_experts(None, tokens=[1, token]), published=2, shape=DENSE)
+    with pytest.raises(EngineLied, match=r"streams have \[2, 3\] entries"):
+        check_group(with_experts(None, loss_mask=[0, 1, 1]), published=2, shape=DENSE)
+    hint = HintedTurn(rule="r", tokens=[1, 2], hinted_tokens=[1, token, 2], turn_tokens=1)
+    with pytest.raises(EngineLied, match="a hint of r: token"):
+        check_group(group(hints=[hint]), published=2, shape=DENSE)
+
+
+def test_the_shape_of_a_policy_is_read_without_its_weights(tmp_path):
+    for name in moe.FAMILIES:
+        model = moe.make(name)
+        model.config.save_pretrained(tmp_path / name)
+        found = shape_of(tmp_path / name)
+        assert found == PolicyShape.of(moe.VOCAB, routers(model)) and found.top_k == moe.TOP_K, name
+        assert set(found.experts) == {moe.EXPERTS}
+    dense = shape_of(BASE_POLICY)
+    assert (dense.vocabulary, dense.experts) == (1024, ())
+
+
 def test_a_version_that_was_never_published_is_refused():
-    check_group(group(), published=2)
+    check_group(group(), published=2, shape=DENSE)
     with pytest.raises(EngineLied, match="names policy version 2 and the newest that was published is 1"):
-        check_group(group(), published=1)
+        check_group(group(), published=1, shape=DENSE)
 
 
 def test_numbers_that_are_not_finite_are_refused():
     bad = TrainSample(tokens=[1, 2], loss_mask=[0, 1], sampler_logprobs=[0.0, float("nan")], advantages=[0.0, 1.0])
     with pytest.raises(GroupRefused, match="sample 1: sampler_logprobs holds NaN"):
-        check_group(group(samples=[group().samples[0], bad]), published=2)
+        check_group(group(samples=[group().samples[0], bad]), published=2, shape=DENSE)
     with pytest.raises(GroupRefused, match="a reward is not finite"):
-        check_group(group(rewards=[float("inf"), 0.0]), published=2)
+        check_group(group(rewards=[float("inf"), 0.0]), published=2, shape=DENSE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from tests.trainer.asynchrony.groups import accepted, lost, shuffled
@@ -13,6 +15,8 @@ from trainer.asynchrony.concurrency import EngineLoad
 from trainer.asynchrony.journal import Journal, JournalError
 from trainer.asynchrony.local import LocalSource
 from trainer.config import AsynchronyConfig
+from trainer.replay.shape import shape_of
+from trainer.replay.wire import RoutedExperts
 from trainer.stages.base import BatchTimeout, StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.learner import build_learner
@@ -37,6 +41,7 @@ def run(root, config, play, *, load=None) -> Ended:
         journal=Journal(root / "groups"),
         play=play,
         published=lambda: max(store.versions.all(), default=-1),
+        shape=shape_of(BASE_POLICY),
         load=load,
     )
     with source:
@@ -184,6 +189,33 @@ def test_a_reward_part_that_always_raises_stops_the_run_with_its_name_and_nothin
     assert ours.sink.values[4]["groups/dropped/reward"] >= 5
 
 
+def test_groups_that_another_policy_made_are_tried_again_and_never_reach_a_batch(tmp_path):
+    def spoilt(prompt, version, **changes):
+        made = accepted(prompt, version)
+        bad = made.train_group.samples[0].model_copy(update=changes)
+        return accepted(prompt, version, samples=[bad, *made.train_group.samples[1:]])
+
+    async def play(ticket):
+        if ticket.prompt == 1 and ticket.attempt == 0:
+            return spoilt(1, ticket.version, tokens=[5000] * len(accepted(1, 0).train_group.samples[0].tokens))
+        if ticket.prompt == 3:
+            return spoilt(3, ticket.version, experts=RoutedExperts.pack(np.zeros((2, 2, 2), np.uint16)))
+        return accepted(ticket.prompt, ticket.version)
+
+    config = small_config(steps=3, asynchrony=AsynchronyConfig(breaker=5))
+    ours = run(tmp_path, config, play)
+    consumed = [prompt for step in (1, 2, 3) for prompt in ours.journal.batches[step]]
+    assert 1 in consumed and 3 not in consumed and len(consumed) == 6
+    assert "routed experts are of 2 layers" in ours.journal.entries[3].cause
+    assert ours.sink.values[3]["groups/dropped/infrastructure"] == 1.0
+    # A resume replays what was assigned and never meets them again.
+    for step in sorted((tmp_path / "checkpoints").iterdir())[1:]:
+        shutil.rmtree(step)
+    again = run(tmp_path, config, play)
+    assert [again.journal.batches[step] for step in (1, 2, 3)] == [ours.journal.batches[step] for step in (1, 2, 3)]
+    assert again.sink.values[3]["optim/loss"] == ours.sink.values[3]["optim/loss"]
+
+
 def test_a_fault_of_the_program_stops_the_run_at_once(tmp_path):
     async def play(ticket):
         raise ZeroDivisionError("a bug")
@@ -197,7 +229,12 @@ def test_prompts_that_run_out_are_an_error_not_a_wait(tmp_path):
     config = small_config()
     with (
         LocalSource(
-            config=config, journal=Journal(tmp_path / "g"), play=shuffled(0), published=lambda: 0, prompts=1
+            config=config,
+            journal=Journal(tmp_path / "g"),
+            play=shuffled(0),
+            published=lambda: 0,
+            prompts=1,
+            shape=shape_of(BASE_POLICY),
         ) as source,
         pytest.raises(StageError, match="prompts ran out after 1"),
     ):
@@ -210,7 +247,13 @@ def test_a_wait_in_vain_names_what_it_waits_for(tmp_path):
         await asyncio.Event().wait()
 
     with (
-        LocalSource(config=small_config(), journal=Journal(tmp_path), play=play, published=lambda: 0) as source,
+        LocalSource(
+            config=small_config(),
+            journal=Journal(tmp_path),
+            play=play,
+            published=lambda: 0,
+            shape=shape_of(BASE_POLICY),
+        ) as source,
         pytest.raises(BatchTimeout, match=r"step 1: .* waits for prompts \[0\] and 2 groups run"),
     ):
         source.next_batch(1, timeout=0.05)

@@ -14,6 +14,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
 from trainer.asynchrony.journal import Journal
 from trainer.asynchrony.local import LocalSource
 from trainer.config import AsynchronyConfig, CheckpointConfig, RLConfig
+from trainer.replay.shape import shape_of
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.rl import run_rl
 from trainer.weights import WeightStore
@@ -63,6 +64,7 @@ def main(root: Path, seed: int, kill_at: int) -> None:
         journal=Journal(root / "groups"),
         play=shuffled(seed),
         published=lambda: max(store.versions.all(), default=-1),
+        shape=shape_of(BASE_POLICY),
     ) as source:
         run_rl(
             policy_dir=BASE_POLICY,

@@ -84,6 +84,8 @@ class MemorySink:
         self.versions: list[tuple[int, str]] = []
         self.checkpoints: list[tuple[int, bool]] = []
         self.events: list[tuple[str, str]] = []
+        self.told: list[Mapping[str, Any]] = []
+        """What events carry beside their words."""
         self.done = 0
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -100,6 +102,8 @@ class MemorySink:
 
     def event(self, level: str, message: str, data: Mapping[str, Any] | None = None) -> None:
         self.events.append((level, message))
+        if data:
+            self.told.append(data)
 
     def should_stop(self) -> bool:
         return self.stop_after is not None and self.done >= self.stop_after

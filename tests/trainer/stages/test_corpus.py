@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig
@@ -114,6 +115,41 @@ def test_copies_near_copies_and_tasks_are_left_out() -> None:
     assert kept == ["first.py", "other.py"]
     assert report.dropped == {"duplicate": 1, "near-duplicate": 1, "contaminated": 1}
     assert report.examples["contaminated"] == ["s:leak.py"]
+
+
+def real(n: int, hidden: str, *, head: str = "") -> TaskSpec:
+    """A task over a checkout that is built: a bug laid over it, and a hidden test."""
+    bug = {"src/sums.py": head + text("sums").replace("values[3]", f"values[{n + 20}]")}
+    return TaskSpec(
+        id=f"t{n}", source="mutation", instruction=f"Mend the sums of number {n}.",
+        environment=BuiltEnvironment(digest="d" * 64, overrides=bug), gold={"src/sums.py": head + text("sums")},
+        verifier=PytestVerifier(
+            test_files={f"tests/test_{n}.py": head + hidden}, fail_to_pass=(f"tests/test_{n}.py::test_it",)
+        ),
+    )  # fmt: skip
+
+
+def test_hidden_tests_and_planted_bugs_of_real_tasks_are_guarded() -> None:
+    hidden = "def test_it():\n    assert sums.total([1, 2, 3], start=7) == 13 + offset(4)\n"
+    tasks = [real(n, hidden.replace("13", str(n + 50))) for n in range(2)]
+    planted = "\n".join(text("sums").replace("values[3]", "values[20]").splitlines()[3:8])
+    given = [
+        document(f"# notes\n{hidden.replace('13', '51')}", "test.py"),
+        document(f"x = 1\n{planted}\n", "bug.py"),
+        document(text("omega"), "other.py"),
+    ]
+    report = Cleaned()
+    assert [d.path for d in clean(given, against=tasks, report=report)] == ["other.py"]
+    assert report.dropped == {"contaminated": 2}
+
+
+def test_the_head_that_files_share_guards_nothing_and_a_file_that_tasks_share_does() -> None:
+    head = "# Copyright the authors of sums. All rights are reserved by law in every country.\n"
+    tasks = [real(n, f"def test_{n}():\n    assert total_{n}({n}) == {n + 1}\n", head=head) for n in range(8)]
+    given = [document(head + text("omega"), "licensed.py"), document("x = 2\n" + text("sums"), "answer.py")]
+    report = Cleaned()
+    kept = [d.path for d in clean(given, against=tasks, report=report)]
+    assert kept == ["licensed.py"], "eight tasks have the same oracle: it is no template for that"
 
 
 def test_a_corpus_says_where_it_came_from(folder, tmp_path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.tasks.spec import TaskSpec
-from trainer.stages.corpus.clean import Cleaned, clean
+from trainer.stages.corpus.clean import Cleaned, Guard, clean
 from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import SourceUnreadable, read_source
 
@@ -43,9 +43,13 @@ class Provenance(BaseModel):
     examples: dict[str, list[str]]
     guarded_tasks: int
     """Tasks that the corpus was kept clear of."""
+    guards: tuple[Guard, ...] = ()
+    """Suites that these tasks are of, where they came from a suite."""
 
 
-def prepare(out: Path, sources: Sequence[Path], *, against: Sequence[TaskSpec] = ()) -> Provenance:
+def prepare(
+    out: Path, sources: Sequence[Path], *, against: Sequence[TaskSpec] = (), guards: Sequence[Guard] = ()
+) -> Provenance:
     """Read, clean and write a corpus; the folder is complete when `provenance.json` is there. Raises SourceUnreadable."""
     out.mkdir(parents=True, exist_ok=True)
     (out / PROVENANCE).unlink(missing_ok=True)
@@ -78,6 +82,7 @@ def prepare(out: Path, sources: Sequence[Path], *, against: Sequence[TaskSpec] =
         dropped=dict(report.dropped),
         examples=report.examples,
         guarded_tasks=len(against),
+        guards=tuple(guards),
     )
     staged = out / f"{PROVENANCE}.partial"
     staged.write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")

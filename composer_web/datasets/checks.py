@@ -1,0 +1,52 @@
+"""Whether a run's data are there, and were kept clear of what it will be measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from composer_web.datasets import guards, selectors
+from composer_web.env import env
+from composer_web.ops.errors import UserError
+from trainer.config import MidtrainConfig, SFTConfig
+from trainer.stages.corpus.clean import Guard
+from trainer.stages.corpus.readers import SourceUnreadable
+from trainer.stages.corpus.store import provenance
+
+
+def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
+    """Warnings that a person should read. Raises UserError naming the setting whose data are not there."""
+    warnings: list[str] = []
+    if isinstance(stage, MidtrainConfig):
+        if stage.corpus:
+            warnings += _corpus(stage.corpus, "stage.corpus")
+        return warnings
+    if stage.dataset:
+        dataset, made = selectors.ready(stage.dataset)
+        warnings += _unguarded(f"dataset {stage.dataset!r}", made.guards)
+        if dataset.dropped:
+            left = ", ".join(f"{count} {reason}" for reason, count in made.dropped.items())
+            warnings.append(f"dataset {stage.dataset!r} was prepared without {left}")
+    if stage.replay_corpus:
+        warnings += _corpus(stage.replay_corpus, "stage.replay_corpus")
+    return warnings
+
+
+def _corpus(name: str, field: str) -> list[str]:
+    try:
+        made = provenance(env().data / "corpora" / name)
+    except SourceUnreadable as error:
+        known = ", ".join(selectors.corpora()) or "none yet"
+        raise UserError(
+            field, f"there is no prepared corpus {name!r}; there are: {known}; prepare one with manage.py corpus"
+        ) from error
+    return _unguarded(f"corpus {name!r}", made.guards)
+
+
+def _unguarded(what: str, known: Iterable[Guard]) -> list[str]:
+    if not (open_ := guards.unguarded(known)):
+        return []
+    names = ", ".join(open_[:8]) + (f" and {len(open_) - 8} more" if len(open_) > 8 else "")
+    return [
+        f"{what} was not kept clear of {names} as they are now: results on them may be of what was memorised; "
+        "prepare it anew"
+    ]

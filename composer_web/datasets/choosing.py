@@ -1,0 +1,43 @@
+"""Which rollouts a dataset is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+
+from composer_web.ops.errors import UserError
+from composer_web.rollouts import selectors
+from composer_web.rollouts.filters import RolloutFilter
+from composer_web.rollouts.models import Rollout
+from composer_web.tasks.models import Suite
+from trainer.stages.conversations.conversation import SourceFacts
+
+SOURCE = "rollouts"
+
+
+def chosen(query: str) -> QuerySet[Rollout]:
+    """Graded rollouts that these filters leave, newest first, without those in quarantine. Raises UserError."""
+    given = QueryDict(query, mutable=True)
+    suites = given.pop("suite", [])
+    if unknown := sorted(set(given) - set(RolloutFilter.base_filters)):
+        known = ", ".join((*RolloutFilter.base_filters, "suite"))
+        raise UserError("rollouts", f"there is no filter {unknown[0]!r}; there are: {known}")
+    found = RolloutFilter(given, queryset=selectors.rollouts())
+    if not found.is_valid():
+        name, errors = next(iter(found.errors.items()))
+        raise UserError("rollouts", f"{name}: {' '.join(map(str, errors))}")
+    rows = found.qs.filter(state="graded").exclude(artifact_key="").exclude(quarantine__state="active")
+    if suites:
+        suite = Suite.objects.filter(name=suites[-1]).first()
+        if suite is None:
+            raise UserError("rollouts", f"there is no suite {suites[-1]!r}; look at the page Suites")
+        rows = rows.filter(group__task_version__in=suite.versions.all())
+    return rows.order_by("-pk")
+
+
+def facts_of(query: str, ids: list[int]) -> SourceFacts:
+    digest = hashlib.sha256(json.dumps([query, ids]).encode()).hexdigest()
+    return SourceFacts(name=SOURCE, kind=f"rollouts?{query}", digest=digest)

@@ -1,0 +1,46 @@
+"""What a dataset is asked for by, the same for page, API and command."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+from composer_web.api.schemas import Body
+
+NAME = r"^\w[\w.-]{0,79}$"
+MOST_ROLLOUTS = 100_000
+
+
+class Wanted(Body):
+    """Sources of a dataset, and suites to keep clear of."""
+
+    folder: str = Field(default="", max_length=400, description="File or folder below the data folder's `incoming`")
+    rollouts: str = Field(
+        default="",
+        max_length=2000,
+        description="Filters as the list of rollouts has them, and `suite`: run=12&reward_min=1&suite=train",
+    )
+    most: int = Field(default=MOST_ROLLOUTS, gt=0, le=MOST_ROLLOUTS, description="Most rollouts, the newest first")
+    suites: list[str] | None = Field(
+        default=None, description="Suites to keep clear of; all that are held out or benchmarks when not given"
+    )
+
+
+class DatasetIn(Wanted):
+    name: str = Field(pattern=NAME, description="Unused so far; runs name it in `stage.dataset`")
+
+
+class DatasetOut(Schema):
+    id: int
+    name: str
+    state: str
+    conversations: int
+    dropped: int
+    wanted: dict[str, Any]
+    provenance: dict[str, Any] | None
+    cause: str
+    created_at: datetime
+    finished_at: datetime | None

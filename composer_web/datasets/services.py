@@ -1,0 +1,196 @@
+"""Writes of datasets: asked for on a page, by API or command, prepared by a worker, removed while no run names them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from django.db import transaction
+from django.utils import timezone
+
+from composer_web.accounts.access import Access, acting
+from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.services import audit
+from composer_web.datasets import choosing, guards
+from composer_web.datasets.models import OPEN, Dataset
+from composer_web.datasets.schemas import NAME, Wanted
+from composer_web.env import env
+from composer_web.live.hints import hint
+from composer_web.ops import leases
+from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.outbox import enqueue
+from composer_web.runs.models import Run
+from trainer.stages.conversations.conversation import Conversation, SourceFacts, Unfit
+from trainer.stages.conversations.readers import SUFFIXES
+from trainer.stages.conversations.store import file_sources, prepare, read_sources
+from trainer.stages.corpus.readers import SourceUnreadable
+
+MAX_SECONDS = 3000.0
+"""Deadline of one preparation, below the broker's own for a message."""
+MAX_UPLOAD = 256 << 20
+MOST_FILES = 50
+CHUNK = 1 << 20
+
+
+class Upload(Protocol):
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
+def root() -> Path:
+    return env().data / "datasets"
+
+
+def incoming() -> Path:
+    """Where an operator of the machine puts files that are too large for a browser."""
+    return env().data / "incoming"
+
+
+def folder_of(dataset: Dataset) -> Path:
+    return root() / str(dataset.pk)
+
+
+def uploads_of(dataset: Dataset) -> Path:
+    return root() / f"{dataset.pk}.sources"
+
+
+def ask(*, name: str, wanted: Wanted, files: Mapping[str, Upload] | None = None, actor: User | None = None) -> Dataset:
+    """A worker will prepare it. Raises UserError naming the field, Conflict when the name is taken."""
+    if not re.fullmatch(NAME, name):
+        raise UserError("name", f"name is {name!r}: letters, digits, . _ and -, at most 80, beginning with no sign")
+    if wanted.folder:
+        _below(wanted.folder)
+    if wanted.rollouts and not choosing.chosen(wanted.rollouts).exists():
+        raise UserError("rollouts", f"no graded rollout is left by {wanted.rollouts!r}; widen the filters")
+    if not (wanted.folder or wanted.rollouts or files):
+        raise UserError("files", "choose files, a folder or rollouts: a dataset needs a source")
+    _fit(files or {})
+    suites = guards.chosen(wanted.suites)
+    with transaction.atomic():
+        if Dataset.objects.filter(name=name).exists():
+            raise Conflict(f"there is a dataset {name!r} already; choose another name, or remove that one", "name")
+        kept = wanted.model_copy(update={"suites": suites})
+        made = Dataset.objects.create(name=name, wanted=kept.model_dump(mode="json"), created_by=actor)
+        _keep(made, files or {})
+        audit(actor=actor, action="dataset.create", target=f"dataset:{made.pk}", name=name)
+        enqueue("datasets.prepare", {"dataset_id": made.pk}, queue="eval", key=f"dataset:{made.pk}")
+        hint("datasets")
+    return made
+
+
+def _fit(files: Mapping[str, Upload]) -> None:
+    if len(files) > MOST_FILES:
+        raise UserError("files", f"{len(files)} files; at most {MOST_FILES}: put them into a folder below incoming")
+    for name in files:
+        if PurePosixPath(name).suffix not in SUFFIXES:
+            raise UserError("files", f"{name!r} is no {', '.join(SUFFIXES)} file")
+
+
+def _keep(dataset: Dataset, files: Mapping[str, Upload]) -> None:
+    """Uploads are copied in pieces under plain names. Raises UserError for one that is too large."""
+    for number, (name, data) in enumerate(files.items()):
+        uploads_of(dataset).mkdir(parents=True, exist_ok=True)
+        plain = re.sub(r"[^\w.-]", "_", PurePosixPath(name.replace("\\", "/")).name)[-80:].lstrip(".")
+        target, written = uploads_of(dataset) / f"{number:02d}-{plain}", 0
+        with target.open("wb") as out:
+            while piece := data.read(CHUNK):
+                written += len(piece)
+                if written > MAX_UPLOAD:
+                    shutil.rmtree(uploads_of(dataset), ignore_errors=True)
+                    raise UserError(
+                        "files", f"{name!r} has more than {MAX_UPLOAD} bytes; put it below incoming instead"
+                    )
+                out.write(piece)
+
+
+def _below(given: str) -> Path:
+    """A path below `incoming`, links followed. Raises UserError for any other, whether it exists or not."""
+    base = incoming().resolve()
+    path = (base / given).resolve()
+    if not path.is_relative_to(base) or not path.exists():
+        raise UserError(
+            "folder", f"there is no {given!r} in the folder incoming of the data folder; put the files there"
+        )
+    return path
+
+
+def write(dataset_id: int) -> str:
+    """Prepare it; returns what became of it, for the log. A second delivery does nothing, or begins anew after a death."""
+    held = leases.take(f"dataset:{dataset_id}", owner=leases.identity("dataset"), seconds=MAX_SECONDS)
+    if held is None:
+        return "another worker prepares it"
+    try:
+        dataset = Dataset.objects.select_related("created_by").filter(pk=dataset_id, state__in=OPEN).first()
+        if dataset is None:
+            return "nothing to do"
+        _say(dataset, state="running")
+        try:
+            project = dataset.project_id or DEFAULT_PROJECT
+            with acting(Access(dataset.created_by_id or 0, "viewer", project, project)):
+                made = _prepared(dataset)
+        except (UserError, SourceUnreadable, OSError) as error:
+            _say(dataset, state="failed", cause=str(error)[:2000], finished_at=timezone.now())
+            return f"failed: {error}"
+        return f"{made} conversations"
+    finally:
+        leases.release(held)
+
+
+def _prepared(dataset: Dataset) -> int:
+    from composer_web.datasets import sampling  # only in the worker: it brings torch
+
+    wanted = Wanted.model_validate(dataset.wanted)
+    suites = wanted.suites or []
+    paths = [_below(wanted.folder)] if wanted.folder else []
+    uploads = uploads_of(dataset)
+    found = file_sources([*paths, *sorted(uploads.iterdir())] if uploads.is_dir() else paths)
+    sources: list[SourceFacts] = [facts for _, facts in found]
+    ids: list[int] = []
+    if wanted.rollouts:
+        ids = list(choosing.chosen(wanted.rollouts).values_list("pk", flat=True)[: wanted.most])
+        sources.append(choosing.facts_of(wanted.rollouts, ids))
+
+    def read() -> Iterator[Conversation | Unfit]:
+        yield from read_sources(found)
+        yield from sampling.conversations_of(ids)
+
+    made = prepare(
+        folder_of(dataset),
+        read(),
+        sources=sources,
+        guards=guards.guards_of(suites),
+        against=guards.tasks_of(suites),
+    )
+    _say(
+        dataset,
+        state="done",
+        provenance=made.model_dump(mode="json"),
+        conversations=made.conversations,
+        dropped=sum(made.dropped.values()),
+        finished_at=timezone.now(),
+    )
+    shutil.rmtree(uploads, ignore_errors=True)
+    return made.conversations
+
+
+def _say(dataset: Dataset, **values: object) -> None:
+    Dataset.objects.filter(pk=dataset.pk).update(**values)
+    hint("datasets")
+
+
+def remove(*, dataset: Dataset, actor: User | None = None) -> None:
+    """With its files. Raises Conflict while it is prepared, or when a run names it."""
+    named = Run.objects.filter(config__stage__dataset=dataset.name, project=dataset.project)
+    if run := named.values_list("pk", flat=True).first():
+        raise Conflict(f"run {run} names dataset {dataset.name!r}: it stays for what was learned from it")
+    if dataset.state == "running":
+        raise Conflict(f"dataset {dataset.name!r} is being prepared; wait until that has ended")
+    with transaction.atomic():
+        audit(actor=actor, action="dataset.remove", target=f"dataset:{dataset.pk}", name=dataset.name)
+        places: Iterable[Path] = (folder_of(dataset), uploads_of(dataset))
+        Dataset.objects.filter(pk=dataset.pk).delete()
+        hint("datasets")
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)

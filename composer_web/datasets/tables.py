@@ -1,0 +1,27 @@
+"""The table of datasets."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+
+from composer_web.datasets.models import Dataset
+from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ops.templatetags import ui
+
+
+class DatasetTable(Table):
+    name = tables.Column(linkify=("datasets:detail", {"pk": tables.A("pk")}), attrs=STRONG)
+    state = tables.Column()
+    conversations = NumberColumn()
+    dropped = NumberColumn(verbose_name="Left out")
+    created_by = tables.Column(accessor="created_by__username", default="–", verbose_name="By", orderable=False)
+    created_at = AgoColumn(verbose_name="Made")
+
+    empty_template = "datasets/empty.html"
+
+    class Meta:
+        model = Dataset
+        fields = ("name", "state", "conversations", "dropped", "created_by", "created_at")
+
+    def render_state(self, record: Dataset) -> str:
+        return ui.badge(record.state)
