@@ -33,7 +33,19 @@ ROLLOUT_COLUMNS = (
 )
 POLICY_COLUMNS = ("name", "kind", "newest_version", "checkpoint_count", "parent", "run_id", "description")
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "archived")
-ROLLOUT_FILTERS = ("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text")
+ROLLOUT_FILTERS = (
+    *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text", "finding", "quarantined"),
+    *(
+        "tool_errors_min",
+        "tool_errors_max",
+        "turns_min",
+        "turns_max",
+        "tokens_min",
+        "tokens_max",
+        "step_min",
+        "step_max",
+    ),
+)
 TEMPLATE_COLUMNS = ("id", "name", "description", "created_by")
 
 

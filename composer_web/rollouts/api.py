@@ -35,6 +35,16 @@ def list_rollouts(
     reward_max: float | None = None,
     version: int | None = None,
     label: str = "",
+    finding: str = Query("", description="any, none, or a rule; dismissed findings do not count"),
+    quarantined: bool | None = None,
+    tool_errors_min: int | None = None,
+    tool_errors_max: int | None = None,
+    turns_min: int | None = None,
+    turns_max: int | None = None,
+    tokens_min: int | None = Query(None, description="Tokens that the policy wrote"),
+    tokens_max: int | None = None,
+    step_min: int | None = Query(None, description="Optimiser step that trained on it"),
+    step_max: int | None = None,
     text: str = "",
 ) -> Any:
     """Newest first; the filters are those of the rollouts page."""

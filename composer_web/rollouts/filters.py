@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import django_filters as filters
-from django.db.models import Subquery
+from django.db.models import Exists, OuterRef, Subquery
 
 from composer_web.ops.filters import slug_contains
 from composer_web.rollouts import fulltext
 from composer_web.rollouts.auditing import RULE_TITLES
-from composer_web.rollouts.models import Finding, FindingState, Group, Rollout
+from composer_web.rollouts.models import Finding, FindingState, Group, Quarantine, Rollout
 from sandbox.harness.types import StopReason
 
 VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]
@@ -25,6 +25,34 @@ class RolloutFilter(filters.FilterSet):
     reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
     version = filters.NumberFilter(field_name="oldest_version", label="Policy version")
     label = filters.CharFilter(method="by_label", label="Label")
+    finding = filters.ChoiceFilter(
+        choices=[("any", "some"), ("none", "none"), *sorted((rule, rule) for rule in RULE_TITLES)],
+        method="by_finding",
+        label="Finding",
+        empty_label="any",
+    )
+    quarantined = filters.ChoiceFilter(
+        choices=[("true", "yes"), ("false", "no")], method="by_quarantine", label="In quarantine", empty_label="any"
+    )
+    tool_errors_min = filters.NumberFilter(field_name="tool_errors", lookup_expr="gte", label="Tool errors ≥")
+    tool_errors_max = filters.NumberFilter(field_name="tool_errors", lookup_expr="lte", label="Tool errors ≤")
+    turns_min = filters.NumberFilter(field_name="turns", lookup_expr="gte", label="Turns ≥")
+    turns_max = filters.NumberFilter(field_name="turns", lookup_expr="lte", label="Turns ≤")
+    tokens_min = filters.NumberFilter(field_name="policy_tokens", lookup_expr="gte", label="Policy tokens ≥")
+    tokens_max = filters.NumberFilter(field_name="policy_tokens", lookup_expr="lte", label="Policy tokens ≤")
+    step_min = filters.NumberFilter(field_name="group__consumed_step", lookup_expr="gte", label="Trained in step ≥")
+    step_max = filters.NumberFilter(field_name="group__consumed_step", lookup_expr="lte", label="Trained in step ≤")
+    more = frozenset(
+        f"{name}_{end}" for name in ("tool_errors", "turns", "tokens", "step") for end in ("min", "max")
+    ) | {"version", "label"}
+    """Shown behind “More filters”."""
+    chips = (
+        ("With findings", "finding", "any"),
+        ("In quarantine", "quarantined", "true"),
+        ("Tool errors", "tool_errors_min", "1"),
+        ("Trained on", "step_min", "1"),
+    )
+    """What one click sets: words, filter, value."""
     text = filters.CharFilter(method="by_text", label="Text", max_length=fulltext.LONGEST)
 
     class Meta:
@@ -38,9 +66,36 @@ class RolloutFilter(filters.FilterSet):
             "stop_reason",
             "reward_min",
             "reward_max",
+            "finding",
+            "quarantined",
             "version",
             "label",
+            "tool_errors_min",
+            "tool_errors_max",
+            "turns_min",
+            "turns_max",
+            "tokens_min",
+            "tokens_max",
+            "step_min",
+            "step_max",
         ]
+
+    @property
+    def more_are_set(self) -> bool:
+        prefix = f"{self.form_prefix}-" if self.form_prefix else ""
+        return any(self.data.get(prefix + name) for name in self.more)
+
+    def by_finding(self, query, name, value):  # type: ignore[no-untyped-def]
+        """With a finding that nobody dismissed: of any rule, of one, or without."""
+        found = Finding.objects.filter(rollout=OuterRef("pk"), subject="rollout").exclude(state="dismissed")
+        if value not in ("any", "none"):
+            found = found.filter(rule=value)
+        return query.filter(~Exists(found) if value == "none" else Exists(found))
+
+    def by_quarantine(self, query, name, value):  # type: ignore[no-untyped-def]
+        """Kept out of training now."""
+        held = Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))
+        return query.filter(held if value == "true" else ~held)
 
     def by_text(self, query, name, value):  # type: ignore[no-untyped-def]
         """Words of the trajectory: `words`, `"a phrase"`, `one OR other`, `-without`."""

@@ -77,6 +77,9 @@ class Group(Owned):
         indexes = [
             models.Index(fields=["run", "state", "prompt_index"], name="group_by_state"),
             models.Index(fields=["evaluation", "state"], name="group_by_evaluation"),
+            models.Index(
+                fields=["consumed_step"], condition=models.Q(consumed_step__isnull=False), name="group_by_trained_step"
+            ),
         ]
         constraints = [
             models.CheckConstraint(

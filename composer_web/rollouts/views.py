@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from typing import Any
 
@@ -21,6 +22,7 @@ from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.outcome import outcome
+from composer_web.rollouts.overview import overview
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.weighing import weights_of
 from trainer.rollouts.fork import NO_TOKENS
@@ -37,7 +39,19 @@ def rollout_list(request: PageRequest) -> HttpResponse:
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
     context = {"table": table, "filter": found, "live": "rollouts", "queries": saved_queries.queries_for(request.user)}
-    return show(request, template, context)
+    return show(request, template, {**context, "chips": [_chip(request, *chip) for chip in RolloutFilter.chips]})
+
+
+def _chip(request: PageRequest, title: str, name: str, value: str) -> dict[str, Any]:
+    """A link that sets a filter beside the others, or unsets it."""
+    query = request.GET.copy()
+    query.pop("page", None)
+    on = request.GET.get(name) == value
+    if on:
+        del query[name]
+    else:
+        query[name] = value
+    return {"title": title, "on": on, "query": f"?{query.urlencode()}" if query else ""}
 
 
 @require_GET
@@ -61,6 +75,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     try:
         read = reading.of(rollout)
         context |= _transcript(request, rollout, read)
+        context["overview"] = json.dumps(overview(read.head.facts, context["marks"]))
         if read.head.trajectory is not None:
             context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
     except NotFound:
@@ -162,9 +177,10 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
             turn = transcript.view(*read.turns([index]), whole=True)
             context = {"rollout": rollout, "turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
             return show(request, "rollouts/_turn.html", context)
-        return show(
-            request, "rollouts/_window.html", {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}
-        )
+        context = {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}
+        if "known" in request.GET:  # a rollout that grows: facts of the turns that the page has not heard of
+            context["grown"] = json.dumps(overview(read.head.facts, context["marks"], _number(request, "known")))
+        return show(request, "rollouts/_window.html", context)
     except ArtifactError as error:
         raise Http404(str(error)) from error
 

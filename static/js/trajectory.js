@@ -3,6 +3,7 @@
 // search, `?only=` the filter chips.
 import { number } from "./format.js";
 import { startLens } from "./lens.js";
+import { startOutline } from "./outline.js";
 import { startTranscript } from "./transcript.js";
 
 const MOST_RANGES = 2000; // highlighted hits
@@ -23,22 +24,24 @@ export function start() {
       history.replaceState(null, "", `#${place}`);
     },
   });
+  const outline = startOutline(page, { go: (index) => go(index) });
   const transcript = startTranscript(page, {
     left: (section) => lens.forget(section),
     arrived() {
       mark();
       highlight();
     },
+    narrowed: outline.narrow,
+    grew: outline.grow,
+    known: outline.known,
   });
 
   // --- the current turn ---------------------------------------------------------------------------------------------
 
   function mark() {
     for (const element of page.querySelectorAll(".turn.is-current")) element.classList.remove("is-current");
-    for (const link of page.querySelectorAll(".outline a[aria-current]")) link.removeAttribute("aria-current");
     if (current < 0) return;
     transcript.turn(current)?.classList.add("is-current");
-    page.querySelector(`.outline a[href="#t=${current}"]`)?.setAttribute("aria-current", "true");
     if (counter) counter.textContent = `turn ${current + 1} of ${transcript.all()}`;
     inspect();
   }
@@ -78,13 +81,30 @@ export function start() {
     const element = transcript.turn(current);
     element?.scrollIntoView({ block: "start" });
     element?.focus({ preventScroll: true });
-    page.querySelector(".outline a[aria-current]")?.scrollIntoView({ block: "nearest" });
+    outline.move(current, { gone: true });
   }
 
   async function step(way) {
     const next = current < 0 ? Number(page.querySelector("[data-turn]")?.dataset.turn ?? 0) : await transcript.beside(current, way);
     if (next !== null) await go(next);
   }
+
+  // The next turn with an error, a finding or a summary.
+  async function stepMarked(way) {
+    const next = outline.marked(current < 0 && way > 0 ? -1 : Math.max(current, 0), way);
+    if (next !== null) await go(next);
+  }
+
+  // Where the middle of the screen is, for the overview; asked a few times a second at most.
+  let waits = 0;
+  addEventListener("scroll", () => {
+    waits ||= setTimeout(() => {
+      waits = 0;
+      const box = page.querySelector("#turns").getBoundingClientRect();
+      const turn = document.elementFromPoint(box.left + box.width / 2, innerHeight / 2)?.closest("[data-turn]");
+      if (turn) outline.move(Number(turn.dataset.turn));
+    }, 150);
+  }, { passive: true });
 
   async function fromHash() {
     if (location.hash === `#${place}`) return;
@@ -170,6 +190,8 @@ export function start() {
     x: () => fold(false),
     n: () => goHit(1),
     p: () => goHit(-1),
+    "]": () => stepMarked(1),
+    "[": () => stepMarked(-1),
     g: () => jump.focus(),
     t: () => tokens(),
     "/": () => search.focus(),

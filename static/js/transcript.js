@@ -7,9 +7,8 @@ const PIECE = 5; // turns that are put into the page between two frames
 
 const frame = () => new Promise((go) => requestAnimationFrame(() => go()));
 
-export function startTranscript(page, { left, arrived }) {
+export function startTranscript(page, { left, arrived, narrowed, grew, known }) {
   const room = document.getElementById("turns");
-  const outline = document.getElementById("outline");
   const before = room.querySelector('[data-gap="before"]');
   const after = room.querySelector('[data-gap="after"]');
   const heights = new Map(); // number of the window → pixels it last had
@@ -59,18 +58,17 @@ export function startTranscript(page, { left, arrived }) {
     if (!answer.ok) throw new Error(`The turns did not come (${answer.status}).`);
     const holder = document.createElement("template");
     holder.innerHTML = await answer.text();
-    return { section: holder.content.querySelector("[data-window]"), items: [...holder.content.querySelectorAll("[data-outline] > li")] };
+    const overview = holder.content.querySelector("[data-overview]")?.dataset.overview;
+    return { section: holder.content.querySelector("[data-window]"), overview: overview && JSON.parse(overview) };
   }
 
   // Put a window into its place in pieces, so that no frame waits long. The browser's scroll anchoring keeps what is on the
   // screen where it is, here and when the gaps change.
-  async function insert({ section, items }) {
+  async function insert({ section }) {
     const turns = [...section.children];
     section.replaceChildren();
     const later = windows().find((one) => number(one) > number(section));
     room.insertBefore(section, later ?? after);
-    const place = later ? outline.querySelector(`[data-of="${number(later)}"]`) : null;
-    for (const item of items) outline.insertBefore(item, place);
     for (let i = 0; i < turns.length; i += PIECE) {
       section.append(...turns.slice(i, i + PIECE));
       await frame();
@@ -82,7 +80,6 @@ export function startTranscript(page, { left, arrived }) {
     heights.set(number(section), section.getBoundingClientRect().height);
     left(section);
     section.remove();
-    for (const item of outline.querySelectorAll(`[data-of="${section.dataset.window}"]`)) item.remove();
   }
 
   function evict(kept) {
@@ -179,13 +176,15 @@ export function startTranscript(page, { left, arrived }) {
     settleGaps();
     const on = new Set(only.split(","));
     for (const chip of page.querySelectorAll("[data-only]")) chip.setAttribute("aria-pressed", String(on.has(chip.dataset.only)));
+    narrowed(only);
   }
 
   // The last window again, for a rollout that grows.
   async function refresh() {
     let ended = false;
     await change(async () => {
-      const piece = await ask({ at: Math.max(total() - 1, 0) });
+      const piece = await ask({ at: Math.max(total() - 1, 0), known: known() });
+      if (piece.overview) grew(piece.overview);
       ended = "ended" in piece.section.dataset;
       const which = number(piece.section);
       const old = windows().find((one) => number(one) === which);
@@ -193,10 +192,8 @@ export function startTranscript(page, { left, arrived }) {
       page.dataset.total = piece.section.dataset.all;
       if (old) {
         const fresh = [...piece.section.querySelectorAll("[data-turn]")].filter((one) => !turn(one.dataset.turn));
-        const items = piece.items.slice(piece.items.length - fresh.length);
         old.querySelector(".empty")?.remove();
         old.append(...fresh);
-        outline.append(...items);
         arrived(old);
       }
       measure();

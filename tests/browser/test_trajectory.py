@@ -12,7 +12,7 @@ from composer_web.live.hints import publish
 from composer_web.rollouts import reading, selectors, services
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import pump
-from sandbox.harness.types import ToolCall, ToolResult
+from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from tests.browser.conftest import Product
 from tests.browser.episodes import finish_claimed
 from tests.browser.test_every_page import AUDIT
@@ -78,6 +78,8 @@ def test_a_lens_says_what_is_not_known(operator: Page, product: Product) -> None
     expect(page.locator(".lens__why")).to_have_count(0)
 
 
+FAILING = (300, 1203)
+"""Turns of the large trajectory in which something failed."""
 LONGEST_TASK_MS = 1000
 """Bound on a busy machine. The goal of 100 is for `make bench NAME=web`, and has not been measured yet."""
 
@@ -89,6 +91,7 @@ WATCH = """() => {
 
 def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: Product) -> None:
     page = operator
+    page.set_viewport_size({"width": 1440, "height": 900})  # wide enough for the outline
     rollout = Rollout.objects.filter(group__run=product.world.run, group__prompt_index=2).latest("pk")
     turns = tuple(
         Turn(
@@ -98,7 +101,12 @@ def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: P
             token_end=0,
             calls=(ToolCall(id="c", name="terminal", arguments={"command": f"sed -n {i}p log"}),),
             results=(
-                ToolResult(call_id="c", output=f"part {i}\n" + "lorem ipsum dolor sit amet\n" * 950, seconds=0.1),
+                ToolResult(
+                    call_id="c",
+                    output=f"part {i}\n" + "lorem ipsum dolor sit amet\n" * 950,
+                    error=ToolError(kind=ToolErrorKind.NOT_FOUND, message="gone") if i in FAILING else None,
+                    seconds=0.1,
+                ),
             ),
         )
         for i in range(2000)
@@ -132,6 +140,35 @@ def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: P
     page.wait_for_function(
         "() => { const n = Number(document.querySelector('[data-window]').dataset.window); return n > 10 && n < 50; }"
     )
+    strip, outline = page.locator("[data-strip]"), page.locator("#outline li")
+    assert outline.count() < 60, "rows exist only where they are seen"
+    expect(outline.first).to_have_attribute("aria-setsize", "2000")
+    box = strip.bounding_box()
+    assert box is not None
+    strip.click(position={"x": box["width"] * 0.5, "y": 8})
+    current = page.locator(".turn.is-current h3")
+    expect(current).to_have_text(re.compile(r"Turn (99\d|100\d)$"))
+    strip.focus()
+    page.keyboard.press("End")
+    expect(strip).to_have_attribute("aria-valuetext", "Turn 2000: terminal")
+    page.keyboard.press("PageDown")
+    page.keyboard.press("ArrowLeft")
+    expect(strip).to_have_attribute("aria-valuenow", "1979")
+    page.keyboard.press("Enter")
+    expect(current).to_have_text("Turn 1979")
+    expect(page.locator("#outline a[aria-current]")).to_contain_text("1979")
+    page.keyboard.press("[")
+    expect(current).to_have_text(f"Turn {FAILING[1] + 1}")
+    page.keyboard.press("[")
+    expect(current).to_have_text(f"Turn {FAILING[0] + 1}")
+    expect(page.locator("#outline a[aria-current] .err")).to_be_visible()
+    page.locator("#outline a[aria-current]").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    expect(page.locator("#outline a:focus")).to_have_attribute("href", f"#t={FAILING[0] + 30}")
+    page.keyboard.press("Enter")
+    expect(current).to_have_text(f"Turn {FAILING[0] + 31}")
+    assert page.evaluate(AUDIT) == []
     longest = max(page.evaluate("longTasks"), default=0.0)
     assert longest < LONGEST_TASK_MS, f"a task of {longest:.0f} ms while scrolling"
 
@@ -140,7 +177,10 @@ def test_chips_parts_and_the_whole_turn(operator: Page, product: Product) -> Non
     page, rollout = operator, long(product)
     page.goto(f"{product.url}/rollouts/{rollout.pk}/")
     expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.set_viewport_size({"width": 1440, "height": 900})
+    expect(page.locator("#outline li").first).to_have_attribute("aria-setsize", "152")
     page.locator("[data-only='tool:read_file']").click()
+    expect(page.locator("#outline li").first).to_have_attribute("aria-setsize", "75")
     expect(page.locator("#turns .call__name").first).to_have_text("read_file")  # it was grep
     expect(page.locator("#turns [data-turn='39']")).to_be_attached()
     expect(page).to_have_url(re.compile("only=tool%3Aread_file"))
@@ -174,6 +214,7 @@ def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) ->
         copy.grow(whole.messages, whole.turns[:turns])
         publish(f"group:{rollout.group_id}")
         expect(page.locator(f"[data-turn='{min(turns, 20) - 1}']")).to_be_attached()
+        expect(page.locator("#outline li").first).to_have_attribute("aria-setsize", str(turns))
     finish_claimed(claim, draw=random.Random(2))
     expect(page.locator("#report")).to_be_visible()
     expect(page.locator("[data-growing]")).to_have_count(0)

@@ -13,6 +13,7 @@ import zstandard
 from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
 from composer_web.rollouts import comparing, narrowing, reading, searching, standalone, transcript
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.overview import overview
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import episodes
@@ -247,6 +248,29 @@ def test_chips_leave_the_turns_that_one_of_them_names() -> None:
     assert narrowing.places(head, narrowing.wanted("nonsense,"), ()) == []
     off = [chip.name for chip in narrowing.chips(head, {"summaries"}, ()) if chip.on]
     assert off == ["summaries"]  # what is on can be switched off, though it leaves nothing
+
+
+def test_the_overview_is_made_of_the_facts_alone() -> None:
+    facts = reading.in_memory(episode(rounds=2, verdict=Verdict.FAILED)).head.facts
+    whole = overview(facts, {1})
+    assert whole["tools"] == ["grep", "read_file", "edit_file", "finish"]
+    assert whole["used"] == [[0], [1], [0], [1], [2], [3]]
+    assert whole["flags"] == [0, 2, 0, 0, 1, 0]
+    rest = overview(facts, {1}, 4)
+    assert (rest["since"], rest["tools"], rest["used"]) == (4, whole["tools"], [[2], [3]])
+    later = reading.TurnFacts(segment=1, summary=True, failed=True)
+    assert overview([later], {0})["flags"] == [7]
+    assert overview([], ()) == {"since": 0, "tools": [], "used": [], "flags": [], "segments": []}
+
+
+def test_the_overview_of_two_thousand_turns_is_small() -> None:
+    facts = [reading.TurnFacts(tools=("terminal",), segment=i // 500, tokens=90) for i in range(2000)]
+    assert len(json.dumps(overview(facts, {5, 9}))) < 30_000
+    many = [reading.TurnFacts(tools=tuple(f"made-up-{i}-{k}" for k in range(500))) for i in range(2000)]
+    made = overview(many, ())
+    assert len(made["tools"]) == 201
+    assert made["used"][1999] == [200] * 12
+    assert len(json.dumps(made)) < 200_000
 
 
 def test_context_windows_are_a_chain_of_summaries() -> None:
