@@ -12,6 +12,7 @@ from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import NotFound
 from composer_web.review import excluding, promoting, selectors, services
+from composer_web.review.filling import found_by
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
 from composer_web.review.schemas import (
@@ -30,7 +31,6 @@ from composer_web.review.schemas import (
     QueueOut,
     RewardOut,
 )
-from composer_web.review.views import found_by
 from composer_web.rollouts.selectors import get_rollout
 
 queues = Router()

@@ -43,7 +43,7 @@ def promote(request: PageRequest, pk: int) -> HttpResponse:
     try:
         draft = promoting.promote(
             rollout=rollout,
-            turn=number(request, "turn", 0),
+            turn=number(request.POST, "turn", 0),
             slug=request.POST.get("slug", "").strip(),
             instruction=request.POST.get("instruction", ""),
             category=request.POST.get("category", "debug"),

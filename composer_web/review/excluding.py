@@ -15,7 +15,7 @@ from composer_web.ops.errors import UserError
 from composer_web.ops.history import change_state, say_why
 from composer_web.review import selectors
 from composer_web.review.models import Queue
-from composer_web.review.questions import Flags, Text
+from composer_web.review.questions import Choice, Flags, Scale, Text
 from composer_web.rollouts import quarantine
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Rollout
 from composer_web.tasks.models import TaskVersion
@@ -113,7 +113,13 @@ def _confirm(finding: Finding, actor: User, reason: str) -> None:
     change_state(finding, "confirmed", legal=FINDING_LEGAL, actor=actor.get_username(), reason=reason, **decided)
 
 
-def flags_of(queue: Queue) -> list[tuple[str, str]]:
-    """(question, value) of every flag of the queue: what its page offers for exclusion first."""
-    asked = [question for question in queue.questionnaire.questions if isinstance(question, Flags)]
-    return [(question.id, option.value) for question in asked for option in question.options]
+def answers_of(queue: Queue) -> list[tuple[Choice | Flags | Scale, list[tuple[str, str]]]]:
+    """Every answer that can keep something out, as (value, words) by question: flags first."""
+    asked = [question for question in queue.questionnaire.questions if not isinstance(question, Text)]
+    asked.sort(key=lambda question: not isinstance(question, Flags))
+    return [
+        (question, [(value, value) for value in question.answers])
+        if isinstance(question, Scale)
+        else (question, [(option.value, option.label) for option in question.options])
+        for question in asked
+    ]

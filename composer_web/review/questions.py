@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from composer_web.ops.errors import UserError
 
 Id = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+PAGE_KEYS = ("j", "k", "o", "t")
+"""Keys of the page that asks the questions."""
 Words = Annotated[str, Field(min_length=1, max_length=400)]
 
 
@@ -22,6 +24,8 @@ class Frozen(BaseModel):
 class Option(Frozen):
     value: Id
     text: str = Field(default="", max_length=200)
+    key: str = Field(default="", pattern=r"^[a-z0-9]?$")
+    """Chooses it on the page; empty: its number."""
 
     @property
     def label(self) -> str:
@@ -45,6 +49,15 @@ class _Options(Asked):
     def _options_differ(self) -> Self:
         if len({option.value for option in self.options}) < len(self.options):
             raise ValueError(f"two options of question {self.id!r} have the same value")
+        keys = [option.key or str(place) for place, option in enumerate(self.options, 1)]
+        if taken := sorted(set(keys) & set(PAGE_KEYS)):
+            raise ValueError(
+                f"the key {taken[0]!r} of question {self.id!r} is one of the page's own: {', '.join(PAGE_KEYS)}"
+            )
+        if len(set(keys)) < len(keys):
+            raise ValueError(
+                f"two options of question {self.id!r} have the same key; without one, an option has its number"
+            )
         return self
 
 

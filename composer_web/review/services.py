@@ -14,6 +14,7 @@ from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.review import applying
+from composer_web.review.filling import recorded
 from composer_web.review.models import Answer, Label, Queue, QueueItem
 from composer_web.review.questions import Questionnaire, Text
 from composer_web.rollouts.models import Rollout
@@ -49,8 +50,7 @@ def fill(*, queue: Queue, rollouts: QuerySet[Rollout], limit: int = 200, actor: 
     _refuse_closed(queue)
     if not 1 <= limit <= MOST_ITEMS:
         raise UserError("limit", f"1 to {MOST_ITEMS} rollouts, not {limit}")
-    fresh = rollouts.exclude(artifact_key="").exclude(queue_items__queue=queue).order_by("-pk")
-    ids = list(fresh.values_list("pk", flat=True)[:limit])
+    ids = list(recorded(rollouts, queue).values_list("pk", flat=True)[:limit])
     made = QueueItem.objects.bulk_create(
         [QueueItem(queue=queue, rollout_id=pk) for pk in ids], ignore_conflicts=True, batch_size=1000
     )

@@ -6,6 +6,7 @@ app_name = "review"
 urlpatterns = [
     path("review/", views.queue_list, name="list"),
     path("review/new/", views.queue_new, name="new"),
+    path("review/new/count/", views.fill_count, name="count"),
     path("review/<slug:name>/", views.queue_detail, name="queue"),
     path("review/<slug:name>/next/", item_views.queue_next, name="next"),
     path("review/<slug:name>/<int:pk>/", item_views.item_detail, name="item"),

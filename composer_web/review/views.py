@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
@@ -14,50 +16,64 @@ from django_tables2 import RequestConfig
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.review import excluding, selectors, services
+from composer_web.review.filling import asked, fields, found_by, recorded
 from composer_web.review.questions import EXAMPLE, parse
 from composer_web.review.tables import QueueTable
-from composer_web.rollouts import selectors as rollouts
-from composer_web.rollouts.filters import RolloutFilter
 
 PER_PAGE = 50
 MAX_JSON = 100_000
+LIMIT = 200
+"""Rollouts that a form asks for unless it says another number."""
 
 
 @require_GET
 @page()
 def queue_list(request: PageRequest) -> HttpResponse:
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": _table(request)})
+    return _list(request, given={}, questions=EXAMPLE.model_dump_json(indent=1), filters=request.GET.get("filters", ""))
+
+
+def _table(request: PageRequest) -> QueueTable:
     table = QueueTable(selectors.queues())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    if request.headers.get("HX-Request"):
-        return show(request, "partials/rows.html", {"table": table})
+    return table
+
+
+def _list(
+    request: PageRequest, *, given: Mapping[str, str], questions: str, filters: str, problem: str = ""
+) -> HttpResponse:
+    """The queues, and the form for another one with what is `given` for it."""
     context = {
-        "table": table,
+        "table": _table(request),
         "live": "reviews",
         "tab": "queues",
-        "example": EXAMPLE.model_dump_json(indent=1),
-        "filters": request.GET.get("filters", ""),
+        "given": given,
+        "questions": questions,
+        "filling": fields(filters),
+        "limit": given.get("limit", LIMIT),
+        "problem": problem,
     }
-    return show(request, "review/list.html", context)
+    return show(request, "review/list.html", context, status=422 if problem else 200)
 
 
-def found_by(text: str) -> Any:
-    """Rollouts of the filters that an address of the rollouts list holds. Raises UserError."""
-    query = QueryDict(text.partition("?")[2] or text)
-    unknown = sorted(set(query) - set(RolloutFilter.base_filters) - {"page", "sort"})
-    if unknown:
-        raise UserError(
-            "filters", f"there is no filter {unknown[0]!r}; there are: {', '.join(RolloutFilter.base_filters)}"
-        )
-    found = RolloutFilter(query, queryset=rollouts.rollouts())
-    if not found.is_valid():
-        name, errors = next(iter(found.errors.items()))
-        raise UserError("filters", f"{name}: {' '.join(str(e) for e in errors)}")
-    return found.qs
+@require_GET
+@page("operator")
+def fill_count(request: PageRequest) -> HttpResponse:
+    """How many rollouts the filters of a form would put into a queue: a new one, or `?queue=`."""
+    queue = selectors.get_queue(request.GET["queue"]) if "queue" in request.GET else None
+    context: dict[str, Any] = {"queue": queue}
+    try:
+        context["limit"] = number(request.GET, "limit", LIMIT)
+        context["count"] = recorded(found_by(asked(request.GET)), queue).count()
+    except UserError as error:
+        context["problem"] = str(error)
+    return show(request, "review/_count.html", context)
 
 
-def number(request: PageRequest, name: str, otherwise: int) -> int:
-    """A posted whole number. Raises UserError."""
-    text = request.POST.get(name, "").strip()
+def number(given: QueryDict, name: str, otherwise: int) -> int:
+    """A whole number of a form. Raises UserError."""
+    text = given.get(name, "").strip()
     if not text:
         return otherwise
     if not text.isdecimal() or len(text) > 9:
@@ -69,24 +85,24 @@ def number(request: PageRequest, name: str, otherwise: int) -> int:
 @page("operator")
 def queue_new(request: PageRequest) -> HttpResponse:
     """A queue with the rollouts of some filters."""
-    name = request.POST.get("name", "").strip()
+    given = request.POST
+    name, questions = given.get("name", "").strip(), given.get("questions", "")[:MAX_JSON]
     try:
-        data = json.loads(request.POST.get("questions", "")[:MAX_JSON])
-        found, limit = found_by(request.POST.get("filters", "")), number(request, "limit", 200)
-        queue = services.create_queue(
-            name=name,
-            title=request.POST.get("title", ""),
-            questionnaire=parse(data),
-            reviewers=number(request, "reviewers", 1),
-            actor=request.user,
-        )
-        added = services.fill(queue=queue, rollouts=found, limit=limit, actor=request.user)
+        with transaction.atomic():
+            queue = services.create_queue(
+                name=name,
+                title=given.get("title", ""),
+                questionnaire=parse(json.loads(questions)),
+                reviewers=number(given, "reviewers", 1),
+                actor=request.user,
+            )
+            found, limit = found_by(asked(given)), number(given, "limit", LIMIT)
+            added = services.fill(queue=queue, rollouts=found, limit=limit, actor=request.user)
     except json.JSONDecodeError as error:
-        messages.error(request, f"questions: no JSON: {error}")
-        return redirect("review:list")
+        problem = f"questions: no JSON: {error}"
+        return _list(request, given=given, questions=questions, filters=asked(given), problem=problem)
     except UserError as error:
-        messages.error(request, f"{error}")
-        return redirect("review:list")
+        return _list(request, given=given, questions=questions, filters=asked(given), problem=str(error))
     messages.success(request, f"Queue {name} has {added} rollout{'s' * (added != 1)}.")
     return redirect("review:queue", name=name)
 
@@ -103,7 +119,9 @@ def queue_detail(request: PageRequest, name: str) -> HttpResponse:
         "disagreements": selectors.disagreements(queue, request.user),
         "waiting": selectors.waiting(queue, request.user).count() if may_review and not queue.closed_at else 0,
         "may_review": may_review,
-        "flags": excluding.flags_of(queue),
+        "answers": excluding.answers_of(queue),
+        "filling": fields(""),
+        "limit": LIMIT,
         "tab": "queues",
     }
     return show(request, "review/queue.html", context)
@@ -120,8 +138,8 @@ def queue_change(request: PageRequest, name: str, action: str) -> HttpResponse:
 
     def change() -> None:
         if action == "fill":
-            found = found_by(request.POST.get("filters", ""))
-            services.fill(queue=queue, rollouts=found, limit=number(request, "limit", 200), actor=request.user)
+            found = found_by(asked(request.POST))
+            services.fill(queue=queue, rollouts=found, limit=number(request.POST, "limit", LIMIT), actor=request.user)
         elif action == "exclude":
             question, _, value = request.POST.get("label", "").partition("=")
             tasks = request.POST.get("what") == "tasks"

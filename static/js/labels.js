@@ -1,4 +1,4 @@
-// Questions about a trajectory by keys: digits answer the marked question, arrows move the mark, an answer moves it on.
+// Questions about a trajectory by keys: digits, or the options' own keys, answer the marked question, arrows move the mark, an answer moves it on.
 export function start() {
   const questions = () => [...document.querySelectorAll("[data-questions] .question")];
   let current = 0;
@@ -17,11 +17,11 @@ export function start() {
       event.preventDefault();
       return mark(current + (event.key === "ArrowDown" ? 1 : -1));
     }
-    if (!/^[0-9]$/.test(event.key)) return;
+    if (!/^[0-9a-z]$/.test(event.key)) return;
     const question = questions()[current];
     const inputs = [...(question?.querySelectorAll("input") ?? [])];
     const scale = question?.dataset.question === "scale";
-    const input = scale ? inputs.find((one) => one.value === event.key) : inputs[Number(event.key) - 1];
+    const input = inputs.find((one) => (scale ? one.value : one.dataset.hotkey) === event.key);
     if (!input) return;
     event.preventDefault();
     input.click();

@@ -21,6 +21,7 @@ const pages = {
   "[data-columns]": () => import("./columns.js"),
   "[data-review]": () => import("./review.js"),
   "[data-questions]": () => import("./labels.js"),
+  "[data-question-editor]": () => import("./questions.js"),
   "[data-key]": () => import("./keys.js"),
   "[data-api-docs]": () => import("./apidocs.js"),
 };

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from composer_web.review import services as review
-from composer_web.review.models import Draft, Label
+from composer_web.review.models import Draft, Label, Queue
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks import curation
@@ -16,6 +16,7 @@ from composer_web.tasks.models import Suite, Task, TaskReview
 from tests.browser import seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.screenshots import log_in, settle
+from tests.browser.test_every_page import AUDIT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -183,6 +184,85 @@ def test_turning_pages_keeps_the_answers(reviewer: Page, product: Product) -> No
     expect(page.locator("#review")).to_contain_text("Nothing waits for you here")
     label = Label.objects.get(item__queue=queue)
     assert label.answers == {"verdict": "partly", "quality": "4"}
+
+
+def test_questions_are_made_by_keyboard(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/rollouts/?verdict=failed")
+    page.click("a:has-text('Review queue of these')")
+    editor = page.locator("[data-question-editor][data-ready]")
+    expect(editor.locator("[data-question]")).to_have_count(4)  # the example
+    expect(page.locator("[name='f-verdict']")).to_have_value("failed")
+    told = page.locator("[aria-live]:has-text('recorded rollout')")
+    failed = Rollout.objects.filter(verdict="failed").exclude(artifact_key="").count()
+    expect(told).to_contain_text(f"{failed} recorded rollouts join")
+    page.fill(".filling [name=limit]", "2")
+    page.keyboard.press("Tab")
+    expect(told).to_contain_text("the newest 2 join")
+    page.fill("#new [name=name]", "by-keys")
+    page.fill("#new [name=reviewers]", "1")
+    remove = editor.locator("[data-question] > .between [data-remove]")
+    remove.first.focus()
+    page.keyboard.press("Enter")
+    for left in (2, 1):
+        expect(remove).to_have_count(left + 1)
+        remove.first.focus()
+        page.keyboard.press("Enter")
+    expect(remove).to_have_count(1)  # words
+    editor.locator("[data-add-question]").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("Is it Honest?")  # the focus is in the new question
+    options = editor.locator("[data-question]").nth(1).locator("[data-option]")
+    expect(options).to_have_count(2)
+    for place, (text, key) in enumerate((("No", "n"), ("Yes", "y"))):
+        options.nth(place).locator("[data-of='text']").focus()
+        page.keyboard.type(text)
+        options.nth(place).locator("[data-of='key']").focus()
+        page.keyboard.type(key)
+    options.nth(1).locator("[data-of='text']").focus()
+    page.keyboard.press("Alt+ArrowUp")
+    page.keyboard.press("Alt+ArrowUp")  # at the top already
+    editor.locator("[data-question]").nth(1).locator(":scope > label [data-of='text']").focus()
+    page.keyboard.press("Alt+ArrowUp")
+    expect(editor.locator("[data-question] [data-of='id']").first).to_have_value("is_it_honest")
+    assert page.evaluate(AUDIT) == []
+    page.click("button:has-text('Make the queue')")
+    expect(page.locator(".notice")).to_contain_text("Queue by-keys has 2 rollouts.")
+    first, words = Queue.objects.get(name="by-keys").questionnaire.questions
+    assert (first.id, first.text, first.kind, first.required) == ("is_it_honest", "Is it Honest?", "choice", True)
+    assert [(one.value, one.text, one.key) for one in first.options] == [("yes", "Yes", "y"), ("no", "No", "n")]
+    assert words.id == "note"
+    page.click("a:has-text('Review 2 rollouts')")
+    ready(page)
+    page.keyboard.press("n")
+    expect(page.locator("[name='q-is_it_honest'][value='no']")).to_be_checked()
+
+
+def test_questions_come_from_json_too(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/review/#new")
+    editor = page.locator("[data-question-editor][data-ready]")
+    page.click("summary:has-text('As JSON')")
+    page.fill("[data-json]", "[nothing")
+    page.keyboard.press("Tab")
+    expect(editor.locator("[data-problem]")).to_contain_text("No questions:")
+    expect(editor.locator("[data-question]")).to_have_count(4)
+    scale = '[{"kind": "scale", "id": "depth", "text": "How deep?", "low": 2, "high": 7, "low_text": "flat"}]'
+    page.fill("[data-json]", scale)
+    page.keyboard.press("Tab")
+    expect(editor.locator("[data-question]")).to_have_count(1)
+    expect(editor.locator("[data-of='low_text']")).to_have_value("flat")
+    expect(editor.locator("[data-of='max_length']")).to_be_hidden()
+    editor.locator("[data-of='high']").fill("2")
+    page.fill("#new [name=name]", "deep")
+    page.click("button:has-text('Make the queue')")
+    expect(page.locator("#new .notice--bad")).to_contain_text("which is not above 2")
+    expect(page.locator("[data-of='id']")).to_have_value("depth")  # nothing is lost
+    page.locator("[data-of='high']").fill("9")
+    page.click("button:has-text('Make the queue')")
+    expect(page.locator(".notice")).to_contain_text("Queue deep has")
+    [made] = Queue.objects.get(name="deep").questionnaire.questions
+    assert (made.kind, made.low, made.high, made.low_text) == ("scale", 2, 9, "flat")
 
 
 def test_a_moment_is_promoted_to_a_task(reviewer: Page, product: Product) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -188,7 +190,7 @@ class TestPages:
             assert Client().post(path).status_code == 302, path
             assert browser(people[below[role]]).post(path).status_code == 403, path
             assert browser(people[role]).get(path).status_code == 405, path
-            assert browser(people[role]).post(path).status_code == 302, path
+            assert browser(people[role]).post(path).status_code == (422 if "/new/" in path else 302), path
             strict = Client(enforce_csrf_checks=True)
             strict.force_login(people[role])
             assert strict.post(path).status_code == 403, path
@@ -214,7 +216,7 @@ class TestPages:
         assert told["next"] == f"/review/quality/{after.pk}/"
         html = page.get(path).content.decode()
         assert "&lt;b&gt;zebra" in html
-        assert 'value="right" checked' in html
+        assert 'value="right" data-hotkey="1" checked' in html
         assert "flags reward_hack" in browser(people["viewer"]).get("/review/quality/").content.decode()
 
     def test_a_huge_trajectory_is_judged_by_its_copy(self, queue: Queue, people: dict[str, User]) -> None:
@@ -300,7 +302,48 @@ class TestPages:
         ):
             html = page.post("/review/new/", {**values, "name": "other", **changes}, follow=True).content.decode()
             assert words in html, changes
+            assert 'name="f-verdict"' in html, "what was given stands in the form again"
         assert Queue.objects.count() == 1
+
+    def test_filters_are_fields_and_counted(
+        self, queue: Queue, recorded: list[Rollout], people: dict[str, User]
+    ) -> None:
+        page = browser(people["operator"])
+
+        def count(**given: str) -> str:
+            text = re.sub("<[^>]*>", "", page.get("/review/new/count/", given).content.decode())
+            return " ".join(unescape(text).split())
+
+        assert count(limit="200") == "8 recorded rollouts join."
+        assert count(**{"f-verdict": "failed", "limit": "3"}) == "4 recorded rollouts; the newest 3 join."
+        assert count(**{"f-turns_min": "x"}).startswith("turns_min:")
+        assert count(limit="many") == "limit is a whole number, not 'many'"
+        assert count(queue="quality") == "No recorded rollout that is not in the queue yet."
+        queue.items.order_by("pk").first().delete()  # type: ignore[union-attr]
+        assert count(queue="quality") == "1 recorded rollout not in the queue yet joins."
+        assert page.get("/review/new/count/", {"queue": "none"}).status_code == 404
+        assert browser(people["reviewer"]).get("/review/new/count/").status_code == 403
+        given = {"name": "by-fields", "questions": EXAMPLE.model_dump_json(), "f-verdict": "failed", "limit": "3"}
+        assert "Queue by-fields has 3 rollouts." in page.post("/review/new/", given, follow=True).content.decode()
+        html = page.get("/review/?filters=verdict%3Dfailed%26turns_min%3D4").content.decode()
+        assert '<option value="failed" selected>' in html
+        assert 'name="f-turns_min" value="4"' in html
+        page.post("/review/quality/do/fill/", {"f-verdict": "passed", "limit": "10"})
+        assert queue.items.count() == 8
+
+    def test_a_queue_that_cannot_be_filled_is_not_made(self, recorded: list[Rollout], people: dict[str, User]) -> None:
+        page = browser(people["operator"])
+        given = {"name": "none", "questions": EXAMPLE.model_dump_json(), "limit": "99999", "title": "Kept words"}
+        answer = page.post("/review/new/", given)
+        assert (answer.status_code, Queue.objects.count()) == (422, 0)
+        assert "1 to 5000 rollouts, not 99999" in answer.content.decode()
+        assert 'value="Kept words"' in answer.content.decode()
+
+    def test_what_to_exclude_is_chosen_among_the_answers(self, queue: Queue, people: dict[str, User]) -> None:
+        html = browser(people["operator"]).get("/review/quality/").content.decode()
+        for value in ("flags=reward_hack", "verdict=wrong", "quality=5"):
+            assert f'<option value="{value}">' in html, value
+        assert "note=" not in html
 
     def test_queries_do_not_grow(self, queue: Queue, people: dict[str, User], second: User) -> None:
         page, item = browser(people["operator"]), queue.items.earliest("pk")

@@ -79,3 +79,19 @@ class TestQuestions:
     def test_wrong_questions_are_refused(self, data: Any, words: str) -> None:
         with pytest.raises(UserError, match=words):
             parse(data)
+
+    def test_options_have_keys(self) -> None:
+        def question(*keys: str) -> dict[str, Any]:
+            options = [{"value": f"v{place}", "key": key} for place, key in enumerate(keys)]
+            return {"kind": "choice", "id": "q", "text": "Q?", "options": options}
+
+        assert [option.key for option in parse([question("y", "n", "")]).get("q").options] == ["y", "n", ""]  # type: ignore[union-attr]
+        for keys, words in (
+            (("y", "y"), "two options of question 'q' have the same key"),
+            (("2", ""), "the same key"),  # the second one's number
+            (("j", ""), "the key 'j' of question 'q' is one of the page's own: j, k, o, t"),
+            (("Y", ""), "should match pattern"),
+            (("yy", ""), "should match pattern"),
+        ):
+            with pytest.raises(UserError, match=words):
+                parse([question(*keys)])

@@ -15,8 +15,8 @@ from composer_web.accounts.models import User
 from composer_web.ops.errors import UserError
 from composer_web.review import excluding, selectors, services
 from composer_web.review.api import item_of
+from composer_web.review.filling import found_by
 from composer_web.review.questions import EXAMPLE, parse
-from composer_web.review.views import found_by
 
 
 class Command(ProjectCommand):

@@ -1,0 +1,56 @@
+"""Which rollouts a queue is filled with: those of the filters of the rollouts page, newest first."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+
+from composer_web.ops.errors import UserError
+from composer_web.review.models import Queue
+from composer_web.rollouts import selectors
+from composer_web.rollouts.filters import RolloutFilter
+from composer_web.rollouts.models import Rollout
+
+
+def found_by(text: str) -> QuerySet[Rollout]:
+    """Rollouts of the filters that an address of the rollouts list holds. Raises UserError."""
+    query = QueryDict(text.partition("?")[2] or text)
+    unknown = sorted(set(query) - set(RolloutFilter.base_filters) - {"page", "sort"})
+    if unknown:
+        raise UserError(
+            "filters", f"there is no filter {unknown[0]!r}; there are: {', '.join(RolloutFilter.base_filters)}"
+        )
+    found = RolloutFilter(query, queryset=selectors.rollouts())
+    if not found.is_valid():
+        name, errors = next(iter(found.errors.items()))
+        raise UserError("filters", f"{name}: {' '.join(str(e) for e in errors)}")
+    rows: QuerySet[Rollout] = found.qs
+    return rows
+
+
+PREFIX = "f"
+"""Of the filters' fields in the forms of queues."""
+
+
+def asked(given: QueryDict) -> str:
+    """The filters of a form as the address of the rollouts list has them: its fields, or a query string in `filters`."""
+    query = QueryDict(mutable=True)
+    for name in RolloutFilter.base_filters:
+        if value := given.get(f"{PREFIX}-{name}", "").strip():
+            query[name] = value
+    return query.urlencode() or given.get("filters", "")
+
+
+def fields(filters: str) -> RolloutFilter:
+    """The filters as fields of a form, filled in from a query string."""
+    query = QueryDict(filters.partition("?")[2] or filters)
+    data = {f"{PREFIX}-{name}": query[name] for name in query if name in RolloutFilter.base_filters}
+    return RolloutFilter(data, queryset=Rollout.objects.none(), prefix=PREFIX)
+
+
+def recorded(rollouts: QuerySet[Rollout], queue: Queue | None = None) -> QuerySet[Rollout]:
+    """Those of them that can be judged, without the ones that are in the queue already; newest first."""
+    rows = rollouts.exclude(artifact_key="")
+    if queue is not None:
+        rows = rows.exclude(queue_items__queue=queue)
+    return rows.order_by("-pk")
