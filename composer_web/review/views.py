@@ -10,7 +10,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import NotFound, UserError
@@ -81,10 +82,13 @@ def number(given: QueryDict, name: str, otherwise: int) -> int:
     return int(text)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @page("operator")
 def queue_new(request: PageRequest) -> HttpResponse:
-    """A queue with the rollouts of some filters."""
+    """A queue with the rollouts of some filters. The form that comes back when it is refused has this address: its links
+    and refreshes lead to the list."""
+    if request.method == "GET":
+        return redirect(f"{reverse('review:list')}?{request.GET.urlencode()}")
     given = request.POST
     name, questions = given.get("name", "").strip(), given.get("questions", "")[:MAX_JSON]
     try:

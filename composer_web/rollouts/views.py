@@ -175,8 +175,8 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
                 raise Http404(f"rollout {pk} has {read.total} turns")
             marks = transcript.marks(selectors.findings_of(rollout))
             turn = transcript.view(*read.turns([index]), whole=True)
-            context = {"rollout": rollout, "turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
-            return show(request, "rollouts/_turn.html", context)
+            facts = {"turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
+            return show(request, "rollouts/_turn.html", {"rollout": rollout, **facts})
         context = {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}
         if "known" in request.GET:  # a rollout that grows: facts of the turns that the page has not heard of
             context["grown"] = json.dumps(overview(read.head.facts, context["marks"], _number(request, "known")))
