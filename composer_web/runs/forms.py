@@ -12,8 +12,8 @@ from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 SCHEMA = form_schema(RunConfig)
 STAGES = {
-    "midtrain": ("Mid-training", "Next-token training on Python source and copying drills"),
-    "sft": ("SFT", "Supervised training on expert trajectories through the real harness"),
+    "midtrain": ("Mid-training", "Next-token training on a prepared corpus, or on Python source and copying drills"),
+    "sft": ("SFT", "Supervised training on conversations and good rollouts, or on scripted expert trajectories"),
     "rl": ("RL", "Reinforcement learning over whole episodes, graded by hidden tests"),
 }
 

@@ -88,7 +88,7 @@ PRESETS = (
     Preset(
         "midtrain-toy",
         "Mid-training",
-        "Continues next-token training on Python source and copying drills.",
+        "Continues next-token training on Python source and copying drills; name a corpus to train on your own text.",
         RunConfig(name="Mid-training", stage=MidtrainConfig()),
     ),
 )

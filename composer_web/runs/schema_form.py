@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-Widget = Literal["text", "integer", "number", "check", "choice"]
+Widget = Literal["text", "lines", "integer", "number", "check", "choice"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,11 @@ def _field(name: str, spec: Mapping[str, Any]) -> FormField:
         name=name,
         label=label_of(name),
         help=spec.get("description", ""),
-        widget="choice" if choices else widgets.get(core.get("type", "string"), "text"),
+        widget="choice"
+        if choices
+        else "lines"
+        if spec.get("lines")
+        else widgets.get(core.get("type", "string"), "text"),
         optional="anyOf" in spec,
         advanced=bool(spec.get("advanced")),
         choices=choices,
@@ -203,7 +207,7 @@ def field_errors(schema: FormSchema, error: ValidationError) -> dict[str, list[s
         if item["type"] == "value_error" and name not in schema.by_name:
             places = {n: item["msg"].find(n.rpartition(".")[2]) for n in schema.by_name if n.startswith(f"{name}.")}
             named = {n: place for n, place in places.items() if place >= 0}
-            name = min(named, key=lambda n: (named[n], n.count("."))) if named else name
+            name = min(named, key=lambda n: (named[n], n.count("."), -len(n))) if named else name
         found.setdefault(name, []).append(_message(item, schema.by_name.get(name)))
     return found
 

@@ -33,10 +33,11 @@ from sandbox.network.policy import Denied
 from sandbox.tasks import archives
 from sandbox.tasks.errors import PackageError, TaskInvalid
 from sandbox.tasks.formats import atif, harbor, messages, swebench
-from sandbox.tasks.formats.base import FormatRefused
+from sandbox.tasks.formats.base import FormatRefused, read_json
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.history import TreeFile
 from sandbox.tasks.store import load_bundle
+from trainer.stages.conversations.readers import conversation_of
 from trainer.weights import codec, manifest
 from trainer.weights.errors import CorruptManifest, CorruptPayload
 
@@ -136,6 +137,11 @@ def atif_trajectory(data: bytes) -> None:
         atif.load(data)
 
 
+def conversation(data: bytes) -> None:
+    with contextlib.suppress(FormatRefused):
+        conversation_of(read_json(data, "row"), source="s", place="1")
+
+
 def chat_messages(data: bytes) -> None:
     for load in (messages.load, messages.load_mini):
         with contextlib.suppress(FormatRefused):
@@ -197,6 +203,10 @@ _SAID = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": 
 
 TARGETS: dict[str, Target] = {
     "archive": Target(archive, (b"t" + _tar(), b"z" + _zip(), b"x")),
+    "conversation": Target(
+        conversation,
+        (b'{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[]}]}',),
+    ),
     "atif": Target(atif_trajectory, (b'{"schema_version":"ATIF-v1.8","agent":{"name":"a","version":"1"},"steps":[]}',)),
     "bundle": Target(bundle, (b"{}",)),
     "diff": Target(diff, (b"--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",)),

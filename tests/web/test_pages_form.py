@@ -83,6 +83,17 @@ def test_form_shows_errors_at_the_field(world: seed.World, changes: dict[str, st
     assert checked["errors"][field]
 
 
+def test_a_rubric_is_typed_in_lines_and_its_errors_stand_at_it(world: seed.World) -> None:
+    name = "stage.rl.reward.behaviour.rubric_text"
+    assert f'<textarea id="f-{name}"' in client(world).get("/runs/new/").content.decode()
+    values = {**default_values(), "name": "graded", "stage": "rl", name: "tests 2: Good tests?\r\nkind"}
+    (message,) = client(world).post("/runs/new/check/", values).json()["errors"][name]
+    assert "line 2: 'kind' is not" in message
+    assert (
+        name not in client(world).post("/runs/new/check/", values | {name: "tests 2: Good tests?\r\n"}).json()["errors"]
+    )
+
+
 def test_check_says_what_will_run(world: seed.World) -> None:
 
     values = {

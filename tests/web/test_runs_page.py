@@ -258,7 +258,7 @@ def test_twelve_plots_first_and_the_rest_behind_the_search() -> None:
         assert len({describe(key).unit for key in panel.right}) <= 1, panel.title
         assert all(line["label"] for line in json.loads(panel.series))
     rest = panels.further(first, ["rl"], ["turns/mean", "calls/mean", "reward/mean", "kl/k1", "speed/mfu"])
-    assert [panel.title for panel in rest] == ["Turns and calls", "KL to the start"]
+    assert [panel.title for panel in rest] == ["Turns and calls", "KL to the reference"]
     assert [panel.keys for panel in panels.further([], ["sft"], ["turns/mean"])] == [("turns/mean",)]
 
 

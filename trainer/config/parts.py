@@ -7,11 +7,16 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
-def setting(default: Any, help: str, *, advanced: bool = False, nothing: str = "", **bounds: Any) -> Any:
-    """A field with its help text; `advanced` tells the form where to put it, `nothing` how it calls the empty choice."""
+def setting(
+    default: Any, help: str, *, advanced: bool = False, nothing: str = "", lines: bool = False, **bounds: Any
+) -> Any:
+    """A field with its help text; `advanced` tells the form where to put it, `nothing` how it calls the empty choice,
+    `lines` that its text has several."""
     extra: dict[str, JsonValue] = {"advanced": True} if advanced else {}
     if nothing:
         extra["nothing"] = nothing
+    if lines:
+        extra["lines"] = True
     return Field(default=default, description=help, json_schema_extra=extra or None, **bounds)
 
 

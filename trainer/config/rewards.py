@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -20,6 +21,15 @@ class LengthWeights(Part):
     turns: float = setting(5.0, "Weight of a turn: parallel calls in one turn are cheaper", ge=0)
 
 
+ASPECT = re.compile(r"(?P<name>[a-z][a-z-]{0,29})(?:\s+(?P<weight>\d+(?:\.\d+)?))?\s*:\s*(?P<question>\S.*)")
+
+
+class RubricAspect(NamedTuple):
+    name: str
+    weight: float
+    question: str
+
+
 class BehaviourConfig(Part):
     """Auxiliary rewards for how the work is done; a weight of 0 turns one off."""
 
@@ -28,6 +38,39 @@ class BehaviourConfig(Part):
     style: float = setting(0.0, "Weight of the share of added lines with a fault of style", ge=0)
     communication: float = setting(0.0, "Weight of a closing message that is missing, too long or a question", ge=0)
     rubric: float = setting(0.0, "Weight of a language model's grades, where one is configured", ge=0)
+    rubric_text: str = setting(
+        "",
+        "What it grades, an aspect a line, as “tests 2: Are the tests worth keeping?” (2 is its weight, 1 when left out); "
+        "empty for the built-in aspects",
+        advanced=True,
+        lines=True,
+        max_length=20_000,
+    )
+    rubric_highest: int = setting(4, "Highest grade of an aspect", ge=1, le=10, advanced=True)
+
+    @property
+    def aspects(self) -> tuple[RubricAspect, ...]:
+        """Of `rubric_text`. Raises ValueError naming the line."""
+        found = []
+        for number, line in enumerate(self.rubric_text.splitlines(), 1):
+            if not line.strip():
+                continue
+            match = ASPECT.fullmatch(line.strip())
+            if match is None or float(match["weight"] or 1) == 0:
+                raise ValueError(
+                    f"rubric_text, line {number}: {line.strip()[:60]!r} is not “name weight: question” (a name of small "
+                    "letters and -, a weight above 0 or none)"
+                )
+            found.append(RubricAspect(match["name"], float(match["weight"] or 1), match["question"]))
+        if len({aspect.name for aspect in found}) < len(found):
+            raise ValueError("rubric_text names an aspect twice; give each another name")
+        return tuple(found)
+
+    @model_validator(mode="after")
+    def _rubric(self) -> BehaviourConfig:
+        if self.rubric_text.strip():
+            _ = self.aspects
+        return self
 
 
 class RewardConfig(Part):

@@ -12,7 +12,7 @@ from trainer.config.parts import Part, setting
 
 
 class MidtrainConfig(Part):
-    """Next-token training on Python source and copying drills."""
+    """Next-token training on a prepared corpus, or on Python source and copying drills."""
 
     kind: Literal["midtrain"] = "midtrain"
     init: Literal["policy", "scratch"] = setting("policy", "Continue the starting policy, or start from random weights")

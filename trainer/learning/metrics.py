@@ -81,7 +81,11 @@ METRICS: dict[str, Metric] = {
     "feedback/shift": Metric(
         "Hinted KL", "nat/token", "mean KL from the policy with the hint to the one without, on hinted turns"
     ),
-    "kl/k1": Metric("KL to the start", "nat/token", "mean log π - log π_ref at policy tokens"),
+    "kl/k1": Metric(
+        "KL to the reference",
+        "nat/token",
+        "mean log π - log π_ref at policy tokens; π_ref is the start, or a lagged policy",
+    ),
     "staleness/mean": Metric(
         "Staleness, mean", "versions", "policy version trained minus the oldest that generated, mean over groups"
     ),

@@ -11,15 +11,14 @@ import math
 import torch
 from torch import Tensor
 
-MAX_GAP = 20.0
-"""Gaps beyond this are numerical accidents; clamped so that the means stay finite."""
+from trainer.learning.correction import MAX_LOG_RATIO
 
 
 def mismatch(log_ratio_N: Tensor) -> dict[str, float]:
     """Run metrics (`metrics.py`) of d [N] over the policy tokens of a step; empty without any."""
     if not log_ratio_N.numel():
         return {}
-    gap_N = log_ratio_N.double().clamp(-MAX_GAP, MAX_GAP)
+    gap_N = log_ratio_N.double().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     k3_N = torch.expm1(gap_N) - gap_N
     return {
         "mismatch/k1_mean": float(-gap_N.mean()),

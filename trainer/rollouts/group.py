@@ -123,7 +123,9 @@ async def run_group(
     )
     if result.train_group is not None:
         result = replace(result, train_group=result.train_group.model_copy(update={"labels": labels_of(task)}))
-    return await asyncio.to_thread(_with_hints, result, config, renderer) if config.feedback.coefficient else result
+    return (
+        await asyncio.to_thread(_with_hints, result, config, renderer, seed) if config.feedback.coefficient else result
+    )
 
 
 def labels_of(task: TaskSpec) -> dict[str, str]:
@@ -134,11 +136,11 @@ def labels_of(task: TaskSpec) -> dict[str, str]:
     return labels
 
 
-def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer) -> GroupResult:
+def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer, seed: int) -> GroupResult:
     """The group with the hinted turns of textual feedback; a rule may wait for a language model."""
     if result.train_group is None:
         return result
-    hints = hints_of(result.trajectories, config, renderer)
+    hints = hints_of(result.trajectories, config, renderer, seed=seed)
     return replace(result, train_group=result.train_group.model_copy(update={"hints": hints}))
 
 

@@ -125,12 +125,32 @@ def test_a_context_that_cannot_be_made_again_is_left_alone(
 def test_hints_of_a_group_are_bounded_and_off_by_default(
     renderer: policies.ChatRenderer, wrong_tool: Trajectory
 ) -> None:
-    assert hints_of([wrong_tool] * 3, RLConfig(), renderer) == []
+    assert hints_of([wrong_tool] * 3, RLConfig(), renderer, seed=0) == []
     on = RLConfig(feedback=FeedbackConfig(coefficient=0.5, most_hints=2))
-    assert [turn.rule for turn in hints_of([wrong_tool] * 3, on, renderer)] == ["unknown_tool"] * 2
+    assert [turn.rule for turn in hints_of([wrong_tool] * 3, on, renderer, seed=0)] == ["unknown_tool"] * 2
     asks = RLConfig(feedback=FeedbackConfig(coefficient=0.5, rules="model"))
     with pytest.raises(ValueError, match="no language model is configured"):
-        hints_of([wrong_tool], asks, renderer)
+        hints_of([wrong_tool], asks, renderer, seed=0)
+
+
+def test_hints_are_dealt_to_rollouts_in_turn_whatever_their_place(renderer: policies.ChatRenderer) -> None:
+    unknown = result("error: no such tool; tools: grep", ToolErrorKind.UNKNOWN_TOOL)
+    group = [
+        rollout(renderer, [(call(f"{name}{n}"), unknown) for n in range(4)]) for name in ("ant", "bee", "cat", "dog")
+    ]
+    on = RLConfig(feedback=FeedbackConfig(coefficient=0.5, most_hints=4))
+
+    def chosen(seed: int, config: RLConfig = on) -> list[str]:
+        found = hints_of(group, config, renderer, seed=seed)
+        return [renderer._text(turn.tokens[-turn.turn_tokens :])[10:13] for turn in found]
+
+    assert sorted(chosen(0)) == ["ant", "bee", "cat", "dog"], "one each before anybody has two"
+    assert chosen(0) == chosen(0)
+    orders = {tuple(chosen(seed)) for seed in range(8)}
+    assert len(orders) > 3
+    few = RLConfig(feedback=FeedbackConfig(coefficient=0.5, most_hints=1))
+    firsts = {name for seed in range(24) for name in chosen(seed, few)}
+    assert len(firsts) == 4, "the last rollout gets hints too"
 
 
 # -- the loss -------------------------------------------------------------------------------------------------------

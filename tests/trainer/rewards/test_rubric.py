@@ -11,7 +11,7 @@ from tests.sandbox.grading.audit.model_server import Server, boundary_of, comple
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import BehaviourConfig, RewardConfig
 from trainer.rewards import RewardError, score
-from trainer.rewards.rubric import RewardJudge, reward_rubric, use
+from trainer.rewards.rubric import RewardJudge, reward_rubric, rubric_of, use
 
 ON = RewardConfig(behaviour=BehaviourConfig(rubric=0.5))
 ASPECTS = [aspect.id for aspect in reward_rubric().aspects]
@@ -88,3 +88,50 @@ def test_without_an_endpoint_the_error_says_what_to_set():
     with pytest.raises(RewardError, match="OPENCOMPOSER_JUDGE_URL"):
         rubric_part()
     assert score(trajectory(), RewardConfig()).reward == 1.0
+
+
+OWN = """
+tests 3: Are the tests of the change worth keeping?
+
+kindness: Is the last message kind?
+"""
+
+
+def test_a_rubric_of_ones_own_is_asked_by_weighed_and_named(server):
+    behaviour = BehaviourConfig(rubric=0.5, rubric_text=OWN, rubric_highest=10)
+    given = {"judge-tests": 10, "judge-kindness": 2}
+    server.reply = lambda r: (
+        200,
+        completion(
+            json.dumps({"record": boundary_of(r), "grades": [{"aspect": a, "grade": g} for a, g in given.items()]})
+        ),
+    )
+    part = rubric_part(RewardConfig(behaviour=behaviour))
+    assert part.value == (3 * 10 + 2) / (4 * 10)
+    assert (part.detail["tests"], part.detail["kindness"]) == (10, 2)
+    system = server.requests[0]["messages"][0]["content"]
+    assert "Are the tests of the change worth keeping?" in system and "from 0 (poor) to 10 (excellent)" in system
+    assert "its grade is 5." in system and ASPECTS[0] not in system
+    assert part.detail["rubric"] != f"{reward_rubric().version}/{reward_rubric().digest}"
+    # Another question is asked anew; the same one is not.
+    rubric_part(RewardConfig(behaviour=behaviour))
+    assert len(server.requests) == 1
+    rubric_part(RewardConfig(behaviour=behaviour.model_copy(update={"rubric_text": OWN.replace("kind?", "short?")})))
+    assert len(server.requests) == 2
+    given["judge-tests"] = 11
+    with pytest.raises(RewardError, match="gave judge-tests 11; grades go from 0 to 10"):
+        rubric_part(RewardConfig(behaviour=behaviour), patch="+other")
+
+
+def test_the_built_in_rubric_keeps_its_name():
+    assert (rubric_of(BehaviourConfig()), reward_rubric().digest) == (reward_rubric(), "7943ce249552ea9b")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("no question", "line 1: 'no question' is not"), ("a: x\nB 2: y", "line 2"), ("a 0: x", "line 1"),
+     ("a: x\na: y", "names an aspect twice")],
+)  # fmt: skip
+def test_a_rubric_that_cannot_be_read_is_refused_by_line(text, why):
+    with pytest.raises(ValueError, match=why):
+        BehaviourConfig(rubric_text=text)

@@ -9,7 +9,9 @@ distill.py   KL from the policy that reads the hint to the policy that does not,
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Sequence
+from itertools import islice, zip_longest
 
 from sandbox.grading.audit.judge.client import JudgeError
 from sandbox.harness.profile import get_profile
@@ -33,8 +35,12 @@ def use(provider: Callable[[], HintWriter | None]) -> None:
     _provider = provider
 
 
-def hints_of(trajectories: Sequence[Trajectory], config: RLConfig, renderer: Renderer) -> list[HintedTurn]:
+def hints_of(
+    trajectories: Sequence[Trajectory], config: RLConfig, renderer: Renderer, *, seed: int
+) -> list[HintedTurn]:
     """The hinted turns of a group, at most `most_hints`; [] while the coefficient is 0.
+
+    Rollouts take turns in an order drawn by `seed` and task, one hint each time, so that none is left out for its place.
 
     Raises ValueError: a rule that does not exist, or `model` without an endpoint. A model that gives no usable answer
     costs its hints, not the group.
@@ -45,15 +51,18 @@ def hints_of(trajectories: Sequence[Trajectory], config: RLConfig, renderer: Ren
     schemas = schemas_of(get_profile(config.harness.profile))
     names = [str(schema["function"]["name"]) for schema in schemas]
     rules = [rule for rule in settings.named_rules if rule != MODEL]
-    made: list[HintedTurn] = []
+    by_rollout: list[list[HintedTurn]] = []
     for trajectory in trajectories:
         hints = find(trajectory, rules=rules, tools=names)
         if MODEL in settings.named_rules:
             hints += [hint for hint in _asked(trajectory) if hint.turn not in {known.turn for known in hints}]
-        for hint in hints:
-            turn = hinted(trajectory, hint, renderer=renderer, schemas=schemas, most=config.sampling.max_context_tokens)
-            made += [turn] if turn else []
-    return made[: settings.most_hints]
+        most = config.sampling.max_context_tokens
+        turns = [hinted(trajectory, hint, renderer=renderer, schemas=schemas, most=most) for hint in hints]
+        by_rollout.append([turn for turn in turns if turn is not None])
+    task = trajectories[0].bundle_hash if trajectories else ""
+    random.Random(f"hints:{seed}:{task}").shuffle(by_rollout)
+    rounds = (turn for some in zip_longest(*by_rollout) for turn in some if turn is not None)
+    return list(islice(rounds, settings.most_hints))
 
 
 def _asked(trajectory: Trajectory) -> list[Hint]:

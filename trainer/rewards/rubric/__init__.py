@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rewards.rubric.judge import Grades, RewardJudge, configured, reward_rubric, use
+from trainer.rewards.rubric.judge import Grades, RewardJudge, configured, reward_rubric, rubric_of, use
 from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.types import RewardPart, Trajectory
 
@@ -18,6 +18,7 @@ def rubric(trajectory: Trajectory, config: RewardConfig) -> RewardPart | None:
     judge = configured()
     if judge is None:
         raise ValueError("no language model is configured; set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL")
+    judge = judge.under(rubric_of(config.behaviour))
     grades = judge.grade(attempt_of(trajectory, None))
     detail = {
         "model": grades.model,
@@ -27,4 +28,4 @@ def rubric(trajectory: Trajectory, config: RewardConfig) -> RewardPart | None:
     return RewardPart(name="rubric", value=grades.mean, weight=weight, detail=detail)
 
 
-__all__ = ["Grades", "RewardJudge", "configured", "reward_rubric", "rubric", "use"]
+__all__ = ["Grades", "RewardJudge", "configured", "reward_rubric", "rubric", "rubric_of", "use"]
