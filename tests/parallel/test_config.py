@@ -15,7 +15,6 @@ from trainer.config import FeedbackConfig, LoraConfig, ObjectiveConfig, Parallel
     [
         ({"ranks": 8, "shards": 2, "context": 2}, "replicas=1 × shards=2 × context=2 is 4, and ranks is 8"),
         ({"ranks": 6, "shards": 6, "experts": 4}, "experts=4 does not divide ranks=6"),
-        ({"compile": True}, "for ranks above 1"),
         ({"ranks": 0, "shards": 0}, "greater than or equal to 1"),
     ],
 )

@@ -36,6 +36,9 @@ class ParallelConfig(Part):
     replicas: int = setting(1, "Copies of the sharded weights", ge=1, advanced=True)
     context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
     experts: int = setting(1, "Ranks that share the experts of a mixture-of-experts layer", ge=1)
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "Where the trainer computes; auto takes GPUs where there are some", advanced=True
+    )
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32"
     )
@@ -62,6 +65,4 @@ class ParallelConfig(Part):
             )
         if self.ranks % self.experts:
             raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")
-        if self.ranks == 1 and (self.checkpoint_activations or self.compile):
-            raise ValueError("checkpoint_activations and compile are for ranks above 1; leave their defaults")
         return self

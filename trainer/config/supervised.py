@@ -18,6 +18,9 @@ class MidtrainConfig(Part):
     init: Literal["policy", "scratch"] = setting("policy", "Continue the starting policy, or start from random weights")
     steps: int = setting(60, "Optimiser steps", gt=0)
     batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    micro_batch_tokens: int = setting(
+        0, "Most padded tokens of one forward and backward pass; 0 for the whole step at once", ge=0, advanced=True
+    )
     drill_share: float = setting(0.25, "Share of copying drills in the mixture", ge=0, le=1)
     source_share: float = setting(0.15, "Share of Python standard-library source", ge=0, le=1)
     corpus: str = setting(
@@ -75,6 +78,9 @@ class SFTConfig(Part):
     )
     steps: int = setting(60, "Optimiser steps", gt=0)
     batch_tokens: int = setting(4096, "Tokens of one step", gt=0)
+    micro_batch_tokens: int = setting(
+        0, "Most padded tokens of one forward and backward pass; 0 for the whole step at once", ge=0, advanced=True
+    )
     episodes: int = setting(600, "Expert episodes to record in real sandboxes; unused with a dataset", gt=0)
     tamper_share: float = setting(
         0.02,

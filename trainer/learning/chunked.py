@@ -22,6 +22,8 @@ from trainer.learning.half import loops_for, rows
 
 IN_CACHE = 1 << 19
 """Logits that are worked on at a time: 2 MiB of float32."""
+ON_DEVICE = 1 << 26
+"""The same on a GPU, which needs much work at a time: 256 MiB."""
 
 
 def chunked_scores(
@@ -106,7 +108,7 @@ class _Kept(torch.autograd.Function):
         logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
         entropy_N = torch.empty_like(logprobs_N)
         kept_NV = hidden_ND.new_empty(len(hidden_ND), len(weight_VD)) if any(ctx.needs_input_grad) else None
-        size = max(1, IN_CACHE // len(weight_VD))
+        size = max(1, (IN_CACHE if hidden_ND.device.type == "cpu" else ON_DEVICE) // len(weight_VD))
         for start in range(0, len(hidden_ND), size):
             part = slice(start, start + size)
             kept_CV = None if kept_NV is None else kept_NV[part]

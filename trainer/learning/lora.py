@@ -54,19 +54,19 @@ class Adapters:
 
     @torch.no_grad()
     def merged(self) -> dict[str, Tensor]:
-        """The weights of the plain model, adapters added, under the plain model's names."""
+        """The weights of the plain model, adapters added, under the plain model's names, on the CPU."""
         layers = dict(self._layers())
         out: dict[str, Tensor] = {}
         for name, tensor in self.model.state_dict().items():
             owner, found, rest = name.partition(".base_layer.")
             if not found:
                 if not any(f".{part}." in f".{name}" for part in ("lora_A", "lora_B")):
-                    out[name] = tensor
+                    out[name] = tensor.cpu()
             elif rest == "weight":
                 delta = layers[owner].get_delta_weight(NAME)  # type: ignore[operator]
-                out[f"{owner}.weight"] = tensor + delta
+                out[f"{owner}.weight"] = (tensor + delta).cpu()
             else:
-                out[f"{owner}.{rest}"] = tensor
+                out[f"{owner}.{rest}"] = tensor.cpu()
         return out
 
     def state_tensors(self) -> dict[str, Tensor]:

@@ -66,8 +66,8 @@ class NamedOptimizer:
                     f"optimizer state {full!r} has shape {tuple(tensor.shape)}, the policy has {tuple(parameter.shape)}"
                 )
             # Cloned: torch's own memory is aligned, a file's mapping need not be, and kernels choose code by alignment.
-            moved = tensor.to(parameter.device) if tensor.ndim else tensor
-            states.setdefault(parameter, {})[key] = moved.clone()
+            # To where the parameter is now, its number of steps too: fused kernels of a GPU want that there.
+            states.setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
         for optimizer in self._optimizers:
             optimizer.state.clear()
             for group in optimizer.param_groups:

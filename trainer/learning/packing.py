@@ -87,18 +87,18 @@ def order(samples: Sequence[TrainSample]) -> list[int]:
     return sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
 
 
-def pack(samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]:
+def pack(samples: Sequence[TrainSample], *, max_tokens: int, share: bool = True) -> list[MicroBatch]:
     """Micro-batches of at most `max_tokens` padded tokens (a longer single sample gets a batch of its own)."""
     batches: list[MicroBatch] = []
     rows: list[TrainSample] = []
     for index in order(samples):
         sample = samples[index]
         if rows and len(sample.tokens) * (len(rows) + 1) > max_tokens:
-            batches.append(stack(rows, share=True))
+            batches.append(stack(rows, share=share))
             rows = []
         rows.append(sample)
     if rows:
-        batches.append(stack(rows, share=True))
+        batches.append(stack(rows, share=share))
     return batches
 
 

@@ -76,7 +76,7 @@ def understands(model: PreTrainedModel) -> bool:
 def hidden_states(model: PreTrainedModel, shared: Beginnings) -> Tensor:
     """The decoder's output for each beginning [U, width of the model]."""
     decoder = model.get_decoder()
-    with _attention(decoder):
+    with attending(model):
         out = decoder(
             input_ids=shared.tokens_U[None],
             position_ids=shared.positions_U[None],
@@ -88,9 +88,10 @@ def hidden_states(model: PreTrainedModel, shared: Beginnings) -> Tensor:
 
 
 @contextmanager
-def _attention(decoder: Any) -> Iterator[None]:
-    """The layers read the name in the configuration at each call."""
-    config, before = decoder.config, decoder.config._attn_implementation
+def attending(model: PreTrainedModel) -> Iterator[None]:
+    """The layers read the name of their attention in the configuration at each call: also when they are computed again."""
+    config = model.get_decoder().config
+    before = config._attn_implementation
     config._attn_implementation = ATTENTION
     try:
         yield

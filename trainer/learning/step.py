@@ -29,9 +29,9 @@ from trainer.learning.norms import norm_in_half
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
 from trainer.learning.parity import mismatch
-from trainer.learning.shared import understands
+from trainer.learning.shared import attending, understands
 from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
-from trainer.policy.names import checkpoint_state
+from trainer.policy.names import checkpoint_state, on_cpu
 from trainer.replay.routing import Replay, RoutingCounts
 from trainer.rollouts.types import TrainGroup, TrainSample
 
@@ -78,9 +78,13 @@ class Learner:
         repeat_experts: bool = True,
         precision: Literal["float32", "bfloat16"] = "float32",
         logits_at_once: int = 0,
+        compiled: bool = False,
     ) -> None:
         """`precision` is what is computed in; weights, gradients and optimizer stay float32. `logits_at_once`: see
-        `score_tokens`. Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known."""
+        `score_tokens`. `compiled`: the layers are, and want whole rows and no loops but torch's.
+
+        Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known.
+        """
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
         self.model = model
@@ -100,7 +104,8 @@ class Learner:
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and what it found."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
-        if precision == "bfloat16":
+        self.compiled = compiled
+        if precision == "bfloat16" and not compiled:
             for one in (model, reference):
                 if one is not None:
                     norm_in_half(one)
@@ -128,7 +133,7 @@ class Learner:
             scored.append(facts)
         differentiated = time.perf_counter()
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
-        norm = self._update(rate, step) if batches else 0.0
+        norm = self._update(rate, step) if batches or self._has_gradients() else 0.0
         loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
         effort = self._effort(useful, batches, time.perf_counter() - started)
         self._last = (useful, scored)
@@ -173,8 +178,8 @@ class Learner:
         ]
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy as others see it: plain weights by their Hugging Face names."""
-        return self.adapters.merged() if self.adapters else checkpoint_state(self.model, self.model.state_dict())
+        """The policy as others see it: plain weights by their Hugging Face names, on the CPU."""
+        return self.adapters.merged() if self.adapters else checkpoint_state(self.model, on_cpu(self.model))
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Everything beside the published weights that the next step depends on, by name."""
@@ -187,13 +192,21 @@ class Learner:
         self.optimizer.load_state_tensors({k: t for k, t in tensors.items() if not k.endswith(f"|{WEIGHT_KEY}")})
 
     @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def _has_gradients(self) -> bool:
+        """Of textual feedback (`learning/feedback`), which are there before the step."""
+        return any(parameter.grad is not None for parameter in self.model.parameters())
+
+    @property
     def _needs_all_samples(self) -> bool:
         """Without a KL term a sample whose advantages are all 0 has exactly no gradient and need not be run."""
         return self.objective.kl_coefficient > 0
 
     def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
         """What this process computes of the step."""
-        return pack(samples, max_tokens=self.micro_batch_tokens)
+        return pack(samples, max_tokens=self.micro_batch_tokens, share=not self.compiled)
 
     def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
         """The step's facts, where several processes computed it (`trainer/parallel`)."""
@@ -214,7 +227,7 @@ class Learner:
         return self.effort.metrics(
             work,
             seconds,
-            device=next(self.model.parameters()).device,
+            device=self.device,
             ranks=self._ranks,
             reference=self._needs_all_samples,
         )
@@ -234,8 +247,12 @@ class Learner:
             return score_tokens(model, batch, temperature=self.temperature, logits_at_once=self.logits_at_once)
 
     def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
-        batch = batch.to(next(self.model.parameters()).device)
-        with self.replay.forced(batch.experts_BTLK) if self.replay else nullcontext():
+        batch = batch.to(self.device)
+        shared = batch.shared is not None and understands(self.model)
+        with (
+            self.replay.forced(batch.experts_BTLK) if self.replay else nullcontext(),
+            attending(self.model) if shared else nullcontext(),
+        ):
             return self._differentiate(batch)
 
     def _differentiate(self, batch: MicroBatch) -> tuple[float, Scored]:

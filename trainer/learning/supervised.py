@@ -17,6 +17,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
+from trainer.learning.chunked import chunked_scores
 from trainer.learning.effort import Effort, Tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
@@ -52,18 +53,28 @@ def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: 
 class SupervisedLearner:
     """Owns the trained model and its optimizer. Computes in bfloat16 where it pays, keeps float32 weights."""
 
-    def __init__(self, model: PreTrainedModel, *, optimizer: OptimizerConfig, total_steps: int) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        optimizer: OptimizerConfig,
+        total_steps: int,
+        micro_batch_tokens: int = 0,
+        logits_at_once: int = 0,
+    ) -> None:
+        """`micro_batch_tokens`: most padded tokens of one pass, 0 for the whole step; `logits_at_once`: see `weighted_loss`."""
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
         self.effort = Effort(model, formats=(torch.bfloat16, torch.float32))
+        self.micro_batch_tokens = micro_batch_tokens
+        self.logits_at_once = logits_at_once
         model.train()
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
         started = time.perf_counter()
-        loss, accuracy = weighted_loss(self.model, batch)
-        loss.backward()
+        loss, right = self._passes(batch, learn=True)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
@@ -71,8 +82,8 @@ class SupervisedLearner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
         return {
-            "loss/train": float(loss.detach()),
-            "loss/accuracy": accuracy,
+            "loss/train": loss,
+            **({} if right is None else {"loss/accuracy": right}),
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
@@ -80,6 +91,29 @@ class SupervisedLearner:
                 work_of(batch), time.perf_counter() - started, device=next(self.model.parameters()).device
             ),
         }
+
+    def loss(self, batch: Sequence[Example]) -> float:
+        """What `train` would report of the batch, without learning from it."""
+        self.model.eval()
+        with torch.no_grad():
+            found, _ = self._passes(batch, learn=False)
+        self.model.train()
+        return found
+
+    def _passes(self, batch: Sequence[Example], *, learn: bool) -> tuple[float, float | None]:
+        """The weighted mean over the whole batch, some rows at a time: the sum of what each part gives."""
+        parts = cut(batch, self.micro_batch_tokens)
+        total = total_weight(batch) if len(parts) > 1 else None
+        loss, right = 0.0, 0.0
+        known = True
+        for part in parts:
+            mean, accuracy = weighted_loss(self.model, part, total=total, logits_at_once=self.logits_at_once)
+            if learn:
+                mean.backward()
+            loss += float(mean.detach())
+            known = accuracy is not None
+            right += accuracy or 0.0
+        return loss, right if known else None
 
 
 def work_of(batch: Sequence[Example]) -> Tokens:
@@ -90,23 +124,61 @@ def work_of(batch: Sequence[Example]) -> Tokens:
     return Tokens.of_rows(lengths, sum(weight > 0 for row in batch for weight in row.weights[1:]))
 
 
-def weighted_loss(model: PreTrainedModel, batch: Sequence[Example]) -> tuple[Tensor, float]:
-    """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice."""
+def cut(batch: Sequence[Example], most: int) -> list[list[Example]]:
+    """Rows of `batch` in parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
+    parts: list[list[Example]] = [[]]
+    width = 0
+    for example in batch:
+        width = max(width, len(example.ids))
+        if most and parts[-1] and width * (len(parts[-1]) + 1) > most:
+            parts.append([])
+            width = len(example.ids)
+        parts[-1].append(example)
+    return parts
+
+
+def total_weight(batch: Sequence[Example]) -> float:
+    return sum(weight for example in batch for weight in example.weights[1:])
+
+
+def weighted_loss(
+    model: PreTrainedModel, batch: Sequence[Example], *, total: float | None = None, logits_at_once: int = 0
+) -> tuple[Tensor, float | None]:
+    """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice.
+
+    `total` is what the sum is divided by in place of the weights of `batch`: those of all parts of a step. With
+    `logits_at_once` no more logits than these exist at a time, and nobody looks for the first choice.
+    """
+    device = next(model.parameters()).device
     width = max(len(example.ids) for example in batch)
     tokens_BT = torch.tensor([example.ids + [PAD] * (width - len(example.ids)) for example in batch])
     weights_BT = torch.tensor([example.weights + [0.0] * (width - len(example.weights)) for example in batch])
     wanted_BT = functional.pad(weights_BT[:, 1:] > 0, (0, 1))
-    with torch.autocast("cpu", torch.bfloat16):
+    targets_N = tokens_BT[:, 1:][wanted_BT[:, :-1]].to(device)
+    weights_N = weights_BT[:, 1:][wanted_BT[:, :-1]].to(device)
+    at_BT = positions(batch, width)
+    head = model.get_output_embeddings()
+    with torch.autocast(device.type, torch.bfloat16):
         hidden_BTD = model.get_decoder()(
-            input_ids=tokens_BT, position_ids=positions(batch, width), use_cache=False
+            input_ids=tokens_BT.to(device),
+            position_ids=None if at_BT is None else at_BT.to(device),
+            use_cache=False,
         ).last_hidden_state
-        logits_NV = model.get_output_embeddings()(hidden_BTD[wanted_BT])
-    targets_N = tokens_BT[:, 1:][wanted_BT[:, :-1]]
-    weights_N = weights_BT[:, 1:][wanted_BT[:, :-1]]
-    losses_N = functional.cross_entropy(logits_NV.float(), targets_N, reduction="none")
-    right_N = (logits_NV.argmax(-1) == targets_N).float()
-    total = weights_N.sum()
-    return (losses_N * weights_N).sum() / total, float((right_N * weights_N).sum() / total)
+        hidden_ND = hidden_BTD[wanted_BT.to(device)]
+        if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
+            losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, logits_at_once), None
+        else:
+            logits_NV = head(hidden_ND)
+            losses_N = functional.cross_entropy(logits_NV.float(), targets_N, reduction="none")
+            right_N = (logits_NV.argmax(-1) == targets_N).float()
+    divisor = weights_N.sum() if total is None else total
+    loss = (losses_N * weights_N).sum() / divisor
+    return loss, None if right_N is None else float((right_N * weights_N).sum() / divisor)
+
+
+def _logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, logits_at_once: int) -> Tensor:
+    half = (hidden_ND.bfloat16(), weight_VD.bfloat16())
+    return chunked_scores(*half, targets_N, temperature=1.0, logits_at_once=logits_at_once)[0]
 
 
 def positions(batch: Sequence[Example], width: int) -> Tensor | None:
@@ -123,4 +195,4 @@ def positions(batch: Sequence[Example], width: int) -> Tensor | None:
     return torch.tensor(rows)
 
 
-__all__ = ["Example", "SupervisedLearner", "batches", "positions", "weighted_loss"]
+__all__ = ["Example", "SupervisedLearner", "batches", "cut", "positions", "total_weight", "weighted_loss"]

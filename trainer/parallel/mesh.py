@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 from trainer.parallel.errors import ParallelRefused
+from trainer.stages.device import device_of
 
 PATIENCE = timedelta(minutes=30)
 """Longest that a rank waits for another in one collective operation: the slowest forward pass or checkpoint."""
@@ -72,15 +73,11 @@ class Meshes:
 
 
 def join(config: ParallelConfig) -> Meshes:
-    """Enter the process group that the environment describes (torchrun sets it). Raises ParallelRefused."""
-    cuda = torch.cuda.is_available()
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    if cuda and local >= torch.cuda.device_count():
-        raise ParallelRefused(
-            f"parallel.ranks={config.ranks} needs a GPU each, this machine has {torch.cuda.device_count()}; lower it"
-        )
+    """Enter the process group that the environment describes (torchrun sets it). Raises StageError."""
+    device = device_of(config, local=int(os.environ.get("LOCAL_RANK", "0")))
+    cuda = device.type == "cuda"
     if cuda:
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(device)
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",
         store=_meeting(),
@@ -88,7 +85,7 @@ def join(config: ParallelConfig) -> Meshes:
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=PATIENCE,
     )
-    return arrange(config, torch.device("cuda", local) if cuda else torch.device("cpu"))
+    return arrange(config, device)
 
 
 def arrange(config: ParallelConfig, device: torch.device) -> Meshes:

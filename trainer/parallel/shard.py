@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
 from transformers import PreTrainedModel
 
+from trainer.learning.layers import compile_each, compute_again, layers_of
 from trainer.parallel import context, experts
 from trainer.parallel.errors import ParallelRefused
 from trainer.parallel.mesh import Meshes
@@ -43,17 +44,16 @@ def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
     )
-    layers = list(blocks(model))
+    layers = layers_of(model)
+    if not layers:
+        raise ParallelRefused(f"{type(model).__name__} has no list of decoder layers to cut; set parallel.ranks to 1")
     if config.checkpoint_activations:
-        model.activation_checkpointing_enable({"use_reentrant": False})
-        for layer in layers:
-            # A cache is disabled in recomputed layers for fear of entries twice; ours (`context.py`) keeps none.
-            cast(Any, layer)._can_checkpoint_with_cache = True
+        compute_again(model)
     if config.experts > 1:
         experts.spread(model, meshes, policy)
+    if config.compile:
+        compile_each(model)
     for layer in layers:
-        if config.compile:
-            layer.compile()
         fully_shard(layer, mesh=meshes.dense, mp_policy=policy)
     root = Rooted(model)
     # The root gets tokens and log-probabilities, which no cast may touch.
@@ -66,14 +66,6 @@ def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
     if meshes.device.type != "cpu":
         root.to(meshes.device)
     return root
-
-
-def blocks(model: PreTrainedModel) -> Iterator[nn.Module]:
-    """The decoder's layers. Raises ParallelRefused."""
-    layers = getattr(model.get_decoder(), "layers", None)
-    if not isinstance(layers, nn.ModuleList):
-        raise ParallelRefused(f"{type(model).__name__} has no list of decoder layers to cut; set parallel.ranks to 1")
-    yield from layers
 
 
 def whole_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -19,7 +19,7 @@ from trainer.learning.loss import score_tokens
 from trainer.learning.optimizers import learning_rate
 from trainer.learning.packing import PAD, MicroBatch
 from trainer.learning.step import NonFiniteGradients
-from trainer.learning.supervised import Example, positions, work_of
+from trainer.learning.supervised import Example, positions, total_weight, work_of
 from trainer.parallel import context
 from trainer.parallel.balance import cost_of, deal
 from trainer.parallel.mesh import Meshes
@@ -32,8 +32,16 @@ NOTHING = Example([PAD], [0.0])
 class ShardedSupervisedLearner:
     """`trainer.learning.supervised.SupervisedLearner` on ranks. `model` is cut in place; all ranks call together."""
 
-    def __init__(self, model: PreTrainedModel, meshes: Meshes, *, optimizer: OptimizerConfig, total_steps: int) -> None:
-        """Raises ParallelRefused."""
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        meshes: Meshes,
+        *,
+        optimizer: OptimizerConfig,
+        total_steps: int,
+        micro_batch_tokens: int = 0,
+    ) -> None:
+        """`micro_batch_tokens`: most padded tokens of one pass of a rank, 0 for its share of a step. Raises ParallelRefused."""
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
@@ -43,6 +51,7 @@ class ShardedSupervisedLearner:
         self._root = shard(model, meshes)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self.total_steps = total_steps
+        self.micro_batch_tokens = micro_batch_tokens
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
@@ -75,9 +84,11 @@ class ShardedSupervisedLearner:
 
     def _all_rows(self, batch: Sequence[Example], *, learn: bool) -> float:
         """Weighted mean of the losses of all rows, which are dealt over the ranks; with gradients if asked for."""
-        total = sum(weight for example in batch for weight in example.weights[1:])
+        total = total_weight(batch)
         lengths = [len(example.ids) for example in batch]
         share = max(lengths) * -(-len(batch) // self.meshes.data_ranks)
+        if self.micro_batch_tokens:
+            share = min(share, self.micro_batch_tokens)
         dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
         loss = torch.zeros((), device=self.meshes.device)
         for rows in dealt[self.meshes.data_rank]:

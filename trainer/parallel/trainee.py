@@ -24,7 +24,11 @@ class ShardedTrainee:
         self._policy = policy
         self._root = checkpoints.root
         self._learner = ShardedSupervisedLearner(
-            policy.model, meshes, optimizer=config.optimizer, total_steps=config.steps
+            policy.model,
+            meshes,
+            optimizer=config.optimizer,
+            total_steps=config.steps,
+            micro_batch_tokens=config.micro_batch_tokens,
         )
         self._checkpoints = ShardedCheckpoints(checkpoints, meshes)
 

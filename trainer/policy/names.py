@@ -23,6 +23,13 @@ def checkpoint_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> dic
     return revert_weight_conversion(model, dict(state)) if stacks_experts(model) else dict(state)
 
 
+def on_cpu(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The model's state on the CPU, where it may be already: the same memory then. Tied weights stay one tensor."""
+    state = model.state_dict(keep_vars=True)
+    moved = {id(tensor): tensor.detach().cpu() for tensor in state.values()}
+    return {name: moved[id(tensor)] for name, tensor in state.items()}
+
+
 def load_checkpoint_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> None:
     """Copies a checkpoint's tensors into `model`. Raises RuntimeError when they are of another model."""
     if stacks_experts(model):

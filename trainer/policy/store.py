@@ -30,6 +30,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.errors import PolicyUnreadable
+from trainer.policy.names import on_cpu
 
 disable_progress_bar()  # policies load inside servers and workers, whose logs are lines
 
@@ -132,7 +133,7 @@ def save(
         cast: dict[int, torch.Tensor] = {}  # by address, so that tied weights stay one tensor
         state = {
             name: cast.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype))
-            for name, tensor in (weights or policy.model.state_dict()).items()
+            for name, tensor in (weights or on_cpu(policy.model)).items()
         }
         policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.learning.algorithms import correction_of
+from trainer.learning.layers import compile_each, compute_again
 from trainer.learning.lora import Adapters
 from trainer.learning.step import Learner
+from trainer.stages.device import device_of
 from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
 
@@ -17,12 +19,19 @@ def build_reference(config: RLConfig, policy_dir: Path, store: WeightStore) -> R
     """The reference of the KL term, which starts as the policy of `policy_dir`; None without such a term."""
     if config.objective.kl_coefficient == 0:
         return None
-    return Reference(policies.load_model(policy_dir), config.objective, store)
+    model = policies.load_model(policy_dir).to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
+    return Reference(model, config.objective, store)
 
 
 def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, reference: Reference | None) -> Learner:
-    """Raises LoraUnavailable, ValueError (adapter targets that the model does not have)."""
+    """Moves the policy to where the run computes. Raises LoraUnavailable, StageError (no such device), ValueError (adapter
+    targets that the model does not have)."""
+    policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
     adapters = Adapters(policy.model, config.lora, seed=seed) if config.lora.rank else None
+    if config.parallel.checkpoint_activations:
+        compute_again(policy.model)
+    if config.parallel.compile:
+        compile_each(policy.model)
     return Learner(
         policy.model,
         objective=config.objective,
@@ -36,4 +45,5 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         repeat_experts=config.sampling.routed_experts,
         precision=config.parallel.precision,
         logits_at_once=config.parallel.logits_at_once,
+        compiled=config.parallel.compile,
     )

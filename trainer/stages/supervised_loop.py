@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from trainer import policy as policies
 from trainer.config import MidtrainConfig, SFTConfig
+from trainer.learning.layers import compile_each, compute_again
 from trainer.learning.step import NonFiniteGradients
-from trainer.learning.supervised import Example, SupervisedLearner, batches, weighted_loss
+from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+from trainer.stages.device import device_of
 from trainer.stages.heldout import HeldOut
 
 HELD_OUT_EVERY = 10
@@ -64,18 +64,26 @@ class Alone:
     """The policy in this process."""
 
     def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
+        """Moves the policy to where the run computes. Raises StageError when there is no such device."""
         self._policy, self._checkpoints = policy, checkpoints
-        self._learner = SupervisedLearner(policy.model, optimizer=config.optimizer, total_steps=config.steps)
+        policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
+        if config.parallel.checkpoint_activations:
+            compute_again(policy.model)
+        if config.parallel.compile:
+            compile_each(policy.model)
+        self._learner = SupervisedLearner(
+            policy.model,
+            optimizer=config.optimizer,
+            total_steps=config.steps,
+            micro_batch_tokens=config.micro_batch_tokens,
+            logits_at_once=config.parallel.logits_at_once,
+        )
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         return self._learner.train(batch, step=step)
 
     def loss(self, rows: Sequence[Example]) -> float:
-        self._policy.model.eval()
-        with torch.no_grad():
-            loss, _ = weighted_loss(self._policy.model, rows)
-        self._policy.model.train()
-        return float(loss)
+        return self._learner.loss(rows)
 
     def save(self, state: CheckpointState) -> Path:
         return self._checkpoints.save(self._policy, self._learner.optimizer.state_tensors(), state)

@@ -19,7 +19,7 @@ from tests.trainer.learning.models import tiny_model
 from trainer import policy as policies
 from trainer.config import FeedbackConfig, RLConfig
 from trainer.learning.feedback import hints_of
-from trainer.learning.feedback.distill import add_gradients, bucket_kl, learn_from_hints, turn_logps
+from trainer.learning.feedback.distill import add_gradients, bucket_kl, learn_from_hints, logps, turn_states
 from trainer.learning.feedback.find import Hint, find
 from trainer.learning.feedback.insert import hinted
 from trainer.learning.feedback.writer import HintWriter
@@ -169,6 +169,10 @@ def clear_model():
     return model
 
 
+def turn_logps(model, rows, turns, temperature):
+    return logps(model, turn_states(model, rows, turns), temperature)
+
+
 def test_student_comes_to_do_without_the_hint_what_it_does_with_it() -> None:
     model = clear_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -198,6 +202,32 @@ def test_gradients_are_those_of_the_turns_positions_only() -> None:
     logps_TV = torch.log_softmax(model(torch.tensor([TURN.tokens])).logits[0].float(), -1)
     (teacher_NV.exp() * (teacher_NV - logps_TV[2:4])).sum().div(2.0).backward()
     torch.testing.assert_close(got, model.lm_head.weight.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("precision", "logits_at_once", "close"), [("float32", 1, 1e-5), ("bfloat16", 0, 0.05), ("bfloat16", 40, 0.05)]
+)
+def test_logits_some_at_a_time_and_half_precision_give_the_same_gradients(precision, logits_at_once, close) -> None:
+    def gradients(**settings) -> torch.Tensor:
+        model = clear_model()
+        add_gradients(model, [TURN], ON, temperature=0.8, divisor=1.0, **settings)
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+    whole = gradients()
+    got = gradients(precision=precision, logits_at_once=logits_at_once)
+    assert float((got - whole).norm()) < close * float(whole.norm())
+
+
+def test_no_more_logits_exist_than_are_allowed(monkeypatch) -> None:
+    seen: list[int] = []
+    real = torch.log_softmax
+    monkeypatch.setattr(torch, "log_softmax", lambda x, dim: seen.append(x.numel()) or real(x, dim=dim))
+    model = clear_model()
+    long = TURN.model_copy(
+        update={"tokens": list(range(1, 20)), "hinted_tokens": [30, *range(1, 20)], "turn_tokens": 12}
+    )
+    add_gradients(model, [long], ON, temperature=1.0, divisor=1.0, logits_at_once=100)
+    assert max(seen) <= 100 and sum(seen) >= 2 * 12 * 32  # teacher and student, and again in the backward pass
 
 
 def test_a_hint_that_moves_nothing_is_dropped() -> None:

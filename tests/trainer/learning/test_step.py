@@ -89,6 +89,18 @@ def test_the_same_batch_gives_the_same_bits():
         assert torch.equal(a, b)
 
 
+def test_a_step_on_hints_alone_is_a_step_and_leaves_no_gradients_behind():
+    model = tiny_model()
+    before = [p.clone() for p in model.parameters()]
+    learned = learner(model)
+    (model.lm_head.weight.square().sum()).backward()  # as textual feedback does before the step
+    metrics = learned.train([group(model, [1.0, 1.0, 1.0])], step=1)
+    assert metrics["optim/grad_norm"] > 0
+    assert any(not torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert all(p.grad is None for p in model.parameters())
+    assert learned.train([group(model, [1.0, 1.0])], step=2)["optim/grad_norm"] == 0.0
+
+
 def test_zero_signal_groups_change_nothing_and_are_counted():
     model = tiny_model()
     before = [p.clone() for p in model.parameters()]

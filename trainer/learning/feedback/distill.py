@@ -11,16 +11,18 @@ Guards: a token counts at most `cap` nats; a turn on which the hint moves the me
 teaches nothing and is dropped; only the turn's tokens have a loss. The hint is in no stream of the policy-gradient loss,
 so that no importance ratio ever sees it. Unpublished: direction, coefficient, k, cap and the teacher's weights.
 
-Shape suffixes: B rows, T padded length, N tokens of the hinted turns, V vocabulary, K the teacher's top tokens.
+Shape suffixes: B rows, T padded length, N tokens of the hinted turns, D hidden width, V vocabulary, K the teacher's top tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from functools import partial
+from typing import Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from trainer.config import FeedbackConfig, RLConfig
@@ -34,7 +36,7 @@ LEAST = 1e-8
 def learn_from_hints(model: PreTrainedModel, groups: Sequence[TrainGroup], config: RLConfig) -> dict[str, float]:
     """Add the gradients of the groups' hinted turns to `model`, just before the reward's step; returns metrics.
 
-    Does nothing at coefficient 0 or without hints. In a step whose groups are all without signal they wait for the next.
+    Does nothing at coefficient 0 or without hints. A step whose groups are all without signal learns from hints alone.
     """
     turns = [turn for group in groups for turn in group.hints]
     if config.feedback.coefficient == 0 or not turns:
@@ -45,20 +47,44 @@ def learn_from_hints(model: PreTrainedModel, groups: Sequence[TrainGroup], confi
         config.feedback,
         temperature=config.sampling.temperature,
         divisor=config.objective.loss_divisor,
+        precision=config.parallel.precision,
+        logits_at_once=config.parallel.logits_at_once,
     )
 
 
 def add_gradients(
-    model: PreTrainedModel, turns: Sequence[HintedTurn], config: FeedbackConfig, *, temperature: float, divisor: float
+    model: PreTrainedModel,
+    turns: Sequence[HintedTurn],
+    config: FeedbackConfig,
+    *,
+    temperature: float,
+    divisor: float,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    logits_at_once: int = 0,
 ) -> dict[str, float]:
-    """The backward pass of L, `turns_at_once` turns a time."""
+    """The backward pass of L, `turns_at_once` turns a time, and no more than `logits_at_once` logits (0: all of these).
+
+    `precision` is what is computed in; divergences are in float32.
+    """
+    kind = next(model.parameters()).device.type
+    size = max(1, logits_at_once // len(cast(nn.Embedding, model.get_input_embeddings()).weight))
     used, shift, tokens = 0, 0.0, 0
     for start in range(0, len(turns), config.turns_at_once):
         batch = turns[start : start + config.turns_at_once]
-        with torch.no_grad():
-            teacher_NV = turn_logps(model, [turn.hinted_tokens for turn in batch], batch, temperature)
-        student_NV = turn_logps(model, [turn.tokens for turn in batch], batch, temperature)
-        kl_N = bucket_kl(teacher_NV, student_NV, top_k=config.top_k)
+        # Without a cache: weights that the teacher had cast, without gradients, would be the student's too.
+        with torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False):
+            with torch.no_grad():
+                teacher_ND = turn_states(model, [turn.hinted_tokens for turn in batch], batch)
+            student_ND = turn_states(model, [turn.tokens for turn in batch], batch)
+            pairs = [(teacher_ND, student_ND)]
+            if logits_at_once:
+                pairs = list(zip(teacher_ND.split(size), student_ND.split(size), strict=True))
+            # Of each part the logits are gone before the next, and are computed again in the backward pass.
+            whole = partial(_divergence, model, temperature, config.top_k)
+            parts = [
+                checkpoint(whole, *pair, use_reentrant=False) if logits_at_once else whole(*pair) for pair in pairs
+            ]
+        kl_N = torch.cat(parts)
         means = [float(part.mean()) for part in kl_N.detach().split([turn.turn_tokens for turn in batch])]
         keep_N = torch.tensor(
             [
@@ -81,10 +107,23 @@ def add_gradients(
     }
 
 
-def turn_logps(
-    model: PreTrainedModel, rows: Sequence[Sequence[int]], turns: Sequence[HintedTurn], temperature: float
+def _divergence(
+    model: PreTrainedModel, temperature: float, top_k: int, teacher_ND: Tensor, student_ND: Tensor
 ) -> Tensor:
-    """Log-probabilities [N, V] at the last `turn_tokens` positions of each row, of the distribution sampled from."""
+    """KL [N] of some tokens."""
+    with torch.no_grad():
+        teacher_NV = logps(model, teacher_ND, temperature)
+    return bucket_kl(teacher_NV, logps(model, student_ND, temperature), top_k=top_k)
+
+
+def logps(model: PreTrainedModel, hidden_ND: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities [N, V] of the distribution sampled from."""
+    logits_NV = cast(Tensor, model.get_output_embeddings()(hidden_ND)).float() / temperature
+    return torch.log_softmax(logits_NV, dim=-1)
+
+
+def turn_states(model: PreTrainedModel, rows: Sequence[Sequence[int]], turns: Sequence[HintedTurn]) -> Tensor:
+    """What the decoder says [N, D] at the last `turn_tokens` positions of each row, of the token that comes."""
     width = max(len(row) for row in rows)
     device = next(model.parameters()).device
     tokens_BT = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
@@ -94,9 +133,7 @@ def turn_logps(
         for b, (row, turn) in enumerate(zip(rows, turns, strict=True))
         for position in range(len(row) - turn.turn_tokens, len(row))
     ]
-    hidden_ND = hidden_BTD.flatten(0, 1)[torch.tensor(at, device=device)]
-    logits_NV = cast(Tensor, model.get_output_embeddings()(hidden_ND)).float() / temperature
-    return torch.log_softmax(logits_NV, dim=-1)
+    return cast(Tensor, hidden_BTD.flatten(0, 1)[torch.tensor(at, device=device)])
 
 
 def bucket_kl(teacher_NV: Tensor, student_NV: Tensor, *, top_k: int) -> Tensor:
