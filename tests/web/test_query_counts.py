@@ -130,6 +130,7 @@ QUERIES: dict[str, int] = {
     "projects/<slug:slug>/": 5,
     "promotion/": 11,
     "review/": 6,
+    "review/new/count/": 3,
     "review/<slug:name>/": 8,
     "review/<slug:name>/<int:pk>/": 12,
     "rollouts/": 7,

@@ -328,7 +328,7 @@ class TestPages:
         html = page.get("/review/?filters=verdict%3Dfailed%26turns_min%3D4").content.decode()
         assert '<option value="failed" selected>' in html
         assert 'name="f-turns_min" value="4"' in html
-        page.post("/review/quality/do/fill/", {"f-verdict": "passed", "limit": "10"})
+        page.post("/review/quality/do/fill/", {"f-verdict": "failed", "limit": "10"})
         assert queue.items.count() == 8
 
     def test_a_queue_that_cannot_be_filled_is_not_made(self, recorded: list[Rollout], people: dict[str, User]) -> None:
