@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.evals import comparing, selectors, services
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import ROW_ID, whole
 from composer_web.ops.pages import Figure, PageRequest, act, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.tasks.selectors import get_task
@@ -39,9 +40,10 @@ def evaluation_compare(request: PageRequest) -> HttpResponse:
 
 
 def _evaluation_id(text: str) -> int:
-    if not text.isdecimal() or len(text) > 17:
+    found = whole(text, digits=ROW_ID)
+    if found is None:
         raise NotFound("evaluation", repr(text[:40]))
-    return int(text)
+    return found
 
 
 def _figures(found: comparing.Comparison) -> list[Figure]:

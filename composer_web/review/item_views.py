@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Queue, QueueItem
@@ -74,8 +75,7 @@ def _trajectory(request: PageRequest, rollout: Rollout, *, blind: bool, only_tur
     found = rollouts.findings_of(rollout)
     if blind:  # such a finding says what others labelled
         found = [finding for finding in found if finding.rule != excluding.RULE]
-    turn = request.GET.get("turn", "")
-    at = int(turn) if turn.isdecimal() and len(turn) < 9 else 0
+    at = whole(request.GET.get("turn", "")) or 0
     context = {
         "blind": blind,
         "marks": transcript.marks(found),

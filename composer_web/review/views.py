@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.review import excluding, selectors, services
 from composer_web.review.filling import asked, fields, found_by, recorded
@@ -77,9 +78,10 @@ def number(given: QueryDict, name: str, otherwise: int) -> int:
     text = given.get(name, "").strip()
     if not text:
         return otherwise
-    if not text.isdecimal() or len(text) > 9:
+    found = whole(text)
+    if found is None:
         raise UserError(name, f"{name} is a whole number, not {text[:40]!r}")
-    return int(text)
+    return found
 
 
 @require_http_methods(["GET", "POST"])

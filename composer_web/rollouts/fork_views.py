@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
+from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, act, page
 from composer_web.rollouts import forks, selectors
 
@@ -45,6 +46,7 @@ def cancel(request: PageRequest, pk: int) -> HttpResponse:
 
 def _whole(request: PageRequest, name: str) -> int:
     text = request.POST.get(name, "").strip()
-    if not text.isdecimal() or len(text) > 9:
+    found = whole(text)
+    if found is None:
         raise UserError(name, f"{name}: a whole number, not {text[:40]!r}")
-    return int(text)
+    return found

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
+from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.rollouts import comparing, reading, selectors, transcript
 from composer_web.rollouts.models import Rollout
@@ -75,12 +76,13 @@ def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
     if len(chosen) != 2:
         return None
     text = request.GET.get("turn", "0")
-    if not text.isdecimal() or len(text) > 9:
+    turn = whole(text)
+    if turn is None:
         raise Http404(f"turn is a number, not {text!r}")
     left, right = (column.reading for column in chosen)
     assert left is not None and right is not None, "chosen above"
     longer = max(left, right, key=lambda read: read.total)
-    place = transcript.window_of(longer, range(longer.total), int(text))
+    place = transcript.window_of(longer, range(longer.total), turn)
     ends = [range(place.first, min(place.end, read.total)) for read in (left, right)]
     views = [
         {turn.index: transcript.view(turn) for turn in read.turns(places)}

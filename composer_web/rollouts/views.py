@@ -13,6 +13,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import NotFound
+from composer_web.ops.numbers import whole
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.streaming import streamed
 from composer_web.ops.templatetags import ui
@@ -149,9 +150,10 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
 def _number(request: PageRequest, name: str) -> int:
     """A query parameter that counts something; 0 when it is absent. Raises Http404 for anything else."""
     text = request.GET.get(name, "0")
-    if not text.isdecimal() or len(text) > 9:
+    found = whole(text)
+    if found is None:
         raise Http404(f"{name} is a number, not {text!r}")
-    return int(text)
+    return found
 
 
 def _open(pk: int) -> tuple[Rollout, reading.Reading]:

@@ -7,10 +7,8 @@ from typing import Any
 import django_filters as filters
 from django.db.models import Q, QuerySet
 
+from composer_web.ops.numbers import ROW_ID, whole
 from composer_web.runs.models import Run, RunKind, RunState
-
-BIGGEST = 18
-"""Digits that certainly fit a row id."""
 
 
 class RunFilter(filters.FilterSet):
@@ -22,7 +20,7 @@ class RunFilter(filters.FilterSet):
     policy = filters.CharFilter(field_name="policy_in__name", label="Starting policy")
     tag = filters.CharFilter(method="tagged", label="Tag")
     by = filters.CharFilter(field_name="created_by__username", label="Made by")
-    sweep = filters.NumberFilter(field_name="sweep_id", label="Sweep", min_value=1, max_value=10**BIGGEST)
+    sweep = filters.NumberFilter(field_name="sweep_id", label="Sweep", min_value=1, max_value=10**ROW_ID)
     archived = filters.ChoiceFilter(
         choices=[("only", "only these"), ("all", "shown too")],
         label="Archived",
@@ -40,7 +38,8 @@ class RunFilter(filters.FilterSet):
 
     def search(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
         found = Q(name__icontains=value) | Q(notes__icontains=value)
-        return query.filter(found | Q(pk=int(value)) if str(value).isdigit() and len(str(value)) < BIGGEST else found)
+        pk = whole(str(value), digits=ROW_ID)
+        return query.filter(found if pk is None else found | Q(pk=pk))
 
     def tagged(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
         return query.filter(tags__contains=[value])

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import ROW_ID, whole
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services, sweeps
@@ -52,11 +53,11 @@ def origin(data: QueryDict) -> Origin:
     Raises NotFound, and UserError for a template of an older version whose settings are no longer understood.
     """
     source = data.get("parent") or data.get("from") or ""
-    if source.isdigit():
-        run = selectors.get_run(int(source))
+    if (pk := whole(source, digits=ROW_ID)) is not None:
+        run = selectors.get_run(pk)
         return Origin(run.configuration, f"run {run.name}", run=run)
-    if (chosen_id := data.get("template", "")).isdigit():
-        template = kept.get_template(int(chosen_id))
+    if (pk := whole(data.get("template", ""), digits=ROW_ID)) is not None:
+        template = kept.get_template(pk)
         return Origin(services.parse_config(template.config), f"template {template.name}", template=template)
     chosen = preset(data.get("preset", "")) or PRESETS[0]
     return Origin(chosen.config, f"preset {chosen.title}", preset=chosen)

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
+from composer_web.ops.numbers import ROW_ID, whole
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.runs import comparing, panels, selectors, sweeps
 from composer_web.runs import templates as kept
@@ -63,13 +64,13 @@ def sweep_list(request: PageRequest) -> HttpResponse:
 @page("operator")
 def sweep_create(request: PageRequest) -> HttpResponse:
     """What the preview showed, made. A person whose preview has grown old reads why nothing was made."""
-    parent = request.POST.get("parent", "")
+    parent = whole(request.POST.get("parent", ""), digits=ROW_ID)
     try:
         made = sweeps.create_sweep(
             config=load(request.POST.get("text", "")),
             fields=sweeps.parse_fields(request.POST.get("sweep", "")),
             mode=request.POST.get("sweep_mode", "grid"),
-            parent=selectors.get_run(int(parent)) if parent.isdigit() else None,
+            parent=None if parent is None else selectors.get_run(parent),
             start=request.POST.get("action") == "start",
             actor=request.user,
         )

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
+from composer_web.ops.numbers import row_ids
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.runs import (
     actions,
@@ -30,7 +31,7 @@ from composer_web.runs import (
     sparks,
 )
 from composer_web.runs.charting import charts, further, places
-from composer_web.runs.filters import BIGGEST, RunFilter
+from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
 
@@ -111,7 +112,7 @@ def run_labels(request: PageRequest, pk: int) -> HttpResponse:
 @page("operator")
 def run_bulk_tags(request: PageRequest) -> HttpResponse:
     """Add tags to every run that was ticked, or take them away."""
-    asked = [int(pk) for pk in request.POST.getlist("run") if pk.isdigit() and len(pk) < BIGGEST]
+    asked = row_ids(request.POST.getlist("run"))
     runs = list(selectors.runs().filter(pk__in=asked))
     add = request.POST.get("action") != "untag"
     text = request.POST.get("tags", "")
@@ -149,7 +150,7 @@ def run_further(request: PageRequest) -> HttpResponse:
 
 def _asked(request: PageRequest) -> list[Run]:
     """`?run=3&run=5`, in that order; what there is not is left out."""
-    asked = list(dict.fromkeys(int(pk) for pk in request.GET.getlist("run") if pk.isdigit() and len(pk) < BIGGEST))
+    asked = row_ids(request.GET.getlist("run"))
     found = selectors.whole_runs().in_bulk(asked[: comparing.MAX_RUNS])
     return [found[pk] for pk in asked if pk in found]
 
@@ -206,10 +207,8 @@ def run_bulk(request: PageRequest, action: str) -> HttpResponse:
     if chosen is None:
         raise Http404(f"a run has no action {action}")
     done = []
-    for pk in request.POST.getlist("run"):
-        run = selectors.get_run(int(pk)) if pk.isdigit() else None
-        if run is None:
-            continue
+    for pk in row_ids(request.POST.getlist("run")):
+        run = selectors.get_run(pk)
         try:
             chosen.service(run=run, actor=request.user)
             done.append(run.name)

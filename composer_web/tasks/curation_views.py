@@ -13,6 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import row_ids, whole
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.transcript import clip, diff_view
@@ -194,7 +195,7 @@ def _back(request: PageRequest, otherwise: str) -> str:
 @page("operator")
 def bulk(request: PageRequest) -> HttpResponse:
     """One change of all ticked tasks; the message has the button that undoes it."""
-    wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
+    wanted = row_ids(request.POST.getlist("task"))
     action = request.POST.get("action", "")
     value = request.POST.get(f"value_{action.removeprefix('un')}", "")
     try:
@@ -261,7 +262,7 @@ def compare(request: PageRequest, slug: str) -> HttpResponse:
     task = selectors.get_task(slug)
     numbers = list(task.versions.order_by("number").values_list("number", flat=True))
     pair = [request.GET.get("from", ""), request.GET.get("to", "")]
-    first, second = (int(text) if text.isdigit() and len(text) < 9 else None for text in pair)
+    first, second = (whole(text) for text in pair)
     second = second or numbers[-1]
     first = first or max([number for number in numbers if number < second], default=second)
     versions = {v.number: v for v in task.versions.filter(number__in=[first, second])}

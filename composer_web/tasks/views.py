@@ -7,6 +7,7 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
+from composer_web.ops.numbers import row_ids
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
@@ -81,7 +82,7 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
 @page("reviewer")
 def task_controls(request: PageRequest) -> HttpResponse:
     """Run the controls of the newest version of each ticked task again."""
-    wanted = [int(pk) for pk in request.POST.getlist("task") if pk.isdigit() and len(pk) < 18]
+    wanted = row_ids(request.POST.getlist("task"))
     versions = list(
         selectors.task_versions().filter(pk__in=Task.objects.filter(pk__in=wanted).values("newest_version"))
     )
