@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainer.config import FeedbackConfig, LoraConfig, ObjectiveConfig, ParallelConfig, RLConfig
+from trainer.config import FeedbackConfig, LoraConfig, ParallelConfig, RLConfig
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,6 @@ def test_published_sizes_fit() -> None:
     [
         ({"feedback": FeedbackConfig(coefficient=0.1)}, r"feedback.coefficient needs parallel.ranks=1, it is 2"),
         ({"lora": LoraConfig(rank=4)}, "lora.rank needs"),
-        ({"objective": ObjectiveConfig(kl_coefficient=0.1, reference="lagged")}, "objective.reference=lagged needs"),
     ],
 )
 def test_what_ranks_cannot_do_is_refused(changes: dict[str, Any], text: str) -> None:

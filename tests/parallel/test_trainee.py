@@ -20,9 +20,10 @@ from trainer.parallel.stage import OfFirst
 from trainer.parallel.trainee import ShardedTrainee
 from trainer.stages.base import StageResult
 from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.corpus.store import prepare
 from trainer.stages.midtrain import run_midtrain
 from trainer.stages.sft import run_sft
-from trainer.stages.supervised_loop import Alone
+from trainer.stages.supervised_loop import Alone, TraineeOf
 
 RATE = 1e-3
 TWO = ParallelConfig(ranks=2, shards=2)
@@ -78,6 +79,53 @@ def two_ranks(rank: int, folder: str) -> None:
 @pytest.mark.timeout(500)
 def test_two_ranks_mid_train_as_one_process_and_go_on(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path, str(tmp_path))
+
+
+def longer_rows(rank: int, folder: str) -> None:
+    """Two short steps, a stop, and a long one on ranks that share rows; against one process."""
+    root = Path(folder)
+    config = MidtrainConfig(
+        corpus="all", steps=3, batch_tokens=2400, micro_batch_tokens=1200, row_tokens=128, long_share=0.34, long_tokens=1200,
+        rope="yarn", checkpoint=CheckpointConfig(every_steps=2, keep=2), parallel=ParallelConfig(ranks=2, context=2),
+        optimizer=OptimizerConfig(name="muon", learning_rate=RATE, warmup_steps=0),
+    )  # fmt: skip
+    world = meshes(config.parallel)
+
+    def run(place: str, sink: MemorySink, trainee_of: TraineeOf, config: MidtrainConfig) -> StageResult:
+        both = trainee_of is not Alone
+        return run_midtrain(
+            policy_dir=BASE_POLICY, config=config, seed=0, corpora=root / "corpora", trainee_of=trainee_of,
+            sink=OfFirst(world, None, sink if rank == 0 else None) if both else sink,
+            checkpoints=CheckpointStore(root / place, keep=2),
+        )  # fmt: skip
+
+    first, rest = MemorySink(stop_after=2), MemorySink()
+    on_ranks = partial(ShardedTrainee, world)
+    assert run("ranks", first, on_ranks, config).outcome == "stopped"
+    assert run("ranks", rest, on_ranks, config).outcome == "completed"
+    if rank:
+        return
+    one = MemorySink()
+    with patch("trainer.learning.supervised.torch.autocast", lambda *_: nullcontext()):
+        run("one", one, Alone, config.model_copy(update={"parallel": ParallelConfig()}))
+    for step, values in (first.values | rest.values).items():
+        for name in ("loss/train", "optim/grad_norm", "tokens/trained"):
+            assert values[name] == pytest.approx(one.values[step][name], rel=2e-3), (name, step)
+    known = [policies.load_model(root / "ranks" / name / "policy").config for name in ("step-000002", "step-000003")]
+    assert [one.max_position_embeddings for one in known] == [1024, 1200]
+    assert known[1].rope_parameters["rope_type"] == "yarn"
+
+
+@pytest.mark.timeout(500)
+def test_the_context_grows_on_ranks(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    words = ("red", "blue", "green", "pink", "grey", "gold", "cyan", "teal")
+    for n in range(64):
+        body = "\n".join(f"{words[(n + i) % 8]}_{n}_{i} = {words[(n * i) % 8]}({n * i})" for i in range(12))
+        (source / f"m{n}.py").write_text(body)
+    prepare(tmp_path / "corpora" / "all", [source])
+    run_world(2, longer_rows, tmp_path, str(tmp_path))
 
 
 @pytest.mark.slow

@@ -82,7 +82,6 @@ class RLConfig(Part):
         alone = {
             "feedback.coefficient": self.feedback.coefficient > 0,
             "lora.rank": self.lora.rank > 0,
-            "objective.reference=lagged": self.objective.kl_coefficient > 0 and self.objective.reference == "lagged",
         }
         if self.parallel.ranks > 1 and (wrong := [name for name, on in alone.items() if on]):
             raise ValueError(f"{wrong[0]} needs parallel.ranks=1, it is {self.parallel.ranks}; turn one of them off")

@@ -51,8 +51,6 @@ class MidtrainConfig(Part):
     def _long_rows(self) -> MidtrainConfig:
         if self.long_share and not self.corpus:
             raise ValueError("long_share needs a corpus: the built-in mixture has no long documents")
-        if self.long_share and self.parallel.ranks > 1:
-            raise ValueError(f"long_share needs parallel.ranks=1, it is {self.parallel.ranks}; turn one of them off")
         if self.long_share and self.long_tokens < self.row_tokens:
             raise ValueError(f"long_tokens={self.long_tokens} must not be below row_tokens={self.row_tokens}")
         return self

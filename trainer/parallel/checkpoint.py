@@ -28,13 +28,11 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageWriter
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainer import policy as policies
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import PATIENCE, Meshes
-from trainer.parallel.optimizer import local
-from trainer.parallel.shard import whole_state
+from trainer.parallel.shard import deal_out, whole_state
 from trainer.parallel.supervised import ShardedSupervisedLearner
 from trainer.policy.names import checkpoint_state
 from trainer.stages.checkpoint import (
@@ -137,7 +135,7 @@ class ShardedCheckpoints:
                 content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.optimizer.state_tensors()}
                 load(content, storage_reader=FileSystemReader(path / SHARDS), process_group=self._group)
             else:
-                _deal(load_file(path / OPTIMIZER_FILE), learner.optimizer.state_tensors())
+                deal_out(load_file(path / OPTIMIZER_FILE), learner.optimizer.state_tensors())
         except (*FAILURES, KeyError) as error:
             raise CheckpointError(
                 f"checkpoint {path} does not fit this policy or cannot be read ({error}); remove this folder to resume "
@@ -184,18 +182,6 @@ def read_optimizer(path: Path) -> dict[str, Tensor]:
     except FAILURES as error:
         raise OSError(f"{SHARDS}: {error}") from error
     return {name.removeprefix(prefix): tensor for name, tensor in content.items()}
-
-
-@torch.no_grad()
-def _deal(whole: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Whole tensors into each rank's parts. Raises KeyError."""
-    for name, target in state.items():
-        given = whole[name]
-        if isinstance(target, DTensor):
-            given = distribute_tensor(
-                given.to(target.device), target.device_mesh, target.placements, src_data_rank=None
-            )
-        local(target).copy_(local(given))
 
 
 __all__ = ["SHARDS", "ShardedCheckpoints", "read_optimizer", "to_disk"]

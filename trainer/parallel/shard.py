@@ -6,13 +6,13 @@ ranks' gradients is the gradient of one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from transformers import PreTrainedModel
 
 from trainer.learning.layers import compile_each, compute_again, layers_of
@@ -78,6 +78,20 @@ def whole_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if id(tensor) not in tied:
             tied[id(tensor)] = whole(tensor).cpu() if is_cut(tensor) else whole(tensor).cpu().clone()
         yield name, tied[id(tensor)]
+
+
+@torch.no_grad()
+def deal_out(whole_ones: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Whole tensors, which every rank has, into each rank's parts of `state`. Raises KeyError."""
+    for name, target in state.items():
+        given = whole_ones[name]
+        if isinstance(target, DTensor):
+            placed = distribute_tensor(
+                given.to(target.device), target.device_mesh, target.placements, src_data_rank=None
+            )
+            target.to_local().copy_(placed.to_local())
+        else:
+            target.copy_(given)
 
 
 def whole(tensor: Tensor) -> Tensor:

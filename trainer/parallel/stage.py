@@ -10,16 +10,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from trainer import policy as policies
-from trainer.config import RLConfig
+from trainer.config import ObjectiveConfig, RLConfig
 from trainer.learning.algorithms import correction_of
 from trainer.parallel.checkpoint import ShardedCheckpoints
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import Meshes
 from trainer.parallel.publish import published
+from trainer.parallel.shard import deal_out
+from trainer.policy.names import memory_state
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import GroupSource, StageError, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.stages.reference import Reference
 from trainer.stages.rl import STAGE, RLStage
 from trainer.weights import RankPublisher, WeightStore
 
@@ -46,10 +52,11 @@ class ShardedRLStage(RLStage):
         self.meshes = meshes
         self.checkpoints = checkpoints
         self.sharded = ShardedCheckpoints(checkpoints, meshes)
-        self.reference = None  # the learner has it
         found = checkpoints.latest(stage=STAGE, whole=False)
         self.policy = policies.load(found.policy_dir if found else policy_dir)
-        pulled = config.objective.kl_coefficient > 0
+        self.reference = None
+        if config.objective.kl_coefficient > 0:
+            self.reference = ShardedReference(meshes, policies.load_model(policy_dir), config.objective, store)
         self.learner: ShardedLearner = ShardedLearner(
             self.policy.model,
             meshes,
@@ -59,7 +66,7 @@ class ShardedRLStage(RLStage):
             temperature=config.sampling.temperature,
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
-            reference=policies.load_model(policy_dir).requires_grad_(False) if pulled else None,
+            reference=self.reference.model if self.reference else None,
             repeat_experts=config.sampling.routed_experts,
         )
         self.publisher = RankPublisher(
@@ -96,6 +103,8 @@ class ShardedRLStage(RLStage):
             skipped_steps=self.skipped,
         )
         self.sharded.save(self.policy, self.learner, state)
+        if self.reference is not None:
+            self.reference.saved()
         if final or sink.should_stop():
             self._tell(sink, self.sharded.wait(), final=final)
         return self.checkpoints.root / f"step-{self.step:06d}"
@@ -104,6 +113,21 @@ class ShardedRLStage(RLStage):
         if path is not None:
             self.checkpoint = path
             sink.checkpoint_saved(int(path.name.removeprefix("step-")), path, final=final)
+
+
+class ShardedReference(Reference):
+    """A reference that is cut as the policy is. Every rank reads the version that it becomes and keeps its part."""
+
+    def __init__(self, meshes: Meshes, model: PreTrainedModel, objective: ObjectiveConfig, store: WeightStore) -> None:
+        super().__init__(model, objective, store)
+        self._meshes = meshes
+
+    def _become(self, state: Mapping[str, Tensor]) -> None:
+        deal_out(memory_state(self.model, state), self.model.state_dict())
+
+    def _pin(self, name: str, version: int) -> None:
+        if self._meshes.rank == 0:
+            self.store.pin(name, version)
 
 
 class OfFirst:

@@ -32,9 +32,12 @@ def on_cpu(model: PreTrainedModel) -> dict[str, Tensor]:
 
 def load_checkpoint_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> None:
     """Copies a checkpoint's tensors into `model`. Raises RuntimeError when they are of another model."""
-    if stacks_experts(model):
-        state = build_from_state(type(model), model.config, state).state_dict()
-    model.load_state_dict(dict(state))
+    model.load_state_dict(dict(memory_state(model, state)))
+
+
+def memory_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """A checkpoint's tensors under the names that `model` has in memory. Raises RuntimeError when they are of another model."""
+    return build_from_state(type(model), model.config, state).state_dict() if stacks_experts(model) else state
 
 
 def build_from_state(

@@ -6,6 +6,9 @@ has the same reference, bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig
@@ -36,11 +39,17 @@ class Reference:
         wanted = version - version % self.objective.reference_steps
         if wanted == self.version:
             return
-        load_checkpoint_state(self.model, self.store.load(wanted).state)
-        self.store.pin(PIN, wanted)
+        self._become(self.store.load(wanted).state)
+        self._pin(PIN, wanted)
         self.version = wanted
 
     def saved(self) -> None:
         """A checkpoint was written: keep what its resume will load."""
         if self.version:
-            self.store.pin(PIN_SAVED, self.version)
+            self._pin(PIN_SAVED, self.version)
+
+    def _become(self, state: Mapping[str, Tensor]) -> None:
+        load_checkpoint_state(self.model, state)
+
+    def _pin(self, name: str, version: int) -> None:
+        self.store.pin(name, version)
