@@ -64,7 +64,7 @@ def _run(command: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def server(python: Path, model: Path) -> Iterator[str]:
+def server(python: Path, model: Path, *arguments: str) -> Iterator[str]:
     """A server of `model`, whose address is yielded once it answers. Raises NoServer."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -73,9 +73,11 @@ def server(python: Path, model: Path) -> Iterator[str]:
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--dtype", "float32"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--max-num-seqs", "64"]
     command += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
+    command += ["--worker-extension-cls", "trainer.inference.vllm.extension.WeightPatches", *arguments]
     variables = {
         **os.environ,
         "VLLM_SERVER_DEV_MODE": "1",
+        "PYTHONPATH": str(ROOT),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # it would wait for the core that it chose, however busy that is
         "VLLM_NO_USAGE_STATS": "1",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -112,6 +116,19 @@ def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_tha
     assert {"--enable-scale-out", "--logprobs-mode"} <= set(vllm["command"])
     assert vllm["environment"]["VLLM_SERVER_DEV_MODE"] == "1"
     assert vllm["volumes"] == front["volumes"]  # weights are handed over as paths
+
+
+def test_vllm_gets_our_extension_as_a_file_that_needs_nothing_else_of_the_product(tmp_path: Path) -> None:
+    vllm = SERVICES["vllm"]
+    (given,) = vllm["configs"]
+    source = REPOSITORY / COMPOSE["configs"][given["source"]]["file"]
+    named = vllm["command"][vllm["command"].index("--worker-extension-cls") + 1]
+    module, _, name = named.rpartition(".")
+    assert given["target"] == f"{vllm['environment']['PYTHONPATH']}/{module}.py"
+    (tmp_path / f"{module}.py").write_bytes(source.read_bytes())
+    code = f"import {module}, sys; {module}.{name}.opencomposer_apply; assert 'trainer' not in sys.modules"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
 
 
 def test_the_image_is_built_from_files_that_exist_and_runs_as_a_user() -> None:

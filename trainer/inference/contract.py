@@ -110,6 +110,8 @@ class SyncTimings(Wire):
     pause: float = 0.0
     apply: float = 0.0
     resume: float = 0.0
+    patched: bool = False
+    """Changed words were overwritten in place; otherwise the weights were loaded whole."""
 
 
 class EngineStatus(Wire):
@@ -174,6 +176,8 @@ class ServerStatus(Wire):
     deployment: str = ""
     """Whose weights it holds now."""
     model: str = ""
+    weights: str = ""
+    """How it gets new weights, and why not in place where that is so."""
     error: str = ""
 
 

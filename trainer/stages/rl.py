@@ -23,6 +23,7 @@ from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResu
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
 from trainer.stages.learner import build_learner, build_reference
 from trainer.weights import WeightStore
+from trainer.weights.probe import measure_model
 
 STAGE = "rl"
 
@@ -111,7 +112,8 @@ class RLStage:
     def publish(self, sink: StageSink) -> dict[str, float]:
         """Put the current version into the weight store (a no-op there when a replay gives the same bytes)."""
         anchor = self.step % self.config.checkpoint.anchor_every == 0
-        manifest = self.store.publish(self.step, self.learner.weights(), anchor=anchor)
+        probe = measure_model(self.learner.model)
+        manifest = self.store.publish(self.step, self.learner.weights(), anchor=anchor, probe=probe)
         sink.version_published(self.step, manifest.digest)
         self.store.collect(keep=self.config.checkpoint.keep_versions)
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}

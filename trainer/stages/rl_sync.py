@@ -47,6 +47,7 @@ from trainer.stages.evaluate import EvalReport, evaluate
 from trainer.stages.learner import build_learner, build_reference
 from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
+from trainer.weights.probe import measure_model
 
 DEPLOYMENT = "policy"
 Play = Callable[[int], Awaitable[GroupResult]]
@@ -105,7 +106,7 @@ def build_run(
 async def publish(run: SyncRun) -> None:
     """The current weights as version `run.version`, in the store and in the engine."""
     anchor = run.version % run.config.checkpoint.anchor_every == 0
-    run.store.publish(run.version, run.learner.weights(), anchor=anchor)
+    run.store.publish(run.version, run.learner.weights(), anchor=anchor, probe=measure_model(run.learner.model))
     await run.update_engine(run.version)
 
 

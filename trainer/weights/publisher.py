@@ -18,6 +18,7 @@ from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.parts import compose
+from trainer.weights.probe import FILE_NAME, Probe
 from trainer.weights.tensors import RawState, RawTensor, freeze, version_digest
 from trainer.weights.versions import Versions
 
@@ -36,20 +37,26 @@ class Publisher:
         self.mode: Mode = mode
         self._last: tuple[Manifest, RawState] | None = None
 
-    def publish(self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False) -> Manifest:
-        """Publishes `state` as `version`. Raises WeightError: another process writes, or the store cannot."""
+    def publish(
+        self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False, probe: Probe | None = None
+    ) -> Manifest:
+        """Publishes `state` as `version`, with what it says of the probe.
+
+        Raises WeightError: another process writes, or the store cannot."""
         raw, aliases = freeze(state, self.dtype)
         with self.store.writing():
             try:
                 self.store.sweep()
-                manifest = self._publish(version, raw, aliases, anchor=anchor)
+                manifest = self._publish(version, raw, aliases, anchor=anchor, probe=probe)
             except BaseException:
                 self._last = None  # after any failure the next version is an anchor
                 raise
         self._last = (manifest, raw)
         return manifest
 
-    def _publish(self, version: int, raw: RawState, aliases: dict[str, str], *, anchor: bool) -> Manifest:
+    def _publish(
+        self, version: int, raw: RawState, aliases: dict[str, str], *, anchor: bool, probe: Probe | None
+    ) -> Manifest:
         digests = dict(zip(raw, in_threads(RawTensor.digest, raw.values()), strict=True))
         there, intact = self._published(version)
         digest = version_digest(digests, aliases)
@@ -59,7 +66,8 @@ class Publisher:
         base = None if anchor or self.store.anchor_requested() else self._base(version, raw)
         written = payload.write(raw, digests, base[1] if base else None, mode=self.mode)
         manifest = compose(version, incarnation, base[0] if base else None, [written.part], aliases)
-        self.store.install(manifest, [written.data])
+        notes = {FILE_NAME: probe.model_dump_json().encode()} if probe else None
+        self.store.install(manifest, [written.data], notes)
         if manifest.kind == "anchor":
             self.store.clear_anchor_request()
         return manifest

@@ -11,6 +11,7 @@ import torch
 from trainer.weights import collection, subscriber
 from trainer.weights.codec import Mode
 from trainer.weights.manifest import Manifest
+from trainer.weights.probe import Probe
 from trainer.weights.publisher import Publisher
 from trainer.weights.versions import open_versions
 
@@ -41,9 +42,11 @@ class WeightStore:
         """The folder, or the address of the bucket."""
         return self.versions.where
 
-    def publish(self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False) -> Manifest:
+    def publish(
+        self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False, probe: Probe | None = None
+    ) -> Manifest:
         """Publishes `state` as `version`; see `publisher` for what happens when it is there already."""
-        return self._publisher.publish(version, state, anchor=anchor)
+        return self._publisher.publish(version, state, anchor=anchor, probe=probe)
 
     def latest(self) -> int | None:
         """Newest published version."""

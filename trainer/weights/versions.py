@@ -1,6 +1,7 @@
 """Published versions in a store: what exists, what is kept, what was asked for. Knows nothing of tensors.
 
 v000012/weights.safetensors | delta.safetensors    payload, written first; one a rank where several publish
+v000012/probe.json                                 what the policy says of a fixed text, where its publisher knows
 v000012/manifest.json                              written last: it is what makes the version exist
 pins/<name>                                        a version that garbage collection keeps
 anchor-request                                     a subscriber could not follow: next publish is full
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -66,11 +67,13 @@ class Versions:
         """Exclusive right to publish or collect. A second trainer on the same store is refused at once."""
         return self.blobs.writing()
 
-    def install(self, manifest: Manifest, payloads: Sequence[bytes]) -> None:
-        """Makes the version visible in one step, in place of what had its number."""
+    def install(self, manifest: Manifest, payloads: Sequence[bytes], notes: Mapping[str, bytes] | None = None) -> None:
+        """Makes the version visible in one step, in place of what had its number. `notes` lie beside its payloads."""
         self.remove(manifest.version)
         for shard, data in zip(manifest.shards, payloads, strict=True):
             self.put(manifest.version, shard.name, data)
+        for name, note in (notes or {}).items():
+            self.put(manifest.version, name, note)
         self.complete(manifest)
 
     def put(self, version: int, name: str, data: bytes) -> None:

@@ -86,7 +86,7 @@ def long_model(version: int) -> PreTrainedModel:
 
 
 @contextlib.contextmanager
-def vllm_double(policy_dir: Path, data: Path, *, port: int = 0) -> Iterator[str]:
+def vllm_double(policy_dir: Path, data: Path, *arguments: str, port: int = 0) -> Iterator[str]:
     """A server with vLLM's interfaces over `policy_dir`; yields its address."""
     if not port:
         with socket.socket() as probe:
@@ -95,6 +95,7 @@ def vllm_double(policy_dir: Path, data: Path, *, port: int = 0) -> Iterator[str]
     data.mkdir(parents=True)
     command = [sys.executable, "-m", "tests.trainer.inference.vllm_double"]
     command += ["--model", str(policy_dir), "--data", str(data), "--port", str(port), "--max-context", str(CONTEXT)]
+    command += arguments
     with (data / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             wait_for(lambda: _answers(port) or process.poll() is not None, "the double", seconds=60)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import safetensors.torch
 import torch
@@ -19,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from transformers import PreTrainedModel
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait_for
@@ -28,10 +31,11 @@ from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.addresses import server_urls
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
-from trainer.inference.vllm.deployment import Deployment
+from trainer.inference.vllm.deployment import Deployment, misfit
 from trainer.inference.vllm.server import VllmEngine
 from trainer.inference.vllm.worker import Worker
 from trainer.weights import WeightStore
+from trainer.weights.probe import measure_model
 
 ANSWER: dict[str, Any] = {
     "choices": [
@@ -302,6 +306,97 @@ async def test_a_vllm_that_was_started_again_gets_its_weights_back(tmp_path: Pat
                 assert again.token_ids == before.token_ids and [s.version for s in again.spans] == [1]
 
 
+def nudged(policy: PreTrainedModel, seed: int) -> PreTrainedModel:
+    """A step later: about one word in thirty is another."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in policy.parameters():
+            chosen = torch.rand(weight.shape, generator=generator) < 0.03
+            weight[chosen] += 0.2 * torch.randn(int(chosen.sum()), generator=generator)
+    return policy
+
+
+async def right(site: Site, policy: PreTrainedModel, version: int) -> None:
+    """The deployment answers with the weights of `policy`, and says so."""
+    async with HttpInferenceClient(site.server.url) as client:
+        wanted = request("run-1", version)
+        answer = await client.generate(wanted)
+    assert [s.version for s in answer.spans] == [version]
+    expected = models.logprobs(policy, wanted.prompt_ids, answer.token_ids, 1.0)
+    assert (expected - torch.tensor(answer.logprobs)).abs().max() < 1e-4
+
+
+async def test_steps_are_written_in_place_and_what_is_not_proven_is_loaded_whole(pair: Site) -> None:
+    store, policy = pair.store("weights"), pair.model(0)
+    pair.deploy("run-1", store, version=0)
+    await right(pair, policy, 0)
+    for version in (1, 2, 3):
+        store.publish(version, nudged(policy, version).state_dict())
+        if version == 2:
+            httpx.post(f"{pair.vllm}/spoil", trust_env=False)
+        timings = await asyncio.to_thread(pair.admin.update, "run-1", version)
+        assert timings.patched == (version != 2)
+        await right(pair, policy, version)
+    for version in (4, 5):  # a link that this server never takes
+        store.publish(version, nudged(policy, version).state_dict())
+    assert (await asyncio.to_thread(pair.admin.update, "run-1", 5)).patched
+    await right(pair, policy, 5)
+    (server,) = pair.admin.health().servers
+    assert server.weights == "changed words in place"
+    assert not list((pair.root / "data" / "vllm" / "0").iterdir())
+    log = (pair.root / "data" / "inference.log").read_text()
+    assert re.search(
+        r"as a whole checkpoint: after the patch \S+\.weight \(and 0 more\) is not what was published", log
+    )
+
+
+async def test_without_the_extension_checkpoints_are_whole_and_the_reason_is_shown(tmp_path: Path) -> None:
+    policy_dir = models.save(long_model(0), tmp_path / "policy")
+    with vllm_double(policy_dir, tmp_path / "double", "--bare") as vllm:
+        arguments = ("--servers", vllm, "--poll-seconds", "0.02")
+        with ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as server:
+            with InferenceAdmin(server.url) as admin:
+                site = Site(server, admin, policy_dir, tmp_path)
+                store, policy = site.store("weights"), site.model(0)
+                site.deploy("run-1", store, version=0)
+                await right(site, policy, 0)
+                store.publish(1, nudged(policy, 1).state_dict())
+                assert not (await asyncio.to_thread(admin.update, "run-1", 1)).patched
+                await right(site, policy, 1)
+                assert "without --worker-extension-cls" in admin.health().servers[0].weights
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["probe of the publisher", "forward pass here"])
+def test_a_server_that_goes_on_with_other_weights_is_refused(pair: Site, known: bool) -> None:
+    """It answers 200 to every call, and the label that it was told; only its log-probabilities tell."""
+    store = WeightStore(pair.root / "weights", dtype="float32")
+    for version in range(2):
+        probe = measure_model(pair.model(version)) if known else None
+        store.publish(version, pair.model(version).state_dict(), probe=probe)
+    assert pair.deploy("honest", store, version=0).state == "serving"
+    pair.admin.remove("honest")
+    httpx.post(f"{pair.vllm}/lie", trust_env=False)
+    words = r"127\.0\.0\.1:\d+ does not compute version 1 of 'run-1': log-probabilities of the probe are off by"
+    with pytest.raises(InferenceRefused, match=words):
+        pair.deploy("run-1", store, version=1)
+    assert pair.admin.deployments() == []
+
+
+async def test_whole_weights_that_a_server_does_not_take_stop_its_answers(pair: Site) -> None:
+    """In the middle of a run: nothing that it says from then on counts, and the light is red until it was started again."""
+    store = pair.store("weights")
+    pair.deploy("run-1", store, follow=True)
+    await right(pair, pair.model(0), 0)
+    httpx.post(f"{pair.vllm}/lie", trust_env=False)
+    store.publish(1, pair.model(1).state_dict())
+    await asyncio.to_thread(wait_for, lambda: pair.status("run-1").state == "failed", "the refusal")
+    health = pair.admin.health()
+    assert not health.ok and "does not compute version 1 of 'run-1'" in health.error
+    async with HttpInferenceClient(pair.server.url) as client:
+        with pytest.raises(InferenceRefused, match="does not compute version 1"):
+            await client.generate(request("run-1", 1))
+
+
 def test_a_policy_that_the_server_cannot_hold_is_refused(pair: Site) -> None:
     other = models.save(models.FAMILIES["llama"](), pair.root / "llama")
     with pytest.raises(
@@ -310,6 +405,31 @@ def test_a_policy_that_the_server_cannot_hold_is_refused(pair: Site) -> None:
         pair.admin.deploy(DeploymentSpec(name="llama", policy_dir=str(other)))
     assert "start vLLM with --model" in str(refusal.value)
     assert pair.admin.deployments() == []
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "other"),
+    [
+        ("mixtral", "num_local_experts", 16),
+        ("mixtral", "rope_theta", 1e4),
+        ("deepseek_v3", "n_routed_experts", 8),
+        ("deepseek_v3", "moe_intermediate_size", 24),
+        ("deepseek_v3", "kv_lora_rank", 8),
+        ("deepseek_v3", "routed_scaling_factor", 1.0),
+        ("qwen3_moe", "num_experts_per_tok", 4),
+    ],
+)
+def test_policies_with_experts_of_another_shape_do_not_fit(of: str, name: str, other: object) -> None:
+    served: dict[str, object] = {
+        "mixtral": {"num_local_experts": 8, "rope_theta": 1e6},
+        "deepseek_v3": {
+            "n_routed_experts": 4, "moe_intermediate_size": 16, "kv_lora_rank": 16, "routed_scaling_factor": 2.5,
+        },
+        "qwen3_moe": {"num_experts_per_tok": 2},
+    }[of]  # fmt: skip
+    served = {"model_type": of, "hidden_size": 32, **served}
+    assert misfit(dict(served), served) == ""
+    assert misfit({**served, name: other}, served) == f"{name} is {other} there and {served[name]} in the server"
 
 
 def test_weights_that_cannot_be_passed_on_are_named(pair: Site) -> None:

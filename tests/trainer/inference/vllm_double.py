@@ -1,5 +1,7 @@
 """A server with vLLM 0.32's interfaces and real tokens: the embedded engine generates behind vLLM's HTTP shapes.
 
+Two workers share its weights (`vllm_workers.py`) and run the product's own extension.
+
 What a real vLLM does and this does not: CUDA, its own numerics, prefix caching. Shapes and effects of each call are
 those that a vLLM 0.32 was seen to have (docs/inference.md says which checks were made against a real one).
 """
@@ -8,16 +10,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
+import torch
 import uvicorn
+from safetensors.torch import load_file
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.trainer.inference.vllm_workers import Worker, gathered
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
@@ -30,8 +35,11 @@ NAME = "policy"
 class Double:
     """One served model; reloaded weights become versions of a store of its own."""
 
-    def __init__(self, model: Path, data: Path, *, max_context: int) -> None:
+    def __init__(self, model: Path, data: Path, *, max_context: int, bare: bool = False) -> None:
         self.model = model
+        self.bare = bare
+        self.lies = False
+        """Says that it took weights, and goes on with those that it has."""
         self.store = WeightStore(data / "double", dtype="float32")
         self.labels = ["default"]
         self.engine = EmbeddedEngine(
@@ -40,14 +48,39 @@ class Double:
 
     async def start(self) -> None:
         await self.engine.start()
-        state = safetensors.torch.load_file(self.model / "model.safetensors")
+        state = load_file(self.model / "model.safetensors")
+        state = {name: tensor.float() for name, tensor in state.items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        tied = json.loads((self.model / "config.json").read_text()).get("tie_word_embeddings")
+        self.tied = {"lm_head.weight": "model.embed_tokens.weight"} if tied else {}
+        shapes |= {alias: shapes[name] for alias, name in self.tied.items()}
+        self.workers = [Worker(shapes, rank=rank, world=2) for rank in range(2)]
         self.store.publish(0, state)
         await self.engine.deploy(
             DeploymentSpec(name=NAME, policy_dir=str(self.model), store=str(self.store.root), version=0)
         )
 
+    async def take(self, state: dict[str, torch.Tensor]) -> None:
+        if not self.lies:
+            version = (self.store.latest() or 0) + 1
+            self.store.publish(version, {n: t for n, t in state.items() if n not in self.tied}, anchor=True)
+            await self.engine.update(NAME, version)
+        self.labels.append("unlabelled")
+
+    async def on_workers(self, method: str, arguments: dict[str, str]) -> list[Any]:
+        if method == "reload_weights":
+            folder = Path(arguments["weights_path"])
+            await self.take({n: t for f in sorted(folder.glob("*.safetensors")) for n, t in load_file(f).items()})
+            return [None]
+        if self.bare or not method.startswith("opencomposer_"):
+            raise AttributeError(f"'Worker' object has no attribute '{method}'")
+        answers = [getattr(worker, method)(**arguments) for worker in self.workers]
+        if method != "opencomposer_stage" and not any("error" in answer for answer in answers):
+            await self.take(dict(gathered(self.workers)))
+        return answers
+
     def span(self, version: int, start: int, end: int) -> dict[str, Any]:
-        return {"version": self.labels[version], "start": start, "end": end}
+        return {"version": self.labels[-1 if self.lies else version], "start": start, "end": end}
 
     def app(self) -> Starlette:
         async def models(request: Request) -> Response:
@@ -114,18 +147,11 @@ class Double:
 
         async def collective_rpc(request: Request) -> Response:
             body = await request.json()
-            assert body["method"] == "reload_weights"
             try:
-                state = {}
-                for path in sorted(Path(body["kwargs"]["weights_path"]).glob("*.safetensors")):
-                    state |= safetensors.torch.load_file(path)
-                version = (self.store.latest() or 0) + 1
-                self.store.publish(version, state, anchor=True)
-                await self.engine.update(NAME, version)
+                answers = await self.on_workers(body["method"], body["kwargs"])
             except Exception as error:  # noqa: BLE001 - vLLM answers a worker's exception with 500
                 return JSONResponse({"detail": str(error)}, 500)
-            self.labels.append("unlabelled")
-            return JSONResponse({"results": [None]})
+            return JSONResponse({"results": answers})
 
         async def update_weight_version(request: Request) -> Response:
             self.labels[-1] = (await request.json())["new_version"]
@@ -146,6 +172,17 @@ class Double:
             """Not vLLM's: how many tokens were generated, so that a test can wait for some."""
             return JSONResponse(self.engine.statuses()[0].generated_tokens)
 
+        async def spoil(request: Request) -> Response:
+            """Not vLLM's: one word of a worker is changed behind its back."""
+            with torch.no_grad():
+                next(self.workers[1].model.parameters()).view(-1)[0] += 1
+            return JSONResponse({})
+
+        async def lie(request: Request) -> Response:
+            """Not vLLM's: from now on it keeps the weights that it has, whatever it is given."""
+            self.lies = True
+            return JSONResponse({})
+
         post = ["POST"]
         return Starlette(
             routes=[
@@ -158,6 +195,8 @@ class Double:
                 Route("/update_weight_version", update_weight_version, methods=post),
                 Route("/metrics", metrics),
                 Route("/tokens", tokens),
+                Route("/spoil", spoil, methods=post),
+                Route("/lie", lie, methods=post),
             ]
         )
 
@@ -168,8 +207,9 @@ async def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--max-context", type=int, default=4096)
+    parser.add_argument("--bare", action="store_true", help="started without our extension")
     options = parser.parse_args()
-    double = Double(options.model, options.data, max_context=options.max_context)
+    double = Double(options.model, options.data, max_context=options.max_context, bare=options.bare)
     await double.start()
     await uvicorn.Server(uvicorn.Config(double.app(), host="127.0.0.1", port=options.port, log_level="warning")).serve()
 

@@ -39,6 +39,10 @@ class BadAnswer(ServerError):
     code = "bad_answer"
 
 
+class Refused(Unavailable):
+    """The server answers, and does not do what it was asked."""
+
+
 class WeightsLost(Unavailable):
     """The server holds other weights than it was given: it was started again."""
 
@@ -212,12 +216,20 @@ class VllmApi:
     async def resume(self) -> None:
         await self._call("POST", "/resume", need="VLLM_SERVER_DEV_MODE=1", timeout=STEER_SECONDS)
 
-    async def load(self, folder: Path, label: str) -> None:
+    async def load(self, folder: Path) -> None:
         """Replace the weights by those in `folder`, which the server must see at the same path."""
-        body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         need = f"VLLM_SERVER_DEV_MODE=1, and {folder} at the same path as here"
-        await self._call("POST", "/collective_rpc", need=need, json=body, timeout=LOAD_SECONDS)
-        named = {"new_version": label}
+        await self.on_workers("reload_weights", {"weights_path": str(folder)}, need=need)
+
+    async def on_workers(self, method: str, arguments: dict[str, str], *, need: str = "") -> list[Any]:
+        """What each worker of the server answers to a call. Raises Refused where it has no such method, or that failed."""
+        body = {"method": method, "kwargs": arguments}
+        answer = await self._call("POST", "/collective_rpc", need=need, json=body, timeout=LOAD_SECONDS)
+        return list((answer or {}).get("results") or [])
+
+    async def name(self, label: str) -> None:
+        """Tell the server what it holds now: answers say so, token by token."""
+        need, named = "VLLM_SERVER_DEV_MODE=1", {"new_version": label}
         await self._call("POST", "/update_weight_version", need=need, json=named, timeout=STEER_SECONDS)
 
     async def _call(self, method: str, path: str, *, need: str = "", **fields: Any) -> Any:
@@ -227,7 +239,7 @@ class VllmApi:
             raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
         if not response.is_success:
             needs = f" (it needs {need})" if need else ""
-            raise Unavailable(f"vLLM at {self.url} refused {path}: {_said(response)}{needs}")
+            raise Refused(f"vLLM at {self.url} refused {path}: {_said(response)}{needs}")
         try:
             return response.json() if response.content else None
         except json.JSONDecodeError as error:

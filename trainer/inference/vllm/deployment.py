@@ -8,6 +8,7 @@ import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import safetensors
 import safetensors.torch
@@ -16,7 +17,8 @@ import torch
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
 from trainer.inference.errors import SyncFailed, UnsupportedModel
 from trainer.inference.vllm.api import label
-from trainer.weights import Fetched, Subscriber, WeightError, open_versions
+from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
+from trainer.weights.probe import Probe, measure_model, published_probe
 
 SHAPE = (
     "model_type",
@@ -27,10 +29,44 @@ SHAPE = (
     "num_attention_heads",
     "num_key_value_heads",
     "head_dim",
-    "num_experts",
     "tie_word_embeddings",
+    "attention_bias",
+    # experts: Qwen3-MoE, Mixtral, DeepSeek-V3
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "n_shared_experts",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "first_k_dense_replace",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+    # attention through a low rank
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
 )
 """Fields of config.json that the weights' names and shapes follow from: equal in what one server can hold."""
+LARGEST_REFERENCE = 2_000_000_000
+"""Words that this process computes with itself, in 4 bytes each, where a publisher left no probe."""
+COMPUTES = (
+    "hidden_act",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "sliding_window",
+    "num_experts_per_tok",
+    "norm_topk_prob",
+    "scoring_func",
+    "topk_method",
+    "n_group",
+    "topk_group",
+    "routed_scaling_factor",
+)
+"""Fields that change what the same weights compute. The server goes by its own; one that is not written is the library's."""
 
 
 def read_config(folder: Path) -> dict[str, object]:
@@ -52,6 +88,9 @@ def misfit(policy: dict[str, object], served: dict[str, object]) -> str:
     for name in SHAPE:
         if policy.get(name) != served.get(name):
             return f"{name} is {policy.get(name)} there and {served.get(name)} in the server"
+    for name in COMPUTES:
+        if name in policy and name in served and policy[name] != served[name]:
+            return f"{name} is {policy[name]} there and {served[name]} in the server"
     return ""
 
 
@@ -73,6 +112,8 @@ class Deployment:
     digest: str = ""
     error: str = ""
     retry_at: float = 0.0
+    refused: str = ""
+    """Label of the weights that its server does not compute with, whatever it says; `error` has the words."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One fetch at a time."""
@@ -90,8 +131,28 @@ class Deployment:
         return self.version >= 0
 
     @property
+    def differs(self) -> bool:
+        """Whether the server was seen not to compute the weights at hand."""
+        return self.ready and self.refused == self.label
+
+    def probe(self) -> Probe | None:
+        """What its weights say of a fixed text: by their publisher, else by the library's forward pass here. Blocks.
+
+        None where nobody can tell: the publisher did not, and the weights are too large for this process."""
+        if self.subscriber is not None:
+            found = published_probe(self.subscriber.store, self.version)
+            if found is not None:
+                return found
+        return _own_probe(Path(self.spec.policy_dir), self.mirror)
+
+    @property
     def label(self) -> str:
         return label(self.name, self.version, self.digest)
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """The weights at hand, word by word; None where they are files of a policy directory."""
+        return self.subscriber.current if self.subscriber else None
 
     @property
     def _pin(self) -> str:
@@ -99,7 +160,9 @@ class Deployment:
 
     def status(self) -> DeploymentStatus:
         state = "paused" if self.paused else "serving"
-        if not self.ready:
+        if self.differs:
+            state = "failed"
+        elif not self.ready:
             state = "failed" if self.error else "loading"
         return DeploymentStatus.model_validate(
             {
@@ -196,6 +259,30 @@ def _tied_output(source: Path) -> dict[str, torch.Tensor]:
                 if name.endswith("embed_tokens.weight"):
                     return {"lm_head.weight": file.get_tensor(name)}
     return {}
+
+
+def _own_probe(folder: Path, mirror: Mirror | None) -> Probe | None:
+    sizes = [raw.words for raw in mirror.raw.values()] if mirror else [f.stat().st_size // 2 for f in _files(folder)]
+    if sum(sizes) > LARGEST_REFERENCE:
+        return None
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig  # seconds, and a hundred megabytes
+
+    from trainer.policy.names import build_from_state
+
+    if mirror is not None:
+        state = mirror.state()
+    else:
+        state = {n: t for file in _files(folder) for n, t in safetensors.torch.load_file(file).items()}
+    config = AutoConfig.from_pretrained(folder)
+    try:
+        model = build_from_state(cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)], config, state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise SyncFailed(f"the weights are not those of {folder}/config.json: {error}") from error
+    return measure_model(model)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors"))
 
 
 def _files_digest(folder: Path) -> str:

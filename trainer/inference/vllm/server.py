@@ -30,6 +30,7 @@ from trainer.inference.errors import (
     UnsupportedModel,
 )
 from trainer.inference.memory import remember, remembered
+from trainer.inference.proving import EngineDiffers
 from trainer.inference.service import serve
 from trainer.inference.vllm.addresses import server_urls
 from trainer.inference.vllm.deployment import Deployment
@@ -39,6 +40,8 @@ from trainer.inference.vllm.worker import Worker
 log = logging.getLogger(__name__)
 TURN_SECONDS = 20.0
 PLACE_SECONDS = 0.5
+SETTLE_SECONDS = 30.0
+"""Longest that a new deployment is waited for, so that who asks for one learns at once that the server does not compute it."""
 
 
 class VllmEngine:
@@ -87,7 +90,9 @@ class VllmEngine:
     def health(self) -> ServerHealth:
         busy, speed = self._meter.load()
         servers = [worker.status() for worker in self.workers]
-        well = any(server.ok for server in servers)
+        differs = [deployment.error for deployment in self._deployments.values() if deployment.differs]
+        well = any(server.ok for server in servers) and not differs
+        problem = f"no vLLM server can be used: {'; '.join(server.error for server in servers)}"
         return ServerHealth(
             ok=well,
             engine="vllm",
@@ -95,7 +100,7 @@ class VllmEngine:
             tokens_per_second=speed,
             deployments=self.statuses(),
             servers=servers,
-            error="" if well else f"no vLLM server can be used: {'; '.join(server.error for server in servers)}",
+            error="" if well else "; ".join(differs) or problem,
         )
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
@@ -138,7 +143,15 @@ class VllmEngine:
             self._deployments[spec.name] = deployment
             worker.place(deployment)
             self._remember()
-            return deployment.status()
+        try:
+            await worker.settled(deployment, SETTLE_SECONDS)
+        except EngineDiffers:
+            async with self._changing:
+                if self._deployments.get(spec.name) is deployment:
+                    await self._remove(deployment)
+                    self._remember()
+            raise
+        return deployment.status()
 
     async def remove(self, name: str) -> None:
         async with self._changing:

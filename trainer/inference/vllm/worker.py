@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,18 +17,21 @@ from pathlib import Path
 from trainer.inference.contract import GenerateRequest, GenerateResponse, ServerStatus, SyncTimings
 from trainer.inference.errors import PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
 from trainer.inference.filling import Filling
+from trainer.inference.proving import EngineDiffers, prove
 from trainer.inference.vllm.api import Served, VllmApi, WeightsLost
 from trainer.inference.vllm.deployment import Deployment, misfit, read_config
+from trainer.inference.vllm.moving import Mover
 from trainer.weights import WeightError
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
+UNTOUCHED = "default"
+"""What a vLLM says that it holds, until it is told."""
 
 
 class Worker:
     def __init__(self, url: str, *, scratch: Path, turn_seconds: float, poll_seconds: float, max_queue: int) -> None:
         self.api = VllmApi(url)
-        self.scratch = scratch
         self.turn_seconds = turn_seconds
         self.poll_seconds = poll_seconds
         self.max_queue = max_queue
@@ -37,6 +39,7 @@ class Worker:
         self.served: Served | None = None
         self.error = "not asked yet"
         self.filling = Filling()
+        self.mover = Mover(self.api, scratch)
         self._held: Deployment | None = None
         self._label = ""
         """What the server was last told that it holds; empty while nobody can know."""
@@ -46,8 +49,12 @@ class Worker:
         """Label and version that requests began under: kept until the next load has ended."""
         self._admitting = False
         self._turn_began = 0.0
+        self._proving: asyncio.Event | None = None
+        """Set when the weights that were loaded last have been proven, or refused."""
         self._changing = asyncio.Lock()
         """One change of the server's weights at a time."""
+        self._unproven = False
+        """Its deployment was paused when it was loaded, so that it could not be asked."""
         self._changed = asyncio.Event()
         self._wake = asyncio.Event()
 
@@ -63,6 +70,10 @@ class Worker:
             except Unavailable as error:
                 self._lost(str(error), known=not isinstance(error, WeightsLost))
                 raise
+            if self._proving is not None:  # its last tokens may be of weights that are not proven yet
+                await self._proving.wait()
+            if deployment.differs:
+                raise EngineDiffers(deployment.error)
             deployment.generated += len(answer.token_ids)
             deployment.read += len(request.prompt_ids)
             deployment.reused += answer.reused_tokens
@@ -78,6 +89,8 @@ class Worker:
         deployment.waiting += 1
         try:
             while not (self._admitting and self._held is deployment and not deployment.paused):
+                if deployment.differs:
+                    raise EngineDiffers(deployment.error)
                 if deployment not in self.placed:
                     raise Unavailable(f"deployment {deployment.name!r} was removed or replaced")
                 if self._held is not deployment:
@@ -112,8 +125,8 @@ class Worker:
                 async with self._changing:
                     await self._give_turn()
                     await self._follow()
-            except SyncFailed:
-                pass  # noted with its deployment; the server itself is well
+            except (SyncFailed, EngineDiffers):
+                self._signal()  # noted with its deployment; the server itself answers
             except ServerError as error:
                 self._lost(str(error))
             except Exception as error:
@@ -137,11 +150,15 @@ class Worker:
         if room.used is not None:
             self.filling.saw(room.used, time.monotonic())
         self._count_preemptions(room.preemptions)
+        if holds == UNTOUCHED:  # another process than the one that computed something else
+            for deployment in self.placed:
+                deployment.refused = ""
         if self.error:
             log.info("server %s answers", self.api.url)
         self.error = ""
         if not self._label or holds != self._label:
             self._held, self._label, self._admitting = None, "", False
+            self.mover.lost()
             self.served = await self.api.served()
         elif self._held is not None and not self._admitting:
             self._admitting = True
@@ -171,7 +188,7 @@ class Worker:
     def _next(self) -> Deployment | None:
         """Whose turn it is: the one that has waited longest once the present turn is over."""
         now = time.monotonic()
-        able = [d for d in self.placed if d.ready and not d.paused and d.retry_at <= now]
+        able = [d for d in self.placed if d.ready and not d.paused and not d.differs and d.retry_at <= now]
         if self._held is None:
             able.sort(key=lambda d: (d.waiting == 0, d.asked_at))
             return able[0] if able else None
@@ -225,35 +242,81 @@ class Worker:
     async def _load(self, deployment: Deployment, timings: SyncTimings) -> None:
         """Give the server the weights at hand. Generation stands still from `wait` to `resume`."""
         clock = _Clock()
-        folder = self.scratch / deployment.name
-        shutil.rmtree(folder, ignore_errors=True)
+        prepared: Path | None = None
+        self._proving = proving = asyncio.Event()
         try:
-            try:
-                await asyncio.to_thread(deployment.write, folder)
-            except OSError as error:
-                raise SyncFailed(
-                    f"the weights of {deployment.name!r} could not be written to {folder}: {error.strerror or error}; "
-                    "free space there or fix its permissions"
-                ) from error
+            prepared = await self.mover.prepare(deployment)
             timings.decode += clock.lap()
             self._label = ""  # until the load has ended well, nobody knows what the server holds
             await self.api.pause()
             timings.wait = clock.lap()
-            await self.api.load(folder, deployment.label)
+            timings.patched = await self.mover.apply(deployment, prepared)
             timings.apply = timings.pause = clock.lap()
             if not deployment.paused:
                 await self.api.resume()
             timings.resume = clock.lap()
+            if not timings.patched:
+                await self._prove(deployment)
         except ServerError as error:
             self._note(deployment, str(error))
             raise
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.mover.clear(deployment, prepared)
+            proving.set()
         self._held, self._label, self._admitting = deployment, deployment.label, True
         self._since = (deployment.label, deployment.version)
-        deployment.error, deployment.last_sync = "", timings
-        log.info("server %s holds %s (%.2f s still)", self.api.url, deployment.label, timings.pause)
+        deployment.error, deployment.refused, deployment.last_sync = "", "", timings
+        how = "in place" if timings.patched else "whole"
+        log.info("server %s holds %s (%s, %.2f s still)", self.api.url, deployment.label, how, timings.pause)
         self._signal()
+
+    async def _prove(self, deployment: Deployment) -> None:
+        """That the server answered 200 to a load proves nothing: it must say what the weights say. Raises EngineDiffers."""
+        if deployment.paused:  # nothing is answered meanwhile; `resume` comes back to it
+            self._unproven = True
+            return
+        self._unproven = False
+        probe = await asyncio.to_thread(deployment.probe)
+        if probe is None:
+            log.warning(
+                "%s of %s is not compared with a reference: it was published without one, and is too large to make one here",
+                deployment.label,
+                self.api.url,
+            )
+            return
+        served, where, version = self.served, f"vLLM at {self.api.url}", deployment.version
+        assert served is not None
+
+        async def generate(request: GenerateRequest) -> GenerateResponse:
+            async with asyncio.timeout(request.timeout_seconds):
+                return await self.api.generate(request, model=served.name, salt=deployment.label, before=version)
+
+        try:
+            gap = await prove(probe, generate, deployment=deployment.name, version=version, where=where)
+            if gap is None:
+                raise EngineDiffers(
+                    f"{where} was given {deployment.label}, and says that it computes with another version"
+                )
+        except EngineDiffers:
+            deployment.refused = deployment.label
+            self._held, self._label, self._admitting = None, "", False
+            self.mover.lost()
+            self._signal()
+            raise
+        except TimeoutError as error:
+            raise Unavailable(f"{where} did not answer the probe of {deployment.label} in time") from error
+        log.info("%s computes %s: %.2g nats off the reference", where, deployment.label, gap)
+
+    async def settled(self, deployment: Deployment, seconds: float) -> None:
+        """Until the server has the weights of a deployment, or says why not; not for its turn. Raises EngineDiffers."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while deployment in self.placed and not deployment.error and self._held in (None, deployment):
+                    if not deployment.ready or (self._held is deployment and self._admitting):
+                        break
+                    await self._changed.wait()
+        if deployment.differs:
+            raise EngineDiffers(deployment.error)
 
     def _lost(self, problem: str, *, known: bool = True) -> None:
         """Nobody is admitted until the server has been seen to hold what it was given."""
@@ -299,6 +362,8 @@ class Worker:
         if self._held is deployment:
             await self.api.resume()
         deployment.paused = False
+        if self._held is deployment and self._unproven:
+            await self._prove(deployment)
         self._signal()
 
     def _signal(self) -> None:
@@ -312,6 +377,7 @@ class Worker:
             ok=not self.error,
             deployment=self._held.name if self._held else "",
             model=str(self.served.folder) if self.served else "",
+            weights=f"whole checkpoints: {self.mover.reason}" if self.mover.reason else "changed words in place",
             error=self.error,
         )
 

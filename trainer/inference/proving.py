@@ -1,0 +1,61 @@
+"""Whether an engine computes with the weights that it says: it is asked for what their publisher knows.
+
+Run after a first load and after each whole reload, before any answer counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trainer.inference.contract import GenerateRequest, GenerateResponse
+from trainer.inference.errors import ServerError
+from trainer.weights.probe import BOUND, Probe
+
+PROBE_SECONDS = 60.0
+
+
+class EngineDiffers(ServerError):
+    """The engine answers with other weights than the published ones, or computes them otherwise."""
+
+    code = "engine_differs"
+    status = 422
+
+
+def questions(probe: Probe, deployment: str) -> list[GenerateRequest]:
+    return [
+        GenerateRequest(
+            deployment=deployment,
+            prompt_ids=row.prompt_ids,
+            max_tokens=1,
+            temperature=0.0,
+            timeout_seconds=PROBE_SECONDS,
+        )
+        for row in probe.rows
+    ]
+
+
+def judge(probe: Probe, answers: list[GenerateResponse], *, deployment: str, version: int, where: str) -> float:
+    """The gap, in nats. Raises EngineDiffers beyond the bound."""
+    gap = probe.gap([(answer.token_ids[0], answer.logprobs[0]) for answer in answers])
+    if not gap <= BOUND:  # also NaN
+        raise EngineDiffers(
+            f"{where} does not compute version {version} of {deployment!r}: log-probabilities of the probe are off by "
+            f"{gap:.3g} nats on average ({BOUND:g} are allowed), so nothing that it says is used; "
+            "restart that engine, and look at its version, its dtype and the policy that it was started with"
+        )
+    return gap
+
+
+async def prove(
+    probe: Probe,
+    generate: Callable[[GenerateRequest], Awaitable[GenerateResponse]],
+    *,
+    deployment: str,
+    version: int,
+    where: str,
+) -> float | None:
+    """None where the engine moved to another version meanwhile: ask again. Raises EngineDiffers, and what `generate` does."""
+    answers = [await generate(request) for request in questions(probe, deployment)]
+    if any(span.version != version for answer in answers for span in answer.spans):
+        return None
+    return judge(probe, answers, deployment=deployment, version=version, where=where)
