@@ -59,6 +59,9 @@ class Env(BaseSettings):
     engines: int = Field(
         default=1, ge=1, description="Embedded engines that `make up` starts; with more than one, a router before them"
     )
+    speculate: int = Field(
+        default=0, ge=0, le=8, description="Tokens that embedded engines guess ahead, for policies with a head for it"
+    )
     inference_url: str = Field(
         default="http://127.0.0.1:8100",
         description="The inference server: the embedded one, a router, or the one in front of vLLM",

@@ -19,6 +19,7 @@ from .layout import REPOSITORY, Layout
 DEFAULT_PORT = 8800
 ENGINES = ("embedded", "vllm")
 MOST_ENGINES = 64
+MOST_SPECULATED = 8
 STACK = "stack"  # the cluster of the engines that the supervisor starts
 MARK = "OPENCOMPOSER_STACK"  # in the environment of each of our processes, so that none of ours is ever mistaken
 
@@ -36,6 +37,8 @@ class Addresses:
     mark: str
     engine_ports: tuple[int, ...] = ()
     """Of several embedded engines, which a router at `inference_port` stands in front of; empty: one, and no router."""
+    speculate: int = 0
+    """Tokens that embedded engines guess ahead."""
     mirrors: tuple[tuple[str, str], ...] = ()
     """Tools that get the metrics of all runs, and where they are."""
 
@@ -64,6 +67,7 @@ def choose() -> Addresses:
         inference_port=ports.any_free(),
         valkey=valkey.Endpoint.fresh(ports.any_free()),
         mark=secrets.token_hex(8),
+        speculate=speculation(os.environ, engine),
         engine_ports=tuple(ports.any_free() for _ in range(engines)) if engines > 1 else (),
         mirrors=mirrors(os.environ),
     )
@@ -92,6 +96,19 @@ def engine_count(variables: Mapping[str, str], engine: str) -> int:
         raise StackError(
             f"OPENCOMPOSER_ENGINES={asked} starts embedded engines, and OPENCOMPOSER_INFERENCE_ENGINE is {engine!r}: "
             "unset one of them (several vLLM servers are named in OPENCOMPOSER_VLLM_URLS)"
+        )
+    return int(asked)
+
+
+def speculation(variables: Mapping[str, str], engine: str) -> int:
+    """Tokens that embedded engines guess ahead, for policies with a head for it. Raises StackError."""
+    asked = variables.get("OPENCOMPOSER_SPECULATE") or "0"
+    if not asked.isdigit() or int(asked) > MOST_SPECULATED:
+        raise StackError(f"OPENCOMPOSER_SPECULATE must be a number from 0 to {MOST_SPECULATED}, found {asked!r}")
+    if int(asked) and engine != "embedded":
+        raise StackError(
+            f"OPENCOMPOSER_SPECULATE={asked} is for embedded engines, and OPENCOMPOSER_INFERENCE_ENGINE is {engine!r}: "
+            "unset it, and tell the vLLM servers themselves"
         )
     return int(asked)
 

@@ -78,7 +78,7 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
     if addresses.engine == "vllm":
         front = [sys.executable, "-m", "trainer.inference.vllm.server", "--servers", addresses.vllm_urls, *address]
         return [Program("inference", front)]
-    embedded = [sys.executable, "-m", "trainer.inference.embedded.server"]
+    embedded = [sys.executable, "-m", "trainer.inference.embedded.server", "--speculate", str(addresses.speculate)]
     if not addresses.engine_ports:
         return [Program("inference", [*embedded, *address], variables=compute)]
     share = {"OMP_NUM_THREADS": str(max(1, int(compute["OMP_NUM_THREADS"]) // len(addresses.engine_ports)))}

@@ -91,6 +91,16 @@ def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], w
         environment.engine_count(variables, environment.inference_engine(variables)[0])
 
 
+def test_guessing_ahead_is_a_setting_of_embedded_engines(folder: Path) -> None:
+    parser, _ = generated(folder, speculate=environment.speculation({"OPENCOMPOSER_SPECULATE": "3"}, "embedded"))
+    assert "--speculate 3" in parser["program:inference"]["command"]
+    assert environment.speculation({}, "vllm") == 0
+    with pytest.raises(StackError, match="from 0 to 8, found '9'"):
+        environment.speculation({"OPENCOMPOSER_SPECULATE": "9"}, "embedded")
+    with pytest.raises(StackError, match="is for embedded engines"):
+        environment.speculation({"OPENCOMPOSER_SPECULATE": "3"}, "vllm")
+
+
 def test_a_mirror_is_a_program_that_is_kept_alive(folder: Path) -> None:
     wanted = environment.mirrors({"OPENCOMPOSER_MIRRORS": "tensorboard=/a b/logs, mlflow=http://there:5000"})
     parser, _ = generated(folder, mirrors=wanted)

@@ -36,6 +36,8 @@ disable_progress_bar()  # policies load inside servers and workers, whose logs a
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+HEADS = "mtp"
+"""Folder of the heads that guess tokens ahead (`trainer/inference/mtp`), where a policy has such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,13 @@ def save(
         _edit_json(
             staged / TOKENIZER_CONFIG, drop=("is_local", "local_files_only")
         )  # how it was loaded, not what it is
+        if (policy.dir / HEADS).is_dir():  # it was trained for this lineage; a stale one costs time only
+            shutil.copytree(policy.dir / HEADS, staged / HEADS)
         for name, text in (extra or {}).items():
             (staged / name).write_text(text, encoding="utf-8")
         staged.chmod(0o755)
-        for file in staged.iterdir():
-            file.chmod(0o644)
+        for file in staged.rglob("*"):
+            file.chmod(0o755 if file.is_dir() else 0o644)
         retired = staged.with_name(staged.name + ".old")
         if folder.exists():
             os.rename(folder, retired)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from trainer.inference.mtp.head import MultiToken
 from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, save
 from trainer.policy.build import build_tiny_model
 from trainer.policy.tokenizer import build_tokenizer
@@ -50,6 +51,15 @@ def test_saving_replaces_the_folder_and_leaves_nothing_behind(policy: Policy, tm
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
     assert (folder / "model.safetensors").stat().st_size < 2_000_000
+
+
+def test_heads_that_guess_ahead_go_along(policy: Policy, saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "first")
+    hidden = int(policy.model.config.hidden_size)
+    MultiToken(hidden, 8).save(tmp_path / "first")
+    again = save(load(tmp_path / "first"), tmp_path / "second")
+    assert MultiToken.load(again, hidden) is not None
+    assert not (save(policy, tmp_path / "third") / "mtp").exists()
 
 
 def test_a_failed_save_keeps_the_old_folder(policy: Policy, saved: Path, tmp_path: Path) -> None:

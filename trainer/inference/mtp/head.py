@@ -15,10 +15,10 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trainer.inference.errors import UnsupportedModel
+from trainer.policy.store import HEADS
 
-FOLDER = "mtp"
-"""Within a policy directory. Not beside the policy's weights: whoever loads those takes every tensor there."""
 FILE = "mtp.safetensors"
+"""In a folder of its own, not beside the policy's weights: whoever loads those takes every tensor there."""
 
 
 class MultiToken(nn.Module):
@@ -37,7 +37,7 @@ class MultiToken(nn.Module):
 
     def save(self, policy_dir: Path) -> Path:
         """Beside the policy that it was trained for."""
-        path = policy_dir / FOLDER / FILE
+        path = policy_dir / HEADS / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, path)
         return path
@@ -45,7 +45,7 @@ class MultiToken(nn.Module):
     @classmethod
     def load(cls, policy_dir: Path, hidden: int) -> MultiToken | None:
         """None where the policy has none. Raises UnsupportedModel when it is of another policy."""
-        path = policy_dir / FOLDER / FILE
+        path = policy_dir / HEADS / FILE
         if not path.exists():
             return None
         try:
