@@ -33,6 +33,12 @@ class Installation:
     def set_gate(self, body: Json) -> models.GateRules:
         return models.GateRules.model_validate(self.client.call("PUT", "/promotions/gate", body=body))
 
+    def check_version(self, policy: str) -> models.Preview:
+        return models.Preview.model_validate(self.client.call("GET", "/promotions/check", query={"policy": policy}))
+
+    def canary(self) -> models.Comparison:
+        return models.Comparison.model_validate(self.client.call("GET", "/promotions/canary"))
+
     # --- gateway -------------------------------------------------------------------------------------------------
 
     def gateway(self) -> models.Settings:

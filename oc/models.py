@@ -69,6 +69,108 @@ class BucketOut(BaseModel):
     ]
 
 
+class RewardDrop(RootModel[float]):
+    root: Annotated[
+        float,
+        Field(
+            description="Largest fall of the mean reward of a turn; empty: only shown",
+            gt=0.0,
+            le=100.0,
+        ),
+    ]
+
+
+class FirstTokenRise(RootModel[float]):
+    root: Annotated[
+        float,
+        Field(
+            description="Largest rise of the median time to the first token, as a share of it; empty: only shown",
+            gt=0.0,
+            le=100.0,
+        ),
+    ]
+
+
+class GoodDrop(RootModel[float]):
+    root: Annotated[
+        float,
+        Field(
+            description="Largest fall of the share of sessions with a good signal; empty: only shown",
+            gt=0.0,
+            le=1.0,
+        ),
+    ]
+
+
+class BadRise(RootModel[float]):
+    root: Annotated[
+        float,
+        Field(
+            description="Largest rise of the share of sessions with a bad signal; empty: only shown",
+            gt=0.0,
+            le=1.0,
+        ),
+    ]
+
+
+class CanaryGuards(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    edit_drop: Annotated[
+        float,
+        Field(description="Largest fall of the share of turns that edit", gt=0.0, le=1.0),
+    ] = 0.15
+    question_rise: Annotated[
+        float,
+        Field(
+            description="Largest rise of the share of turns that only ask",
+            gt=0.0,
+            le=1.0,
+        ),
+    ] = 0.15
+    malformed_rise: Annotated[
+        float,
+        Field(description="Largest rise of the share of broken calls", gt=0.0, le=1.0),
+    ] = 0.05
+    least_turns: Annotated[
+        int,
+        Field(description="Turns on each side before a guard judges", ge=1, le=1000000),
+    ] = 50
+    deviations: Annotated[
+        float,
+        Field(
+            description="Standard errors by which a difference must exceed chance",
+            ge=0.0,
+            le=10.0,
+        ),
+    ] = 2.0
+    reward_drop: Annotated[
+        RewardDrop | None,
+        Field(description="Largest fall of the mean reward of a turn; empty: only shown"),
+    ] = None
+    first_token_rise: Annotated[
+        FirstTokenRise | None,
+        Field(description="Largest rise of the median time to the first token, as a share of it; empty: only shown"),
+    ] = None
+    good_drop: Annotated[
+        GoodDrop | None,
+        Field(description="Largest fall of the share of sessions with a good signal; empty: only shown"),
+    ] = None
+    bad_rise: Annotated[
+        BadRise | None,
+        Field(description="Largest rise of the share of sessions with a bad signal; empty: only shown"),
+    ] = None
+    least_sessions: Annotated[
+        int,
+        Field(
+            description="Sessions on each side before a guard on signals judges",
+            ge=1,
+            le=1000000,
+        ),
+    ] = 20
+
+
 class CarriedOut(BaseModel):
     name: str
     tasks: int
@@ -494,6 +596,36 @@ class RolloutOut(BaseModel):
     finished_at: AwareDatetime | None
 
 
+class Unit(StrEnum):
+    share = "share"
+    points = "points"
+    ms = "ms"
+
+
+class Standing(StrEnum):
+    holds = "holds"
+    broken = "broken"
+    little = "little"
+    unbound = "unbound"
+
+
+class Row(BaseModel):
+    name: str
+    unit: Unit
+    before: float | None
+    now: float | None
+    before_count: int
+    now_count: int
+    least: int
+    falls: bool
+    bound: float | None
+    relative: bool
+    moved: float | None
+    margin: float | None
+    standing: Standing
+    why: str
+
+
 class Measure(StrEnum):
     pass1 = "pass1"
     best = "best"
@@ -540,7 +672,7 @@ class Kind(StrEnum):
     worker_gone = "worker_gone"
 
 
-class Comparison(StrEnum):
+class Comparison1(StrEnum):
     above = "above"
     below = "below"
 
@@ -562,7 +694,7 @@ class RuleOut(BaseModel):
     name: Annotated[str, Field(max_length=80, min_length=1)]
     kind: Kind
     metric: Annotated[str, Field(max_length=100)] = ""
-    comparison: Comparison = Comparison.above
+    comparison: Comparison1 = Comparison1.above
     threshold: float = 0.0
     window: Annotated[
         int,
@@ -873,6 +1005,23 @@ class Checked(BaseModel):
     ]
 
 
+class Comparison(BaseModel):
+    promoted: str
+    canary: str
+    share: Annotated[float, Field(description="Of new sessions, that the canary answers")]
+    since: AwareDatetime
+    recording: Annotated[
+        bool,
+        Field(description="Whether sessions are recorded now; what is not is not seen here"),
+    ]
+    promoted_turns: int
+    canary_turns: int
+    promoted_sessions: int
+    canary_sessions: int
+    guards: CanaryGuards
+    rows: list[Row]
+
+
 class DisagreementOut(BaseModel):
     task: str
     version: int
@@ -904,6 +1053,19 @@ class Outcome(BaseModel):
     score: float | None
     evaluation: int | None
     why: str
+    remedy: Annotated[str, Field(description="What to do when it does not hold")] = ""
+    missing: Annotated[str, Field(description="The version that has no evaluation to go by")] = ""
+    under_way: Annotated[
+        int | None,
+        Field(description="An evaluation of that version that has not ended yet"),
+    ] = None
+
+
+class Preview(BaseModel):
+    policy: str
+    open: Annotated[bool, Field(description="Whether it would be let through")]
+    why: Annotated[str, Field(description="Why not, where no rule says so")]
+    outcomes: list[Outcome]
 
 
 class PromotionOut(BaseModel):
@@ -1005,6 +1167,7 @@ class Settings(BaseModel):
         "str_replace_based_edit_tool",
     ]
     reward: SignalReward | None = None
+    canary: Annotated[CanaryGuards | None, Field(description="When a canary is ended by itself")] = None
 
 
 class SweepDetail(BaseModel):
@@ -1050,4 +1213,4 @@ class TaskDetail(BaseModel):
     ] = None
 
 
-DESCRIPTION = "a8f96f342b0ea5eceba29d605965e181bd028362d759e0b6d265f4bcd2ea6fe5"
+DESCRIPTION = "6de943cdc99e9e10738744430e4af2f7941cd36b53e3f7c5fca1c65b374063c4"

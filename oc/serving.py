@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import uuid
+from collections.abc import Iterable
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -17,6 +19,7 @@ from oc.launch import UsageError
 from oc.show import Output
 
 PROMOTION_COLUMNS = ("id", "kind", "promoted", "canary", "canary_share", "created_by", "created_at", "note")
+COMPARED = ("name", "before", "now", "moved", "margin", "bound", "standing")
 SESSION_COLUMNS = ("id", "client_id", "policy_name", "version", "turns", "policy_tokens", "malformed", "last_at")
 SESSION_FILTERS = ("q", "policy", "version", "canary", "malformed", "signal")
 DRAFT_COLUMNS = ("id", "slug", "state", "category", "rollout_id", "turn", "cause")
@@ -42,6 +45,9 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made.add_argument("policy", help="name or name@version")
     made.add_argument("share", type=float, help="more than 0 and less than 1")
     optional(made, "note")
+    made = group.add("check", "whether a version would pass the gate, and what to do where not")
+    made.add_argument("policy", help="name or name@version")
+    group.add("watch", "the canary beside what is promoted, as recorded sessions show it")
     optional(group.add("end-canary", "serve only what is promoted"), "note")
     optional(group.add("rollback", "go back to what was promoted before"), "note")
     group.add("gate", "the rules that a version must pass")
@@ -50,7 +56,9 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     group = top.noun("gateway", "production sessions of the promoted policy")
     group.add("status", "what is served, and how the gateway behaves")
     made = group.add("set", "change how it behaves")
-    made.add_argument("values", nargs="+", metavar="name=value", help="as `status` names them: retention_days=7")
+    made.add_argument(
+        "values", nargs="+", metavar="name=value", help="as `status` names them: retention_days=7 canary.edit_drop=0.1"
+    )
     made = group.add("sessions", "recorded sessions, newest first")
     made.add_argument("--limit", type=int, default=50)
     optional(made, *SESSION_FILTERS)
@@ -88,9 +96,45 @@ def _promotions(client: Client, options: argparse.Namespace, output: Output) -> 
             output.one(calls.gate())
         case "set-gate":
             output.one(calls.set_gate(read(options.file)))
+        case "check":
+            _checked(calls.check_version(options.policy), output)
+        case "watch":
+            _watched(calls.canary(), output)
         case doing:
             names = [name for name in ("policy", "share", "note") if name in options]
             output.rows([calls.change_channel(doing, given(options, names))], PROMOTION_COLUMNS)
+
+
+def _checked(found: models.Preview, output: Output) -> None:
+    output.said(
+        f"{found.policy}: {'would pass' if found.open else found.why or 'would not pass'}",
+        found.model_dump(mode="json"),
+    )
+    for seen in [] if output.as_json else found.outcomes:
+        about = seen.rule.suite or seen.rule.benchmark
+        output.line(f"  {about}: {'holds' if seen.ok else f'{seen.why}; {seen.remedy}'}")
+
+
+def _watched(found: models.Comparison, output: Output) -> None:
+    output.said(
+        f"{found.canary} has {found.share:.1%} of new sessions: {found.canary_turns} turns in {found.canary_sessions} sessions; "
+        f"{found.promoted}: {found.promoted_turns} in {found.promoted_sessions}; since {found.since:%Y-%m-%d %H:%M} UTC",
+        found.model_dump(mode="json"),
+    )
+    if not output.as_json:
+        output.rows(found.rows, COMPARED)
+
+
+def _nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """`canary.edit_drop` is `edit_drop` within `canary`."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        group, _, inner = name.partition(".")
+        if inner:
+            found.setdefault(group, {})[inner] = value
+        else:
+            found[name] = value
+    return found
 
 
 def _gateway(client: Client, options: argparse.Namespace, output: Output) -> None:
@@ -99,7 +143,7 @@ def _gateway(client: Client, options: argparse.Namespace, output: Output) -> Non
         case "status":
             output.one(_status(calls))
         case "set":
-            output.one(calls.change_gateway(dict(pair(word) for word in options.values)))
+            output.one(calls.change_gateway(_nested(pair(word) for word in options.values)))
         case "sessions":
             filters = given(options, SESSION_FILTERS)
             output.rows(calls.sessions(limit=options.limit, **filters), SESSION_COLUMNS)

@@ -35,7 +35,18 @@ ANSWERS = (
     *("EnvironmentOut", "RepositoryOut", "LogOut", "TaskOut", "TaskDetail", "Requested", "OrderOut", "GeneratorRunOut"),
     *("ReviewsOut", "NextOut", "MadeOut", "BatchOut", "TaskChangeOut", "DiffPartOut", "DisagreementOut", "ViewOut"),
     *("QueueOut", "NextItemOut", "LabelOut", "AgreementOut", "LabelDisagreementOut", "RewardOut", "CountOut"),
-    *("PromotionOut", "GateRules", "SessionOut", "SessionDetailOut", "SignalsOut", "ErasedOut", "DraftOut", "Settings"),
+    *(
+        "PromotionOut",
+        "GateRules",
+        "Comparison",
+        "Preview",
+        "SessionOut",
+        "SessionDetailOut",
+        "SignalsOut",
+        "ErasedOut",
+        "DraftOut",
+        "Settings",
+    ),
     *("AlertOut", "RuleOut", "NoticeOut", "ReadOut", "DeliveryOut", "WebhookOut", "NewWebhook", "QuotaOut", "AuditOut"),
 )
 """Schemas that `oc/client.py` reads; what they refer to comes along."""

@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.gateway.models import Channel
+from composer_web.live.hints import hint
 from composer_web.ops.errors import UserError
 from composer_web.policies.promotion import CHANNEL
+from trainer.realtime.guards import CanaryGuards
 from trainer.realtime.reading import EDIT_TOOLS
 from trainer.realtime.signals import SignalReward
 
@@ -36,6 +38,7 @@ class Settings(BaseModel):
     )
     edit_tools: tuple[str, ...] = Field(default=EDIT_TOOLS, description="Tools whose calls change files")
     reward: SignalReward = Field(default_factory=SignalReward)
+    canary: CanaryGuards = Field(default_factory=CanaryGuards, description="When a canary is ended by itself")
 
     @field_validator("patterns")
     @classmethod
@@ -77,11 +80,11 @@ def void_memories(channel: str = CHANNEL) -> None:
 
 @transaction.atomic
 def change(*, values: dict[str, Any], channel: str = CHANNEL, actor: User | None = None) -> Settings:
-    """Set what is given; the rest stays. Raises UserError that names the field."""
+    """Set what is given, also within `reward` and `canary`; the rest stays. Raises UserError that names the field."""
     row, _ = Channel.objects.select_for_update().get_or_create(name=channel)
     before = Settings.model_validate(row.configured)
     try:
-        after = Settings.model_validate({**before.model_dump(mode="json"), **values})
+        after = Settings.model_validate(_within(before.model_dump(mode="json"), values))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -89,6 +92,7 @@ def change(*, values: dict[str, Any], channel: str = CHANNEL, actor: User | None
     shown = {name: (old, new) for name, old in before if (new := getattr(after, name)) != old}
     row.configured, row.updated_by = after.model_dump(mode="json"), actor
     row.save()
+    hint("promotion")
     audit(
         actor=actor,
         action="gateway.change",
@@ -97,6 +101,12 @@ def change(*, values: dict[str, Any], channel: str = CHANNEL, actor: User | None
         after={name: _plain(new) for name, (_, new) in shown.items()},
     )
     return after
+
+
+def _within(before: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """`before` with `values` put in; what is not an object where one belongs is left to the validation."""
+    nested = {name for name, value in before.items() if isinstance(value, dict) and isinstance(values.get(name), dict)}
+    return {**before, **values, **{name: {**before[name], **values[name]} for name in nested}}
 
 
 def _plain(value: Any) -> Any:

@@ -94,6 +94,7 @@ class SessionTurn(models.Model):
 
     class Meta:
         ordering = ["session_id", "index"]
+        indexes = [models.Index(fields=["policy", "version", "-id"], name="turns_of_version")]
         constraints = [models.UniqueConstraint(fields=["session", "index"], name="session_turn_once")]
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from composer_web.gateway.models import Session, SessionTurn
 from composer_web.gateway.redaction import Redactor, redactor
 from composer_web.gateway.transcripts import Known, Prompt, digest
 from composer_web.gateway.wire import ChatRequest, Message
+from composer_web.live.hints import hint
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
 from composer_web.policies.promotion import CHANNEL
@@ -121,6 +122,8 @@ def record(exchange: Exchange) -> Known | None:
     session.redactions += redactions
     session.expires_at = now + timedelta(days=settings.retention_days)
     session.save()
+    if target.canary:
+        hint("promotion")
     if exchange.prompt is None or exchange.written is None:
         return None
     return Known((*exchange.prompt.tokens, *exchange.written.token_ids), str(session.pk), turn.index)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
 from composer_web.gateway.configuration import Settings, settings_of
-from composer_web.gateway.models import Session, SessionTurn
+from composer_web.gateway.models import Session, SessionTurn, SignalRow
 from composer_web.gateway.recording import turns_of
 from composer_web.ops.errors import NotFound
+from trainer.realtime.guards import InUse, Rates
 from trainer.realtime.reading import TurnFacts
 from trainer.realtime.sessions import RecordedTurn
-from trainer.realtime.signals import Signal, total
+from trainer.realtime.signals import Signal, SignalReward, total
 from trainer.rollouts.types import RewardPart
+
+GOOD, BAD = ("accept", "edit_kept"), ("reject", "dissatisfied")
+"""Kinds of signals. Latency is neither."""
 
 
 def sessions() -> QuerySet[Session]:
     """For lists: policy, owner, and how many signals of each direction there are."""
     rows = Session.objects.select_related("policy", "owner").annotate(
-        good=Count("signals", distinct=True, filter=Q(signals__kind__in=["accept", "edit_kept"])),
-        bad=Count("signals", distinct=True, filter=Q(signals__kind__in=["reject", "dissatisfied"])),
+        good=Count("signals", distinct=True, filter=Q(signals__kind__in=GOOD)),
+        bad=Count("signals", distinct=True, filter=Q(signals__kind__in=BAD)),
     )
     return rows.order_by("-pk")  # grouped queries have no order of their own
 
@@ -72,6 +77,31 @@ def shown(session: Session, configured: Settings | None = None) -> list[ShownTur
 def facts(rows: QuerySet[SessionTurn], most: int = 5000) -> list[TurnFacts]:
     """Of the newest turns."""
     return [TurnFacts.model_validate(value) for value in rows.order_by("-pk").values_list("facts", flat=True)[:most]]
+
+
+def in_use(rows: QuerySet[SessionTurn], reward: SignalReward, most: int = 5000) -> InUse:
+    """What the newest turns did, and what users said of them and of their sessions."""
+    turns = list(rows.order_by("-pk").values_list("session_id", "index", "facts", "first_token_ms")[:most])
+    said: dict[tuple[int, int | None], list[Signal]] = defaultdict(list)
+    told = SignalRow.objects.filter(session_id__in={pk for pk, *_ in turns}).order_by("pk")
+    for pk, kind, turn, value in told.values_list("session_id", "kind", "turn", "value"):
+        said[pk, turn].append(Signal(kind=kind, turn=turn, value=value))  # type: ignore[arg-type]
+    read = [TurnFacts.model_validate(facts) for _, _, facts, _ in turns]
+    heard: dict[int, set[str]] = defaultdict(set)
+    rewards = []
+    for (pk, index, _, _), facts in zip(turns, read, strict=True):
+        about = [*said.get((pk, None), ()), *said.get((pk, index), ())]
+        heard[pk].update(signal.kind for signal in about)
+        if parts := reward.of_turn(facts, about):
+            rewards.append(total(parts))
+    return InUse(
+        rates=Rates.of(read),
+        rewards=rewards,
+        first_token_ms=[waited for *_, waited in turns],
+        sessions=len(heard),
+        good=sum(not kinds.isdisjoint(GOOD) for kinds in heard.values()),
+        bad=sum(not kinds.isdisjoint(BAD) for kinds in heard.values()),
+    )
 
 
 def mean_reward(turns: Sequence[ShownTurn]) -> float | None:

@@ -10,6 +10,7 @@ from django.db import transaction
 from composer_web.accounts.models import User
 from composer_web.gateway.models import Session, SignalRow
 from composer_web.gateway.schemas import SignalIn
+from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, NotFound, UserError
 
 MOST_SIGNALS = 1000
@@ -49,4 +50,6 @@ def take(*, owner: User, session: str, signals: Sequence[SignalIn]) -> Taken:
     if len(known) > MOST_SIGNALS:
         raise UserError("signals", f"a session takes {MOST_SIGNALS} signals; {len(known) - len(made)} are there")
     SignalRow.objects.bulk_create(made)
+    if made and row.canary:
+        hint("promotion")
     return Taken(len(made), len(signals) - len(made))

@@ -9,6 +9,7 @@ from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
+from pydantic import BaseModel
 
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors
 from composer_web.gateway.filters import SessionFilter
@@ -23,7 +24,8 @@ from composer_web.tasks.models import Task
 PER_PAGE = 50
 MOST_SHOWN = 200
 """Turns of a session that its page shows; the downloads have all."""
-WEIGHTS = ("accept", "reject", "edit_kept", "dissatisfied", "latency", "latency_free", "malformed", "question")
+GROUPS = ("reward", "canary")
+"""Settings that are models of their own; the form names their fields `reward-accept`."""
 
 
 @require_GET
@@ -104,17 +106,23 @@ def session_delete(request: PageRequest, pk: int) -> HttpResponse:
 @page()
 def settings_page(request: PageRequest) -> HttpResponse:
     settings = configuration.settings_of()
-    fields = type(settings.reward).model_fields
     context = {
         "settings": settings,
         "current": promotion.current(),
-        "weights": [(name, getattr(settings.reward, name), fields[name].description) for name in WEIGHTS],
+        "weights": _fields(settings.reward),
+        "guards": _fields(settings.canary),
         "patterns": "\n".join(settings.patterns),
         "endpoints": ", ".join(settings.endpoints),
         "edit_tools": ", ".join(settings.edit_tools),
         "tab": "settings",
     }
     return show(request, "gateway/settings.html", context)
+
+
+def _fields(group: BaseModel) -> list[tuple[str, object, str]]:
+    """Name, value as a field has it, and help."""
+    found = ((name, getattr(group, name), field.description or "") for name, field in type(group).model_fields.items())
+    return [(name, "" if value is None else value, words) for name, value, words in found]
 
 
 @require_POST
@@ -127,8 +135,13 @@ def settings_change(request: PageRequest) -> HttpResponse:
             "patterns": [line for line in posted.get("patterns", "").splitlines() if line.strip()],
             "endpoints": [name.strip() for name in posted.get("endpoints", "").split(",") if name.strip()],
             "edit_tools": [name.strip() for name in posted.get("edit_tools", "").split(",") if name.strip()],
-            "reward": {name: posted.get(f"reward-{name}", "") for name in WEIGHTS},
         }
+        for group in GROUPS:
+            values[group] = {
+                name.partition("-")[2]: posted.get(name, "").strip() or None
+                for name in posted
+                if name.startswith(f"{group}-")
+            }
         for name in ("retention_days", "requests_per_minute", "most_tokens", "answer_seconds"):
             values[name] = posted.get(name, "")
         return configuration.change(values=values, actor=request.user)

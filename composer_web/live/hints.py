@@ -19,7 +19,8 @@ from composer_web.env import env
 log = logging.getLogger(__name__)
 
 TOPIC = re.compile(
-    r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|run:\d+|eval:\d+|group:\d+|suite:\d+)$"
+    r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|promotion|"
+    r"run:\d+|eval:\d+|group:\d+|suite:\d+)$"
 )
 LAYER_PREFIX = "asgi"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from django.db import transaction
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.evals.models import Evaluation, Release
+from composer_web.live.hints import hint
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Gate, Policy, Promotion
 from composer_web.tasks.models import Suite
@@ -55,6 +57,9 @@ class Outcome(BaseModel):
     score: float | None
     evaluation: int | None
     why: str
+    remedy: str = Field(default="", description="What to do when it does not hold")
+    missing: str = Field(default="", description="The version that has no evaluation to go by")
+    under_way: int | None = Field(default=None, description="An evaluation of that version that has not ended yet")
 
 
 _RULES = TypeAdapter(list[Rule])
@@ -86,6 +91,7 @@ def set_rules(*, channel: str, wanted: Sequence[object], actor: User | None = No
     gate.updated_by = actor
     gate.full_clean()
     gate.save()
+    hint("promotion")
     audit(actor=actor, action="gate.change", target=f"channel:{channel}", before=before, after=gate.rules)
     return gate
 
@@ -105,32 +111,55 @@ def check(*, channel: str, policy: Policy, version: int, promoted: Promotion | N
 def _apply(rule: Rule, policy: Policy, version: int, promoted: Promotion | None) -> Outcome:
     mine = _newest(rule, policy, version)
     if mine is None:
-        return Outcome(
-            rule=rule,
-            ok=False,
-            score=None,
-            evaluation=None,
-            why=f"{policy.at(version)} has no finished evaluation on {rule.about} with {rule.samples} passes or more",
-        )
+        why = f"{policy.at(version)} has no finished evaluation on {rule.about}{_passes(rule)}"
+        return Outcome(rule=rule, ok=False, score=None, evaluation=None, why=why, **_lacking(rule, policy, version))
     score, wrong = float(mine.results[rule.measure]), []
+    more: dict[str, Any] = {}
     if rule.least is not None and score < rule.least:
         wrong.append(f"{score:.1%} is below {rule.least:.1%}")
     if rule.most_drop is not None and promoted and (promoted.policy_id, promoted.version) != (policy.pk, version):
         theirs = _newest(rule, promoted.policy, promoted.version)
         if theirs is None:
             wrong.append(f"{promoted.policy.at(promoted.version)} is promoted and has no evaluation to compare with")
+            more = _lacking(rule, promoted.policy, promoted.version)
         elif score < theirs.results[rule.measure] - rule.most_drop:
             wrong.append(f"{score:.1%} is more than {rule.most_drop:.1%} below {theirs.results[rule.measure]:.1%}")
-    return Outcome(rule=rule, ok=not wrong, score=score, evaluation=mine.pk, why="; ".join(wrong))
+    if wrong and not more:
+        more = {
+            "remedy": f"read what evaluation {mine.pk} failed and train on; a newer evaluation would count instead of it, "
+            "and an operator may change the rule"
+        }
+    return Outcome(rule=rule, ok=not wrong, score=score, evaluation=mine.pk, why="; ".join(wrong), **more)
+
+
+def _lacking(rule: Rule, policy: Policy, version: int) -> dict[str, Any]:
+    """What to do about a version without an evaluation: wait for one that is under way, or ask for one."""
+    open_ = _on(rule, policy, version).filter(state__in=["pending", "running"]).order_by("-pk").first()
+    reference = policy.at(version)
+    if open_ is not None:
+        remedy = f"wait for evaluation {open_.pk} of {reference}, which is {open_.state}"
+        return {"remedy": remedy, "missing": reference, "under_way": open_.pk}
+    return {"remedy": f"evaluate {reference} on {rule.about}{_passes(rule)}", "missing": reference}
+
+
+def _passes(rule: Rule) -> str:
+    return f" with {rule.samples} passes or more" if rule.samples > 1 else ""
 
 
 def _newest(rule: Rule, policy: Policy, version: int) -> Evaluation | None:
+    finished = _on(rule, policy, version).filter(state="finished")
+    return finished.filter(**{f"results__{rule.measure}__isnull": False}).order_by("-pk").first()
+
+
+def _on(rule: Rule, policy: Policy, version: int) -> QuerySet[Evaluation]:
+    """Evaluations of the version that the rule would go by, whatever became of them."""
     query = Evaluation.objects.filter(
-        policy=policy, version=version, state="finished", samples__gte=rule.samples, interruption__isnull=True
+        policy=policy, version=version, samples__gte=rule.samples, interruption__isnull=True
     )
     if rule.suite:
-        query = query.filter(suite__name=rule.suite, release=None)
-    else:
-        release = Release.objects.filter(benchmark=rule.benchmark).order_by("-number").first()
-        query = query.filter(release=release)
-    return query.filter(**{f"results__{rule.measure}__isnull": False}).order_by("-pk").first()
+        return query.filter(suite__name=rule.suite, release=None)
+    return query.filter(release=newest_release(rule))
+
+
+def newest_release(rule: Rule) -> Release | None:
+    return Release.objects.filter(benchmark=rule.benchmark).order_by("-number").first()

@@ -6,14 +6,17 @@ The gateway asks `current`. Every change is a row of its own, gated, audited, an
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from pydantic import BaseModel, ConfigDict, Field
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
+from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.policies import gate
 from composer_web.policies.models import Policy, Promotion
@@ -35,10 +38,42 @@ def current(channel: str = CHANNEL) -> Promotion | None:
     return history(channel).first()
 
 
+def canary_since(row: Promotion) -> datetime:
+    """When its canary began to stand beside what is promoted: a change of the share begins nothing anew."""
+    began = row.created_at
+    sides = ("policy_id", "version", "canary_policy_id", "canary_version")
+    for before in Promotion.objects.filter(channel=row.channel, pk__lt=row.pk)[:MOST_ROWS]:
+        if any(getattr(before, side) != getattr(row, side) for side in sides):
+            break
+        began = before.created_at
+    return began
+
+
+class Preview(BaseModel):
+    """What would come of promoting a version now."""
+
+    model_config = ConfigDict(frozen=True)
+
+    policy: str
+    open: bool = Field(description="Whether it would be let through")
+    why: str = Field(description="Why not, where no rule says so")
+    outcomes: list[gate.Outcome]
+
+
+def preview(reference: str, *, channel: str = CHANNEL) -> Preview:
+    """The gate as it would judge this version now. Raises UserError."""
+    weights, now = resolve(reference), current(channel)
+    name = weights.policy.at(weights.version)
+    if now and (now.policy_id, now.version) == (weights.policy.pk, weights.version):
+        return Preview(policy=name, open=False, why=f"{name} is promoted already", outcomes=[])
+    seen = gate.check(channel=channel, policy=weights.policy, version=weights.version, promoted=now)
+    return Preview(policy=name, open=all(outcome.ok for outcome in seen), why="", outcomes=seen)
+
+
 @transaction.atomic
 def promote(*, reference: str, channel: str = CHANNEL, note: str = "", actor: User | None = None) -> Promotion:
     """Serve this version to everybody; a canary ends. Raises UserError when the gate is shut."""
-    before = _locked(channel)
+    before = locked(channel)
     weights = resolve(reference)
     if before and (before.policy_id, before.version) == (weights.policy.pk, weights.version):
         raise Conflict(f"{weights.policy.at(weights.version)} is promoted already", "policy")
@@ -58,7 +93,7 @@ def canary(
     """Serve this version to a share of new sessions, beside what is promoted. Asked again, it changes the share."""
     if not (math.isfinite(share) and 0 < share < 1):
         raise UserError("share", f"the share of a canary lies between 0 and 1, not {share}; promote it for all")
-    before = _locked(channel)
+    before = locked(channel)
     if before is None:
         raise Conflict(f"nothing is promoted on {channel} yet: a canary stands beside something", "channel")
     weights = resolve(reference)
@@ -80,7 +115,7 @@ def canary(
 @transaction.atomic
 def end_canary(*, channel: str = CHANNEL, note: str = "", actor: User | None = None) -> Promotion:
     """Serve only what is promoted. Raises Conflict without a canary."""
-    before = _locked(channel)
+    before = locked(channel)
     if before is None or before.canary_policy is None:
         raise Conflict(f"{channel} has no canary", "channel")
     row = Promotion(channel=channel, kind="end", policy=before.policy, version=before.version, note=note)
@@ -90,7 +125,7 @@ def end_canary(*, channel: str = CHANNEL, note: str = "", actor: User | None = N
 @transaction.atomic
 def rollback(*, channel: str = CHANNEL, note: str = "", actor: User | None = None) -> Promotion:
     """Go back to what was promoted before; a canary ends. No gate: it has served already. Raises Conflict, UserError."""
-    before = _locked(channel)
+    before = locked(channel)
     target = previous(channel)
     if before is None or target is None:
         raise Conflict(f"nothing was promoted on {channel} before", "channel")
@@ -111,7 +146,7 @@ def previous(channel: str = CHANNEL) -> tuple[Policy, int] | None:
     return stack[-2] if len(stack) > 1 else None
 
 
-def _locked(channel: str) -> Promotion | None:
+def locked(channel: str) -> Promotion | None:
     """The newest row; until the transaction ends nobody else changes the channel."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"channel:{channel}"])
@@ -138,6 +173,7 @@ def _record(row: Promotion, before: Promotion | None, seen: list[gate.Outcome], 
         after=_shown(row),
         note=row.note,
     )
+    hint("promotion")
     if row.kind in TOLD:
         _tell(row, before, TOLD[row.kind])
     return row

@@ -10,7 +10,11 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
+from composer_web.gateway import watching
+from composer_web.gateway.watching import Comparison
+from composer_web.ops.errors import NotFound
 from composer_web.policies import gate, promotion
+from composer_web.policies.promotion import Preview
 from composer_web.policies.schemas import CanaryIn, GateRules, NoteIn, PromotionIn, PromotionOut
 
 router = Router()
@@ -41,6 +45,25 @@ def end_canary(request: HttpRequest, payload: NoteIn) -> Any:
 @router.post("/rollback", response=CHANGED, auth=needs("operate"), summary="Go back to what was promoted before")
 def rollback(request: HttpRequest, payload: NoteIn) -> Any:
     return Status(201, promotion.rollback(note=payload.note, actor=caller(request)))
+
+
+@router.get(
+    "/canary",
+    response={200: Comparison, 404: ErrorOut},
+    summary="The canary beside what is promoted, as sessions show it",
+)
+def compare(request: HttpRequest) -> Any:
+    """What guards judge, measure by measure. 404 while there is no canary."""
+    found = watching.compare()
+    if found is None:
+        raise NotFound("canary", f"on {promotion.CHANNEL}")
+    return found
+
+
+@router.get("/check", response={200: Preview, 422: ErrorOut}, summary="Whether a version would pass the gate")
+def check(request: HttpRequest, policy: str) -> Any:
+    """Nothing is promoted. Each rule that does not hold says what to do."""
+    return promotion.preview(policy)
 
 
 @router.get("/gate", response=GateRules, summary="Rules that a version must pass")

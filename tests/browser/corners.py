@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 
 from composer_web.alerts.models import Webhook
+from composer_web.env import REPOSITORY
+from composer_web.policies import gate, promotion
+from composer_web.policies.models import Policy
+from composer_web.policies.services import record_checkpoint
 from composer_web.review import promoting
 from composer_web.rollouts import records
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services, sweeps
 from composer_web.tasks import importing
+from tests.browser import sessions
 from tests.browser.seed import World
 from trainer.config import RunConfig
 from trainer.config.supervised import SFTConfig
@@ -38,5 +43,19 @@ def corners(world: World) -> None:
         instruction="scale() adds where it should multiply. Fix it.",
     )  # fmt: skip
     importing.keep_trajectory("".join(records.as_atif(failed)).encode(), actor=operator)
+    a_canary(world)
     told = ["run.failed", "evaluation.finished"]
     Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
+
+
+def a_canary(world: World) -> None:
+    """With enough recorded sessions on both sides for its guards to say something, and too few signals."""
+    policy, people = Policy.objects.get(name="base"), world.people
+    record_checkpoint(policy=policy, version=1, path=REPOSITORY / "policies" / "base", final=False)
+    rules = [rule.model_dump() for rule in gate.rules(promotion.CHANNEL)]
+    gate.set_rules(channel=promotion.CHANNEL, wanted=[], actor=people["operator"])
+    promotion.canary(reference="base@1", share=0.1, note="One more step", actor=people["operator"])
+    gate.set_rules(channel=promotion.CHANNEL, wanted=rules, actor=people["operator"])
+    for version, edits, asks in ((0, 80, 12), (1, 48, 6)):
+        sessions.in_use(people["viewer"], policy, version, edits, {"calls": 1, "edits": 1}, wait=31.0 + version)
+        sessions.in_use(people["viewer"], policy, version, asks, {"question": True}, said="accept")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
@@ -78,3 +80,35 @@ def recorded(people: dict[str, User], *, hostile: str) -> None:
         SignalRow.objects.create(session=session, client_id="1", kind=kind, turn=0)
         if facts.edits:
             SignalRow.objects.create(session=session, client_id="2", kind="edit_kept", value=0.8, after="30 minutes")
+
+
+def in_use(
+    owner: User, policy: Policy, version: int, count: int, facts: dict[str, Any], *, wait: float = 30.0, said: str = ""
+) -> list[Session]:
+    """Recorded sessions of one turn that a version answered so; their texts are nowhere."""
+    made = []
+    for _ in range(count):
+        session = Session.objects.create(
+            channel="production",
+            owner=owner,
+            client_id=f"in-use-{uuid.uuid4()}",
+            policy=policy,
+            version=version,
+            oldest_version=version,
+            turns=1,
+            expires_at=timezone.now() + timedelta(days=30),
+        )
+        SessionTurn.objects.create(
+            session=session,
+            index=0,
+            policy=policy,
+            version=version,
+            facts=facts,
+            finish="stop",
+            first_token_ms=wait,
+            artifact_key="",
+        )
+        if said:
+            SignalRow.objects.create(session=session, client_id="1", kind=said, turn=0)
+        made.append(session)
+    return made

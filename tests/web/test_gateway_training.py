@@ -10,7 +10,7 @@ import pytest
 
 from composer_web.accounts.models import User
 from composer_web.env import REPOSITORY
-from composer_web.gateway import recording
+from composer_web.gateway import configuration, recording
 from composer_web.gateway.models import Session, SignalRow
 from composer_web.gateway.training import GuardBroken, SessionGroupSource
 from composer_web.gateway.watching import watch_canary
@@ -24,7 +24,6 @@ from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
 from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
 from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
-from trainer.realtime.guards import Guards
 from trainer.stages.base import BatchTimeout, StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.rl import RLStage
@@ -105,8 +104,9 @@ def test_guards_stop_a_run_and_end_a_canary(
     with pytest.raises(GuardBroken, match=r"turns that edit fell from 100\.0% to 0\.0%; .*only ask rose"):
         SessionGroupSource(control, DatabaseSink(control)).next_batch(1, timeout=5)
     assert watch_canary() is None, "too few turns by default"
-    ended = watch_canary(Guards(least_turns=3))
+    configuration.change(values={"canary": {"least_turns": 3}})
+    ended = watch_canary()
     assert ended is not None and "ended by its guard" in ended.note and "turns that edit fell" in ended.note
     now = promotion.current()
     assert now is not None and (now.version, now.canary_policy) == (1, None)
-    assert watch_canary(Guards(least_turns=3)) is None
+    assert watch_canary() is None

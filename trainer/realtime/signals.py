@@ -51,15 +51,15 @@ class SignalReward(BaseModel):
 
     def parts(self, facts: Sequence[TurnFacts], signals: Sequence[Signal]) -> list[list[RewardPart]]:
         """Reward parts of each turn. A turn without any has no reward: nobody said anything about it."""
-        session = [part for signal in signals if signal.turn is None if (part := self._part(signal))]
-        found: list[list[RewardPart]] = []
-        for index, fact in enumerate(facts):
-            own = [part for signal in signals if signal.turn == index if (part := self._part(signal))]
-            if fact.malformed:
-                own.append(RewardPart(name="malformed", value=1.0, weight=self.malformed))
-            if fact.question:
-                own.append(RewardPart(name="question", value=1.0, weight=self.question))
-            found.append(session + own)
+        return [self.of_turn(fact, [s for s in signals if s.turn in (None, index)]) for index, fact in enumerate(facts)]
+
+    def of_turn(self, fact: TurnFacts, signals: Sequence[Signal]) -> list[RewardPart]:
+        """Of one turn, from the signals about it and about its whole session."""
+        found = [part for signal in sorted(signals, key=lambda s: s.turn is not None) if (part := self._part(signal))]
+        if fact.malformed:
+            found.append(RewardPart(name="malformed", value=1.0, weight=self.malformed))
+        if fact.question:
+            found.append(RewardPart(name="question", value=1.0, weight=self.question))
         return found
 
     def _part(self, signal: Signal) -> RewardPart | None:

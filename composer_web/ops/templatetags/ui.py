@@ -86,6 +86,14 @@ def percent(value: Any, digits: int = 1) -> str:
 
 
 @register.filter
+def measured(value: Any, unit: str) -> str:
+    """A value of a comparison in its unit: share, points or ms."""
+    if unit == "share":
+        return percent(value)
+    return f"{num(value)} ms" if unit == "ms" and value is not None else num(value)
+
+
+@register.filter
 def size(value: Any) -> str:
     """Bytes in binary units."""
     if value is None or value == "":
