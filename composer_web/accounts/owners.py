@@ -26,7 +26,10 @@ MATERIAL = (
 )  # fmt: skip
 """Begins of addresses of what a library shares: read by every project, changed by its own."""
 
-USES = ("evals/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations")
+USES = (
+    "evals/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations",
+    "policies/<name>/evaluate/",
+)  # fmt: skip
 """Changes that only use what is shared: what they make is the user's own."""
 
 PLAIN = frozenset({"action", "form", "format", "part", "number", "batch"})

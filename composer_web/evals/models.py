@@ -148,6 +148,10 @@ class Evaluation(Owned):
         return f"{self.suite_id} by {self.policy_id}@{self.version}"
 
     @property
+    def open(self) -> bool:
+        return self.state in (EvaluationState.PENDING, EvaluationState.RUNNING)
+
+    @property
     def title(self) -> str:
         """Who was evaluated: version, level of effort."""
         effort = f" ({self.effort})" if self.effort else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from django.contrib import messages
@@ -17,8 +16,9 @@ from composer_web.evals.models import Release
 from composer_web.evals.sides import TITLES
 from composer_web.evals.statistics import PUBLIC, Statistics
 from composer_web.evals.tables import ReleaseTable
+from composer_web.ops import posted
 from composer_web.ops.errors import UserError
-from composer_web.ops.pages import Figure, PageRequest, act, page, show
+from composer_web.ops.pages import Figure, PageRequest, act, may_use, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.tasks import selectors as tasks
@@ -73,8 +73,9 @@ def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpRes
         "statistics": Statistics.model_validate(release.statistics),
         "published": PUBLIC,
         "figures": _figures(release, members),
-        "policies": policies.references() if request.user.may("operator") else [],
-        "endpoints": policies.endpoints() if request.user.may("operator") else [],
+        "may_run": (may_run := may_use(request)),
+        "policies": policies.references() if may_run else [],
+        "endpoints": policies.endpoints() if may_run else [],
         "aspects": _aspects(rows),
         "tab": "releases",
     }
@@ -91,13 +92,13 @@ def release_run(request: PageRequest, benchmark: str, number: int) -> HttpRespon
         lambda: releases.run(
             release=release,
             reference=request.POST.get("policy", ""),
-            samples=int(_number(request, "samples", 4)),
-            temperature=_number(request, "temperature", 0.8),
+            samples=posted.whole(request, "samples", 4),
+            temperature=posted.number(request, "temperature", 0.8),
             effort=request.POST.get("effort", ""),
-            price_input=_optional(request, "price_input"),
-            price_output=_optional(request, "price_output"),
-            turns=_whole(request, "turns"),
-            context_tokens=_whole(request, "context_tokens"),
+            price_input=posted.optional_number(request, "price_input"),
+            price_output=posted.optional_number(request, "price_output"),
+            turns=posted.optional_whole(request, "turns"),
+            context_tokens=posted.optional_whole(request, "context_tokens"),
             interrupt="interrupt" in request.POST,
             grader=request.POST.get("grader", ""),
             actor=request.user,
@@ -126,29 +127,6 @@ def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResp
 def _aspects(rows: list[standings.Row]) -> list[tuple[str, str]]:
     """Columns of side evaluations that some row has: aspect and title."""
     return [(aspect, title) for aspect, title in TITLES.items() if any(aspect in row.sides for row in rows)]
-
-
-def _number(request: PageRequest, name: str, default: float) -> float:
-    """Raises UserError for what is no number."""
-    text = request.POST.get(name, "").strip()
-    try:
-        found = float(text) if text else float(default)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise UserError(name, f"{name} is a number, not {text!r}")
-    return found
-
-
-def _optional(request: PageRequest, name: str) -> float | None:
-    return _number(request, name, 0.0) if request.POST.get(name, "").strip() else None
-
-
-def _whole(request: PageRequest, name: str) -> int | None:
-    found = _optional(request, name)
-    if found is not None and not found.is_integer():
-        raise UserError(name, f"{name} is a whole number, not {found}")
-    return None if found is None else int(found)
 
 
 def _figures(release: Release, members: list[standings.Standing]) -> list[Figure]:

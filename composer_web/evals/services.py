@@ -67,6 +67,8 @@ def create_evaluation(
         raise UserError("samples", f"1 to 64 rollouts a task, not {samples}")
     if tasks < 1:
         raise UserError("tasks", f"at least one task, not {tasks}")
+    if not 0 <= seed < 2**63:
+        raise UserError("seed", f"a seed is a whole number from 0 to 2^63 - 1, not {seed}")
     sampling, harness, reward = sampling or SamplingConfig(), harness or HarnessConfig(), reward or RewardConfig()
     evaluation = Evaluation.objects.create(
         run=run,

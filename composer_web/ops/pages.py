@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from composer_web.accounts.access import current
 from composer_web.accounts.models import User
-from composer_web.accounts.reach import enter, reach
+from composer_web.accounts.reach import enter, may_in, reach
 from composer_web.ops.errors import NotFound, UserError, taken
 
 View = Callable[..., HttpResponseBase]
@@ -79,6 +79,12 @@ def show(
         "project": next((place for place in projects if access and place["id"] == access.project), None),
     }
     return render(request, template, {**shared, **(context or {})}, status=status)
+
+
+def may_use(request: PageRequest) -> bool:
+    """Whether this person may make something of his own from what the page shows, though a library shares it."""
+    access = current()
+    return access is not None and may_in(request.user, access.project, "operator")
 
 
 def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, **where: Any) -> HttpResponse:

@@ -125,7 +125,7 @@ QUERIES: dict[str, int] = {
     "imports/": 7,
     "notifications/": 4,
     "policies/": 6,
-    "policies/<str:name>/": 8,
+    "policies/<str:name>/": 10,
     "projects/": 3,
     "projects/<slug:slug>/": 5,
     "promotion/": 11,
