@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 
+from composer_web.accounts.reach import may_in
+from composer_web.evals import starting_views as evals
 from composer_web.evals.models import Release
+from composer_web.gateway import watching
+from composer_web.ops import posted
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import gate, promotion, selectors
@@ -19,22 +24,72 @@ MOST_SHOWN = 50
 @require_GET
 @page()
 def promotion_page(request: PageRequest) -> HttpResponse:
-    context: dict[str, Any] = {
-        "current": promotion.current(),
+    """`?policy=NAME@VERSION` chooses that version in the form. The live part is what is served and how a canary does."""
+    current = promotion.current()
+    served: dict[str, Any] = {
+        "current": current,
         "previous": promotion.previous(),
+        "comparison": watching.of(current) if current else None,
+    }
+    if request.headers.get("HX-Request"):
+        return show(request, "policies/_served.html", served)
+    context = {
+        **served,
         "rules": gate.rules(promotion.CHANNEL),
         "history": promotion.history()[:MOST_SHOWN],
         "tab": "promotion",
     }
     if request.user.may("operator"):
+        chosen, references = request.GET.get("policy", "").strip(), selectors.references()
+        if chosen and chosen not in references:
+            references.insert(0, chosen)  # the only version of a policy is offered by the policy's name
         context |= {
-            "policies": selectors.references(),
+            "policies": references,
             "suites": list(Suite.objects.order_by("name").values_list("name", flat=True)),
             "benchmarks": list(
                 Release.objects.order_by("benchmark").values_list("benchmark", flat=True).distinct("benchmark")
             ),
+            "chosen": chosen,
+            **(_preview(request, chosen) if chosen else {}),
         }
     return show(request, "policies/promotion.html", context)
+
+
+@require_GET
+@page("operator")
+def promotion_preview(request: PageRequest) -> HttpResponse:
+    """Whether `?policy=NAME@VERSION` would pass the gate, rule by rule."""
+    chosen = request.GET.get("policy", "")
+    return show(request, "policies/_preview.html", _preview(request, chosen) if chosen else {})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A rule's outcome, and where an evaluation that it lacks can be asked for."""
+
+    outcome: gate.Outcome
+    policy: str = ""
+    version: int = 0
+    release: Release | None = None
+
+
+def _preview(request: PageRequest, reference: str) -> dict[str, Any]:
+    try:
+        found = promotion.preview(reference)
+    except UserError as error:
+        return {"wrong": str(error)}
+    return {"preview": found, "judged": [_judged(request, outcome) for outcome in found.outcomes], **evals.DEFAULTS}
+
+
+def _judged(request: PageRequest, outcome: gate.Outcome) -> Judged:
+    """The form is offered to who may use it: an operator of the project that the policy belongs to."""
+    if not outcome.missing or outcome.under_way:
+        return Judged(outcome)
+    name, _, version = outcome.missing.partition("@")
+    if not may_in(request.user, selectors.get_policy(name).project_id, "operator"):
+        return Judged(outcome)
+    release = gate.newest_release(outcome.rule) if outcome.rule.benchmark else None
+    return Judged(outcome, policy=name, version=int(version), release=release)
 
 
 @require_POST
@@ -48,7 +103,7 @@ def promotion_change(request: PageRequest) -> HttpResponse:
             case "promote":
                 return promotion.promote(reference=reference, note=note, actor=request.user)
             case "canary":
-                share = _number(request, "share") / 100.0
+                share = posted.number(request, "share") / 100.0
                 return promotion.canary(reference=reference, share=share, note=note, actor=request.user)
             case "end":
                 return promotion.end_canary(note=note, actor=request.user)
@@ -81,7 +136,7 @@ def gate_change(request: PageRequest) -> HttpResponse:
                     "measure": request.POST.get("measure", "pass1"),
                     "least": _share(request, "least"),
                     "most_drop": _share(request, "most_drop"),
-                    "samples": int(_number(request, "samples") if request.POST.get("samples") else 1),
+                    "samples": posted.whole(request, "samples", 1),
                 }
             )
         return gate.set_rules(channel=promotion.CHANNEL, wanted=rules, actor=request.user)
@@ -89,14 +144,7 @@ def gate_change(request: PageRequest) -> HttpResponse:
     return act(request, change, done="The gate is changed.", to="policies:promotion")
 
 
-def _number(request: PageRequest, name: str) -> float:
-    text = request.POST.get(name, "").strip()
-    try:
-        return float(text)
-    except ValueError:
-        raise UserError(name, f"{name} is a number, not {text[:40]!r}") from None
-
-
 def _share(request: PageRequest, name: str) -> float | None:
     """A share that the form asks for in per cent."""
-    return _number(request, name) / 100.0 if request.POST.get(name, "").strip() else None
+    found = posted.optional_number(request, name)
+    return None if found is None else found / 100.0

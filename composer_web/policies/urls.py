@@ -9,6 +9,7 @@ urlpatterns = [
     path("policies/<str:name>/endpoint/", endpoint_views.endpoint_change, name="endpoint-change"),
     path("policies/<str:name>/", views.policy_detail, name="detail"),
     path("promotion/", promotion_views.promotion_page, name="promotion"),
+    path("promotion/preview/", promotion_views.promotion_preview, name="preview"),
     path("promotion/change/", promotion_views.promotion_change, name="promotion-change"),
     path("promotion/gate/", promotion_views.gate_change, name="gate-change"),
 ]

@@ -9,7 +9,8 @@ from django.views.decorators.http import require_GET
 from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors as evals
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.evals.starting_views import form_of
+from composer_web.ops.pages import PageRequest, may_use, page, show
 from composer_web.policies import selectors
 from composer_web.policies.tables import PolicyTable
 from composer_web.runs import selectors as runs
@@ -29,12 +30,16 @@ def policy_list(request: PageRequest) -> HttpResponse:
 @page()
 def policy_detail(request: PageRequest, name: str) -> HttpResponse:
     policy = selectors.get_policy(name)
+    evaluations = evals.counted(evals.evaluations().filter(policy=policy)).order_by("-version", "-pk")[:50]
+    if request.headers.get("HX-Request"):
+        return show(request, "policies/_evaluations.html", {"policy": policy, "evaluations": evaluations})
     context = {
         "policy": policy,
         "lineage": selectors.lineage(policy),
         "children": selectors.policies().filter(parent=policy),
         "checkpoints": policy.checkpoints.order_by("-version", "kind")[:200],
-        "evaluations": evals.evaluations().filter(policy=policy).order_by("-version", "-pk")[:50],
+        "evaluations": evaluations,
+        "asking": form_of(policy) if may_use(request) else None,
         "runs_from": runs.runs().filter(policy_in=policy)[:50],
         "run": getattr(policy, "produced_by", None),
         "endpoint": (endpoint := getattr(policy, "endpoint", None)),

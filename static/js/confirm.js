@@ -18,7 +18,8 @@ let parts = null;
 export function startConfirm() {
   document.addEventListener("submit", (event) => {
     const { target: form, submitter } = event;
-    const question = submitter?.dataset.confirm ?? form.dataset.confirm;
+    // {policy} in a question is what the field of that name holds now.
+    const question = (submitter?.dataset.confirm ?? form.dataset.confirm)?.replace(/\{(\w+)\}/g, (same, name) => form.elements[name]?.value ?? same);
     if (!question || form.dataset.confirmed !== undefined) {
       delete form.dataset.confirmed;
       return;
@@ -35,7 +36,8 @@ export function startConfirm() {
       () => {
         if (dialog.returnValue !== "go") return;
         // A live part may have been fetched anew while the dialog was open: then the same form is another element.
-        const now = form.isConnected ? form : document.querySelector(`form[action="${form.getAttribute("action")}"]`);
+        const same = form.id ? `#${CSS.escape(form.id)}` : `form[action="${form.getAttribute("action")}"]`;
+        const now = form.isConnected ? form : document.querySelector(same);
         if (!now) return;
         now.dataset.confirmed = "";
         now.requestSubmit(submitter?.isConnected ? submitter : undefined);

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 import uvicorn
 from django.db import connections
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
@@ -128,6 +128,15 @@ def strict_tab(context: BrowserContext) -> Iterator[Page]:
     made.on("console", note)
     yield made
     assert not errors, errors
+
+
+def confirmed(page: Page, button: Locator, question: str) -> None:
+    """Press a button that asks first, see what it asks, and go on."""
+    name = button.inner_text()
+    button.click()
+    dialog = page.locator("dialog.confirm")
+    expect(dialog.locator("p")).to_have_text(question)
+    dialog.get_by_role("button", name=name).click()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from composer_web.rollouts import services as rollouts
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import record_controls
 from tests.browser import episodes
-from tests.browser.conftest import Product
+from tests.browser.conftest import Product, confirmed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -88,7 +88,7 @@ def test_promote_and_roll_back(operator: Page, product: Product) -> None:
     expect(served.locator("dl")).to_contain_text("base@0")
     form = page.get_by_role("form", name="Promote a version")
     form.get_by_label("Policy").select_option("base@1")
-    form.get_by_role("button", name="Promote for all").click()
+    confirmed(page, form.get_by_role("button", name="Promote for all"), "Serve base@1 to everybody?")
     expect(page.locator(".notice")).to_contain_text("the gate is shut: held-out: base@1 has no finished evaluation")
     page.get_by_role("button", name="Remove the rule on held-out").click()
     expect(page.locator(".notice")).to_have_text("The gate is changed.")
@@ -97,8 +97,8 @@ def test_promote_and_roll_back(operator: Page, product: Product) -> None:
     form.get_by_role("button", name="As a canary").click()
     expect(served.locator("dl")).to_contain_text("base@1 to 10")
     form.get_by_label("Policy").select_option("base@1")
-    form.get_by_role("button", name="Promote for all").click()
-    page.get_by_role("button", name="Roll back to base@0").click()
+    confirmed(page, form.get_by_role("button", name="Promote for all"), "Serve base@1 to everybody? The canary ends.")
+    confirmed(page, page.get_by_role("button", name="Roll back to base@0"), "Serve base@0 to everybody again?")
     expect(served.locator("dl")).to_contain_text("base@0")
     history = page.locator("section", has=page.get_by_role("heading", name="History")).locator("tbody tr")
     expect(history.first).to_contain_text("Rolled back")

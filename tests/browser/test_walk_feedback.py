@@ -28,7 +28,7 @@ from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.tasks.generators.procedural import generate
 from tests.browser import seed, walking
-from tests.browser.conftest import serve, strict_tab
+from tests.browser.conftest import confirmed, serve, strict_tab
 from tests.browser.screenshots import log_in
 from tests.browser.walking import free_port, picture
 from tests.web.helpers import eventually
@@ -110,7 +110,7 @@ def promote_the_base(page: Page, address: str) -> None:
     page.get_by_role("link", name="Promote a version").click()
     form = page.get_by_role("form", name="Promote a version")
     form.get_by_label("Policy").select_option("base")
-    form.get_by_role("button", name="Promote for all").click()
+    confirmed(page, form.get_by_role("button", name="Promote for all"), "Serve base to everybody?")
     expect(page.locator("dl.facts")).to_contain_text("base@0")
 
 
@@ -218,12 +218,15 @@ def promote_and_go_back(page: Page, client: openai.OpenAI, trained: str) -> None
     """Sessions divide between both; then everybody has the new version, then again the old one."""
     assert {asked(client, f"c-{n}", seed=n).system_fingerprint for n in range(12)} == {"base@0", trained}
     form = page.get_by_role("form", name="Promote a version")
-    form.get_by_label("Policy").select_option(choice(page, trained))
-    form.get_by_role("button", name="Promote for all").click()
+    chosen = choice(page, trained)
+    form.get_by_label("Policy").select_option(chosen)
+    confirmed(
+        page, form.get_by_role("button", name="Promote for all"), f"Serve {chosen} to everybody? The canary ends."
+    )
     expect(page.locator("dl.facts")).not_to_contain_text("to 50")
     expect(page.locator("dl.facts")).to_contain_text(trained)
     assert {asked(client, f"c-{n}", seed=n).system_fingerprint for n in range(6)} == {trained}
-    page.get_by_role("button", name="Roll back to base@0").click()
+    confirmed(page, page.get_by_role("button", name="Roll back to base@0"), "Serve base@0 to everybody again?")
     expect(page.locator("dl.facts")).to_contain_text("base@0")
     assert {asked(client, f"c-{n}", seed=n).system_fingerprint for n in range(6)} == {"base@0"}
     picture(page, "feedback-4-rolled-back", "dark")
