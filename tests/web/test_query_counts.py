@@ -129,6 +129,7 @@ QUERIES: dict[str, int] = {
     "projects/": 3,
     "projects/<slug:slug>/": 5,
     "promotion/": 11,
+    "promotion/preview/": 2,
     "review/": 6,
     "review/new/count/": 3,
     "review/<slug:name>/": 8,
