@@ -8,6 +8,7 @@ from pathlib import Path
 from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.numbers import whole
 from composer_web.policies.models import Checkpoint, Policy, PolicyKind
 from composer_web.policies.services import real_path
 
@@ -84,9 +85,10 @@ def resolve(reference: str) -> Weights:
         raise UserError("policy", f"{name!r} is behind an endpoint: it can be evaluated; for this, weights are needed")
     rows = Checkpoint.objects.filter(policy=policy, removed_at=None).order_by("-version", "kind")
     if version:
-        if not version.isdigit():
+        number = whole(version)
+        if number is None:
             raise UserError("policy", f"{reference!r}: the version after @ must be a number")
-        rows = rows.filter(version=int(version))
+        rows = rows.filter(version=number)
     for checkpoint in rows:
         path = real_path(checkpoint.path)
         if (path / "config.json").is_file():

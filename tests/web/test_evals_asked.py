@@ -59,6 +59,7 @@ def test_an_operator_asks_for_an_evaluation(versions: Policy, held_out: Suite, v
         ({"suite": ""}, "there is no suite"),
         ({"version": "9"}, "has no weights on disk"),
         ({"version": "x"}, "must be a number"),
+        ({"version": "²"}, "must be a number"),
         ({"tasks": "0"}, "at least one task"),
         ({"tasks": "1.5"}, "tasks is a whole number, not 1.5"),
         ({"samples": "65"}, "1 to 64 rollouts a task"),
