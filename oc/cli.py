@@ -32,7 +32,7 @@ ROLLOUT_COLUMNS = (
     "stop_reason",
 )
 POLICY_COLUMNS = ("name", "kind", "newest_version", "checkpoint_count", "parent", "run_id", "description")
-RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "archived")
+RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 ROLLOUT_FILTERS = (
     *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text", "finding", "quarantined"),
     *(

@@ -15,7 +15,6 @@ from composer_web.ops.reconcile import reconcile as look
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
 from composer_web.runs import selectors as runs
-from composer_web.runs import sparks
 from composer_web.runs.models import RUN_LIVE
 from composer_web.tasks import selectors as tasks
 from trainer.inference.contract import ServerHealth
@@ -27,13 +26,12 @@ def home(request: PageRequest) -> HttpResponse:
     """What runs now, what happened last, and what to do next."""
     live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
     recent = list(runs.runs().exclude(state__in=RUN_LIVE)[:6])
-    curves = sparks.recent([run.pk for run in live + recent], ["reward/mean", "loss/train"])
     suites, known = tasks.any_suite(), policies.policies().exists()
     workers = overview.workers()
     alive = {worker.kind for worker in workers if worker.state == "alive"}
     context: dict[str, Any] = {
-        "live_runs": [(run, curves.get(run.pk), runs.eta_seconds(run)) for run in live],
-        "recent_runs": [(run, curves.get(run.pk), None) for run in recent],
+        "live_runs": [(run, run.curve_values, runs.eta_seconds(run)) for run in live],
+        "recent_runs": [(run, run.curve_values, None) for run in recent],
         "rollouts": rollouts.rollout_rows().exclude(verdict="")[:10],
         "evaluations": evals.evaluations()[:6],
         "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent)),

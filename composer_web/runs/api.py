@@ -57,9 +57,13 @@ def list_runs(
     tag: str = "",
     by: str = "",
     sweep: str = "",
+    pass1: str = "",
+    reward: str = "",
+    since: str = "",
     archived: str = "",
 ) -> Any:
-    """Newest first; the filters are those of the runs page. Archived runs only with `archived=only` or `all`."""
+    """Newest first; the filters are those of the runs page: `pass1` and `reward` are the least last value of the run,
+    `since` the first day on which it was made. Archived runs only with `archived=only` or `all`."""
     return page(filtered(RunFilter, request, selectors.runs()), limit=limit, before=before)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters as filters
+from django import forms
 from django.db.models import Q, QuerySet
 
 from composer_web.ops.numbers import ROW_ID, whole
 from composer_web.runs.models import Run, RunKind, RunState
 
+DATE = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
 
 class RunFilter(filters.FilterSet):
     """Archived runs are left out unless `archived` asks for them."""
@@ -21,6 +23,9 @@ class RunFilter(filters.FilterSet):
     tag = filters.CharFilter(method="tagged", label="Tag")
     by = filters.CharFilter(field_name="created_by__username", label="Made by")
     sweep = filters.NumberFilter(field_name="sweep_id", label="Sweep", min_value=1, max_value=10**ROW_ID)
+    pass1 = filters.NumberFilter(lookup_expr="gte", label="Pass@1 at least", min_value=0, max_value=1)
+    reward = filters.NumberFilter(lookup_expr="gte", label="Reward at least")
+    since = filters.DateFilter(field_name="created_at", lookup_expr="date__gte", label="Made since", widget=DATE)
     archived = filters.ChoiceFilter(
         choices=[("only", "only these"), ("all", "shown too")],
         label="Archived",
@@ -30,7 +35,7 @@ class RunFilter(filters.FilterSet):
 
     class Meta:
         model = Run
-        fields = ["q", "state", "kind", "policy", "tag", "by", "sweep", "archived"]
+        fields = ["q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived"]
 
     def filter_queryset(self, queryset: QuerySet[Run]) -> QuerySet[Run]:
         found: QuerySet[Run] = super().filter_queryset(queryset)

@@ -29,6 +29,9 @@ COPY_ROW = np.dtype(
 )  # fmt: skip
 """A row of COLUMNS as COPY reads it in binary form: a third of the time of text."""
 COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+CURVES = {"rl": "reward/mean", "sft": "loss/train", "midtrain": "loss/train"}
+"""Kind of run → the metric whose last points are kept with the run: the curve beside it in lists."""
+POINTS = 40
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """From where Postgres counts microseconds."""
 
@@ -79,12 +82,20 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
     for (name, step), value in finite.items():
         if name not in newest or step >= newest[name][0]:
             newest[name] = (step, value)
-    locked = Run.objects.select_for_update(no_key=True).only("latest").get(pk=run.pk)
+    locked = Run.objects.select_for_update(no_key=True).only("latest", "curve", "kind").get(pk=run.pk)
     locked.latest.update({name: value for name, (_, value) in newest.items()})
-    locked.save(update_fields=["latest"])
-    run.latest = locked.latest
+    drawn = CURVES[locked.kind]
+    locked.curve = carried_on(locked.curve, {step: value for (name, step), value in finite.items() if name == drawn})
+    locked.save(update_fields=["latest", "curve"])
+    run.latest, run.curve = locked.latest, locked.curve
     hint(f"run:{run.pk}", since=min(step for _, step in finite))
     return len(finite)
+
+
+def carried_on(curve: Iterable[tuple[int, float]], values: Mapping[int, float]) -> list[list[float]]:
+    """The last points of a metric once it has these values at these steps: a step trained again has its new one."""
+    points = {**{int(step): value for step, value in curve}, **values}
+    return [[step, points[step]] for step in sorted(points)[-POINTS:]]
 
 
 def _encoded(run: int, ids: Mapping[str, int], values: Mapping[tuple[str, int], float], at: datetime) -> bytes:

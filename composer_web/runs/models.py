@@ -8,6 +8,8 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from composer_web.accounts.owned import Owned
 from composer_web.ops.history import Transition, legal_pairs, pairs
@@ -47,6 +49,15 @@ RUN_LIVE = ("queued", "running", "pausing", "paused")
 RUN_FINAL = ("finished", "failed", "cancelled")
 
 
+def _latest(metric: str) -> models.GeneratedField:
+    """The last value of a metric as a column, kept by the database: lists sort and filter by it."""
+    return models.GeneratedField(
+        expression=Cast(KeyTextTransform(metric, "latest"), models.FloatField()),
+        output_field=models.FloatField(null=True),
+        db_persist=True,
+    )
+
+
 class Run(Owned):
     """One configured training job. `config` is a `trainer.config.RunConfig`; its truth is this row."""
 
@@ -78,6 +89,18 @@ class Run(Owned):
     )
     phase = models.CharField(max_length=80, blank=True, help_text="What the trainer does now, in words")
     latest = models.JSONField(default=dict, help_text="Last value of each metric")
+    curve = models.JSONField(
+        default=list, db_default=[], help_text="Last [step, value] pairs of its reward, or of its loss"
+    )
+    reward = _latest("reward/mean")
+    best_reward = _latest("reward/best_of_k")
+    pass1 = _latest("eval/pass1")
+    best_of_k = _latest("eval/best_of_k")
+    loss = _latest("loss/train")
+    heldout_loss = _latest("loss/heldout")
+    entropy = _latest("policy/entropy")
+    staleness = _latest("staleness/mean")
+    trainer_idle = _latest("idle/trainer")
     failure = models.TextField(blank=True)
     recoveries = models.PositiveIntegerField(default=0, help_text="Times that a lost trainer was replaced")
     created_by = models.ForeignKey(
@@ -112,6 +135,10 @@ class Run(Owned):
     @property
     def configuration(self) -> RunConfig:
         return RunConfig.model_validate(self.config)
+
+    @property
+    def curve_values(self) -> list[float]:
+        return [value for _, value in self.curve]
 
 
 class RunTemplate(Owned):
@@ -194,7 +221,7 @@ class RunEvent(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
     at = models.DateTimeField(auto_now_add=True)
-    kind = models.CharField(max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra")
+    kind = models.CharField(max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra, note, reward")
     level = models.CharField(
         max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")], default="info"
     )

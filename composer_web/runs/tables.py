@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import django_tables2 as tables
+from django.db.models import F, QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
@@ -18,14 +19,19 @@ DONE = mark_safe(' class="done"')
 
 
 class LatestColumn(tables.Column):
-    """The last value of a metric, from the run's own row."""
+    """The last value of a metric, from a column of the run's own row. Runs without one come last in either order."""
 
-    def __init__(self, key: str, show: Callable[[Any], str], **kwargs: Any) -> None:
-        super().__init__(empty_values=(), orderable=False, attrs={"td": {"class": "num"}}, **kwargs)
-        self.key, self.show = key, show
+    def __init__(self, show: Callable[[Any], str], *, accessor: str, **kwargs: Any) -> None:
+        super().__init__(accessor=accessor, empty_values=(), attrs={"td": {"class": "num"}}, **kwargs)
+        self.show, self.column = show, accessor
 
-    def render(self, record: Run) -> str:
-        return self.show(record.latest.get(self.key))
+    def render(self, value: float | None) -> str:
+        return self.show(value)
+
+    def order(self, queryset: QuerySet[Run], is_descending: bool) -> tuple[QuerySet[Run], bool]:
+        by = F(self.column)
+        ordered = by.desc(nulls_last=True) if is_descending else by.asc(nulls_last=True)
+        return queryset.order_by(ordered, "-pk"), True
 
 
 ALWAYS = ("select", "name")
@@ -37,23 +43,23 @@ def _label(name: str, column: tables.Column) -> str:
 
 
 class RunTable(Table):
-    """`sparks`, which the view sets, maps run id → the last values of its headline metric."""
-
     select = TickColumn("run")
     name = tables.Column(linkify=("runs:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     state = StateColumn()
     kind = tables.Column(verbose_name="Stage")
     progress = tables.Column(empty_values=(), orderable=False)
     curve = tables.Column(empty_values=(), orderable=False, verbose_name="Reward or loss")
-    pass1 = tables.Column(
-        empty_values=(), orderable=False, verbose_name="Held-out pass@1", attrs={"td": {"class": "num"}}
-    )
+    pass1 = LatestColumn(ui.percent, accessor="pass1", verbose_name="Held-out pass@1")
     policy_in = tables.Column(verbose_name="From", linkify=("policies:detail", {"name": tables.A("policy_in__name")}))
     tags = tables.Column(orderable=False, empty_values=([],), default="")
-    best = LatestColumn("eval/best_of_k", ui.percent, verbose_name="Held-out best of K")
-    entropy = LatestColumn("policy/entropy", ui.num, verbose_name="Entropy")
-    staleness = LatestColumn("staleness/mean", ui.num, verbose_name="Staleness")
-    trainer_idle = LatestColumn("idle/trainer", ui.percent, verbose_name="Trainer idle")
+    best = LatestColumn(ui.percent, accessor="best_of_k", verbose_name="Held-out best of K")
+    reward = LatestColumn(ui.num, accessor="reward", verbose_name="Reward")
+    best_reward = LatestColumn(ui.num, accessor="best_reward", verbose_name="Best-of-K reward")
+    loss = LatestColumn(ui.num, accessor="loss", verbose_name="Training loss")
+    heldout_loss = LatestColumn(ui.num, accessor="heldout_loss", verbose_name="Held-out loss")
+    entropy = LatestColumn(ui.num, accessor="entropy", verbose_name="Entropy")
+    staleness = LatestColumn(ui.num, accessor="staleness", verbose_name="Staleness")
+    trainer_idle = LatestColumn(ui.percent, accessor="trainer_idle", verbose_name="Trainer idle")
     wall = tables.Column(empty_values=(), orderable=False, verbose_name="Wall time")
     seed = tables.Column()
     code_version = tables.Column(verbose_name="Code", default="–")
@@ -76,6 +82,10 @@ class RunTable(Table):
             "policy_in",
             "tags",
             "best",
+            "reward",
+            "best_reward",
+            "loss",
+            "heldout_loss",
             "entropy",
             "staleness",
             "trainer_idle",
@@ -92,7 +102,6 @@ class RunTable(Table):
         """`chosen` are the columns to show besides the tick and the name; none: the usual ones."""
         shown = {*ALWAYS, *(set(chosen) & set(self.base_columns) or USUAL)}
         super().__init__(*args, exclude=[name for name in self.base_columns if name not in shown], **kwargs)
-        self.sparks: dict[int, list[float]] = {}
 
     @classmethod
     def offered(cls) -> list[tuple[str, str]]:
@@ -118,7 +127,7 @@ class RunTable(Table):
         )
 
     def render_curve(self, record: Run) -> str:
-        values = self.sparks.get(record.pk, [])
+        values = record.curve_values
         last = ui.num(values[-1]) if values else ""
         label = "reward" if record.kind == "rl" else "loss"
         return format_html(
@@ -133,6 +142,3 @@ class RunTable(Table):
 
     def render_notes(self, value: str) -> str:
         return value if len(value) <= 120 else f"{value[:119]}…"
-
-    def render_pass1(self, record: Run) -> str:
-        return ui.percent(record.latest.get("eval/pass1"))

@@ -18,6 +18,7 @@ urlpatterns = [
     path("runs/sweeps/new/", launch_views.sweep_create, name="sweep-new"),
     path("runs/sweeps/<int:pk>/", launch_views.sweep_detail, name="sweep"),
     path("runs/compare/", views.run_compare, name="compare"),
+    path("runs/compare/others/", views.run_others, name="others"),
     path("runs/further/", views.run_further, name="further"),
     path("runs/bulk/tags/", views.run_bulk_tags, name="bulk-tags"),
     path("runs/bulk/<slug:action>/", views.run_bulk, name="bulk"),

@@ -28,7 +28,6 @@ from composer_web.runs import (
     parts,
     saved_views,
     selectors,
-    sparks,
 )
 from composer_web.runs.charting import charts, further, places
 from composer_web.runs.filters import RunFilter
@@ -37,6 +36,8 @@ from composer_web.runs.tables import RunTable
 
 PER_PAGE = 25
 MAX_KEYS = 60
+MOST_OTHERS = 20
+"""Runs that the page of a comparison offers at a time; typing narrows them."""
 MAX_BUCKETS = 1000
 
 
@@ -48,7 +49,6 @@ def run_list(request: PageRequest) -> HttpResponse:
     chosen = [name for name in request.GET.get("cols", "").split(",") if name]
     table = RunTable(found.qs, chosen=chosen)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    table.sparks = sparks.recent([row.record.pk for row in table.paginated_rows], ["reward/mean", "loss/train"])
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
     query = saved_views.clean(request.GET.urlencode())
@@ -168,7 +168,8 @@ def run_compare(request: PageRequest) -> HttpResponse:
     everything = request.GET.get("settings") == "all"
     context = {
         "runs": runs,
-        "others": selectors.runs().filter(archived_at=None).exclude(pk__in=[run.pk for run in runs])[:50],
+        "wanted": request.GET.get("q", ""),
+        "others": _others(request, runs),
         "most": comparing.MAX_RUNS,
         "outcomes": comparing.outcomes(runs),
         "differences": comparing.differences((run.config for run in runs), everything=everything),
@@ -177,6 +178,25 @@ def run_compare(request: PageRequest) -> HttpResponse:
         **charts(runs),
     }
     return show(request, "runs/compare.html", context)
+
+
+@require_GET
+@page()
+def run_others(request: PageRequest) -> HttpResponse:
+    """Runs that could be compared too, as somebody types (`q=`)."""
+    return show(request, "runs/_others.html", {"others": _others(request, _asked(request))})
+
+
+def _others(request: PageRequest, runs: list[Run]) -> list[Run]:
+    """Newest first, each with the `address` of the comparison that has it too."""
+    found = RunFilter({"q": request.GET.get("q", "")}, queryset=selectors.runs())
+    others = list(found.qs.exclude(pk__in=[run.pk for run in runs])[:MOST_OTHERS])
+    for other in others:
+        whole = request.GET.copy()
+        whole.pop("q", None)
+        whole.setlist("run", [str(run.pk) for run in [*runs, other]])
+        other.address = f"?{whole.urlencode()}"  # type: ignore[attr-defined]
+    return others
 
 
 @require_GET

@@ -57,6 +57,7 @@ INSERT INTO runs_metrickey (name) SELECT 'metric/' || n FROM generate_series(1, 
 INSERT INTO runs_metrickey (name) VALUES ('reward/mean'), ('loss/train');
 INSERT INTO runs_metric (run_id, key_id, step, value, at)
 SELECT r, k.id, s, random(), now() FROM generate_series(1, %(runs)s) r, runs_metrickey k, generate_series(1, 200) s;
+UPDATE runs_run SET curve = (SELECT jsonb_agg(jsonb_build_array(s, random()) ORDER BY s) FROM generate_series(161, 200) s);
 """
 
 TASKS = """

@@ -26,8 +26,8 @@ TURNS = 2_000
 
 MORE_RUNS = """
 INSERT INTO runs_run (name, kind, config, state, policy_in_id, policy_in_version, seed, code_version, step, steps_total,
-                      policy_version, phase, latest, failure, recoveries, created_at, started_at, finished_at)
-SELECT 'earlier ' || n, kind, config, 'finished', policy_in_id, 0, n, code_version, 200, 200, 200, '', latest, '', 0,
+                      policy_version, phase, latest, curve, failure, recoveries, created_at, started_at, finished_at)
+SELECT 'earlier ' || n, kind, config, 'finished', policy_in_id, 0, n, code_version, 200, 200, 200, '', latest, curve, '', 0,
        now() - n * interval '3 hours', now() - n * interval '3 hours', now() - n * interval '2 hours'
 FROM runs_run, generate_series(%(first)s, %(runs)s) n WHERE id = 1
 """

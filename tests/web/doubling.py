@@ -28,6 +28,7 @@ def double(*, inside: bool = False) -> dict[str, tuple[int, int]]:
                 names = {
                     f'"{field.column}"': _copied(field, field.name in other, inside)
                     for field in model._meta.concrete_fields
+                    if not field.generated
                 }
                 cursor.execute(f'SELECT count(*) FROM "{table}"')
                 (before,) = cursor.fetchone()
@@ -81,7 +82,7 @@ def fill(model: type[models.Model], count: int, *, project: int) -> None:
     """Copies of one rollout or finding, past the triggers that would keep them in its project."""
     table = model._meta.db_table
     other = {"project_id": str(project), "sample": "1000 + n", "key": "'copy ' || n", "fingerprint": "n::text"}
-    names = [field.column for field in model._meta.concrete_fields if not field.primary_key]
+    names = [field.column for field in model._meta.concrete_fields if not (field.primary_key or field.generated)]
     values = ", ".join(other.get(name, f'"{name}"') for name in names)
     quoted = ", ".join(f'"{name}"' for name in names)
     with connection.cursor() as cursor:

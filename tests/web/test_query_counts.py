@@ -21,7 +21,7 @@ from tests.web.seeded import the_rest
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
 
 QUERIES: dict[str, int] = {
-    "": 11,
+    "": 10,
     "^sessions/(?P<pk>\\d+)/download\\.(?P<form>jsonl|atif)$": 7,
     "alerts/": 6,
     "alerts/deliveries/": 6,
@@ -143,13 +143,14 @@ QUERIES: dict[str, int] = {
     "rollouts/<int:pk>/turns/": 4,
     "rollouts/exports/": 4,
     "rollouts/waffle/<int:run_id>/": 5,
-    "runs/": 8,
+    "runs/": 7,
     "runs/<int:pk>/": 9,
     "runs/<int:pk>/config.toml": 3,
     "runs/<int:pk>/config.yaml": 3,
     "runs/<int:pk>/marks/": 4,
     "runs/<int:pk>/metrics/": 3,
     "runs/compare/": 4,
+    "runs/compare/others/": 3,
     "runs/further/": 2,
     "runs/facets/": 8,
     "runs/new/": 13,

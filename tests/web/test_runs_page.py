@@ -309,6 +309,22 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
     assert every.count('<td class="text-warn">') == 2 * 4  # name, seed, group size and clip norm of both
 
 
+def test_any_run_is_found_to_compare_with_by_typing(draft: Run, pages: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = services.create_run(config=RunConfig(name="the old one", stage=SMALL))
+    made = [services.create_run(config=RunConfig(name=f"newer {n}", stage=SMALL)) for n in range(3)]
+    monkeypatch.setattr("composer_web.runs.views.MOST_OTHERS", 2)
+    html = pages.get(f"/runs/compare/?run={made[2].pk}&settings=all").content.decode()
+    assert "newer 1</a>" in html and "newer 0</a>" in html and "the old one" not in html
+    found = pages.get(f"/runs/compare/others/?run={made[2].pk}&settings=all&q=OLD").content.decode()
+    assert f'href="/runs/compare/?run={made[2].pk}&amp;run={old.pk}&amp;settings=all"' in found or (
+        f'href="/runs/compare/?settings=all&amp;run={made[2].pk}&amp;run={old.pk}"' in found
+    )
+    assert "newer" not in found
+    assert "the old one" in pages.get(f"/runs/compare/?q={old.pk}").content.decode(), "by number, and without scripts"
+    assert "No run like this" in pages.get("/runs/compare/others/?q=nobody").content.decode()
+    assert "newer 2" not in pages.get(f"/runs/compare/others/?run={made[2].pk}&q=newer+2").content.decode()
+
+
 def test_a_run_page_asks_a_constant_number_of_times(busy: Run, pages: Client) -> None:
     def count() -> int:
         pages.get(f"/runs/{busy.pk}/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.ops import shelves
 from composer_web.ops.errors import UserError
 from composer_web.runs import labels, saved_views, services
+from composer_web.runs import metrics as run_metrics
 from composer_web.runs.models import Run, SavedView
 from tests.web.making import SMALL
 from tests.web.test_commands import run as command
@@ -164,6 +168,66 @@ def test_columns_and_facets_follow_the_address(three: list[Run], people: dict[st
     assert "small" in operator.get("/runs/?q=remember").content.decode()
 
 
+def test_the_best_runs_are_found_by_their_metrics(three: list[Run], people: dict[str, User], bearer: Bearer) -> None:
+    """Sorted by a stored last value, those without one last in either order; filtered by the least that is asked for."""
+    measured = {three[0].pk: {"eval/pass1": 0.25, "reward/mean": -1.5}, three[2].pk: {"eval/pass1": 0.75}}
+    for pk, values in measured.items():
+        run_metrics.record(run=Run.objects.get(pk=pk), step=3, values=values)
+    viewer = visitor(people["viewer"])
+
+    def order(query: str) -> list[str]:
+        html = viewer.get(f"/runs/?{query}").content.decode()
+        return sorted((run.name for run in three if f">{run.name}</a>" in html), key=lambda n: html.index(f">{n}</a>"))
+
+    small, second, third = (run.name for run in three)
+    assert order("sort=-pass1") == [third, small, second]
+    assert order("sort=pass1") == [small, third, second]
+    assert order("cols=reward&sort=-reward") == [small, third, second]
+    assert order("pass1=0.5") == [third]
+    assert order("pass1=0.25&reward=-2") == [small]
+    today = timezone.localdate()
+    assert len(order(f"since={today}")) == 3
+    assert order(f"since={today + timedelta(days=1)}") == []
+    assert 'type="date"' in viewer.get("/runs/").content.decode()
+    headers = bearer("viewer")
+    listed = Client().get("/api/v1/runs?pass1=0.5", headers=headers).json()["items"]
+    assert [run["name"] for run in listed] == [third]
+    assert Client().get("/api/v1/runs?pass1=much", headers=headers).status_code == 422
+    assert (
+        saved_views.clean("pass1=0.5&since=2026-01-01&sort=-pass1&other=1") == "pass1=0.5&since=2026-01-01&sort=-pass1"
+    )
+
+
+Points = list[tuple[int, float]]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 99), st.floats(-1e6, 1e6)), max_size=70), max_size=5))
+def test_the_curve_kept_with_a_run_is_the_end_of_its_metric(batches: list[Points]) -> None:
+    """Also where steps are trained again, come late, or out of order."""
+    kept: list[list[float]] = []
+    table: dict[int, float] = {}
+    for batch in batches:
+        table |= dict(batch)
+        kept = run_metrics.carried_on([(int(step), value) for step, value in kept], dict(batch))
+    assert kept == [[step, table[step]] for step in sorted(table)[-run_metrics.POINTS :]]
+
+
+def test_the_curve_is_kept_as_metrics_come_and_drawn_without_reading_them(
+    running: Run, people: dict[str, User]
+) -> None:
+    for step in range(1, 51):
+        run_metrics.record(run=running, step=step, values={"reward/mean": step / 64, "loss/train": 9.0})
+    run_metrics.record(run=running, step=49, values={"reward/mean": 0.0})
+    running.refresh_from_db()
+    assert running.curve == [[s, s / 64] for s in range(11, 49)] + [[49, 0.0], [50, 50 / 64]]
+    viewer = visitor(people["viewer"])
+    for path in ("/runs/", "/"):
+        with CaptureQueriesContext(connection) as seen:
+            html = viewer.get(path).content.decode()
+        assert "<polyline" in html or "<path" in html
+        assert not [query["sql"] for query in seen if "FROM runs_metric m" in query["sql"]]
+
+
 def test_queries_do_not_grow_with_rows(three: list[Run], people: dict[str, User]) -> None:
     operator = visitor(people["operator"])
 
@@ -176,6 +240,7 @@ def test_queries_do_not_grow_with_rows(three: list[Run], people: dict[str, User]
     paths = (
         "/runs/",
         "/runs/?cols=tags,best,wall,notes,code_version",
+        "/runs/?sort=-pass1&pass1=0&reward=0&since=2026-01-01",
         "/runs/facets/",
         "/runs/sweeps/",
         "/runs/templates/",
