@@ -28,9 +28,9 @@ from composer_web.rollouts.models import Fork, Group
 from composer_web.rollouts.onlooking import Onlookers
 from composer_web.rollouts.partials import StoredPartials
 from composer_web.runs import rewards
-from composer_web.runs.layout import served_weights, weights_folder
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
+from composer_web.runs.whereabouts import served_weights, weights_folder
 from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
 from trainer.asynchrony.checks import check_group

@@ -21,8 +21,8 @@ from composer_web.rollouts import reading, selectors
 from composer_web.rollouts.dispatch import dispatch_fork, drop
 from composer_web.rollouts.loop import EpisodeLoop, snapshots_folder
 from composer_web.rollouts.models import GROUP_OPEN, Fork, Group, Rollout
-from composer_web.runs.layout import served_weights
 from composer_web.runs.models import RUN_FINAL, Run
+from composer_web.runs.whereabouts import served_weights
 from sandbox.backends.snapshots import Collected, SnapshotStore
 from sandbox.backends.snapshots.store import MIN_AGE_SECONDS
 from sandbox.harness.profile import get_profile

@@ -8,8 +8,8 @@ from django.db.models import Count, Min
 
 from composer_web.ops import inference
 from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTransition
-from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import Run
+from composer_web.runs.whereabouts import deployment_name
 from trainer.asynchrony.breaker import WINDOW, tripped
 from trainer.asynchrony.concurrency import EngineLoad, next_limit
 from trainer.asynchrony.reasons import OURS, reason_of

@@ -12,8 +12,8 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.rollouts import auditing, exports, forks, judging, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
-from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import RUN_FINAL, Run
+from composer_web.runs.whereabouts import deployment_name
 from sandbox.grading.audit.judge import JudgeError
 from trainer.inference.contract import InferenceError
 

@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import CharField, Count, F, Func, QuerySet
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 
+from composer_web.ops.facets import Facet, facet, others
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run, RunKind
-from composer_web.tasks.facets import Facet, Value
-
-MOST = 12
-"""Values of a facet that are shown, most runs first."""
 
 Rows = list[tuple[str, str, int]]
 """Value in the address, what people read, runs."""
@@ -23,25 +20,11 @@ def facets(request: HttpRequest) -> list[Facet]:
     """Of the runs that the list shows at this address. One query a facet."""
     found = []
     for name, label, count in FACETS:
-        others = request.GET.copy()
-        chosen = others.pop(name, [""])[-1]
-        query: Any = RunFilter(others, queryset=Run.objects.all(), request=request).qs.order_by()
-        values = sorted(count(query), key=lambda row: (-row[2], row[1]))
-        shown = tuple(
-            Value(value, text, number, value == chosen, _address(others, name, "" if value == chosen else value))
-            for value, text, number in values[:MOST]
-        )
-        if shown:
-            found.append(Facet(name, label, shown, len(values) > MOST))
+        rest, chosen = others(request.GET, name)
+        query: Any = RunFilter(rest, queryset=Run.objects.all(), request=request).qs.order_by()
+        if (one := facet(name, label, count(query), rest=rest, chosen=chosen)) is not None:
+            found.append(one)
     return found
-
-
-def _address(others: QueryDict, name: str, value: str) -> str:
-    query = others.copy()
-    query.pop("page", None)
-    if value:
-        query[name] = value
-    return f"?{query.urlencode()}"
 
 
 def _plain(column: str) -> Callable[[QuerySet[Run]], Rows]:

@@ -26,8 +26,8 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
 from composer_web.runs.clusters import EngineMeter
-from composer_web.runs.layout import deployment_name, weights_folder
 from composer_web.runs.models import Run, RunState, TrainBatch
+from composer_web.runs.whereabouts import deployment_name, weights_folder
 from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
 from trainer.inference.contract import DeploymentStatus, InferenceError

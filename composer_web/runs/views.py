@@ -68,7 +68,7 @@ def run_list(request: PageRequest) -> HttpResponse:
 @require_GET
 @page()
 def run_facets(request: PageRequest) -> HttpResponse:
-    return show(request, "tasks/_facets.html", {"facets": facets.facets(request)})
+    return show(request, "partials/facets.html", {"facets": facets.facets(request)})
 
 
 @require_POST

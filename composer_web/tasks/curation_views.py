@@ -49,7 +49,7 @@ def task_facets(request: PageRequest) -> HttpResponse:
     somebody opened, where opening it counts it."""
     if only := request.GET.get("only"):
         found = facets(request, [only])
-        return show(request, "tasks/_facet.html", {"facet": found[0] if found else None})
+        return show(request, "partials/facet.html", {"facet": found[0] if found else None})
     later = unasked(request)
     now = {name for name, _ in LABELS} - {name for name, _ in later}
     return show(request, "tasks/_facets.html", {"facets": facets(request, now), "later": later})

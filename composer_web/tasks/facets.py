@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Case, CharField, Count, F, Func, Q, QuerySet, When
@@ -11,38 +10,12 @@ from django.db.models import Value as Constant
 from django.db.models.expressions import Combinable
 from django.http import HttpRequest, QueryDict
 
+from composer_web.ops.facets import Facet, facet, others
 from composer_web.tasks.filters import DIFFICULTIES, RATES, SHARES, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
 
-MOST = 12
-"""Values of a facet that are shown, most tasks first."""
 CONTROLS = {True: ("true", "passed"), False: ("false", "rejected"), None: ("none", "not run")}
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    value: str
-    label: str
-    count: int
-    chosen: bool
-    address: str
-    """Query string of the list with this value chosen, or given up again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facet:
-    """Values of one filter with the tasks of each; `more` says that some are not shown."""
-
-    name: str
-    label: str
-    values: tuple[Value, ...]
-    more: bool
-
-    @property
-    def chosen(self) -> bool:
-        """One of its values narrows the list."""
-        return any(one.chosen for one in self.values)
 
 
 def facets(request: HttpRequest, names: Collection[str] | None = None) -> list[Facet]:
@@ -54,21 +27,14 @@ def facets(request: HttpRequest, names: Collection[str] | None = None) -> list[F
     counted = _together(_narrowed(request.GET, request), together) if together else {}
     found = []
     for name, label in wanted:
-        others = request.GET.copy()
-        chosen = others.pop(name, [""])[-1]
+        rest, chosen = others(request.GET, name)
         if name in OWN:
-            numbers = counted[name] if name in counted else _together(_narrowed(others, request), [name])[name]
+            numbers = counted[name] if name in counted else _together(_narrowed(rest, request), [name])[name]
             rows = OWN[name][1](numbers)
         else:
-            rows = OTHERS[name](_narrowed(others, request))
-        values = sorted(rows, key=lambda row: (-row[2], row[1]))
-        shown = [
-            Value(value, text, number, value == chosen, _address(others, name, "" if value == chosen else value))
-            for value, text, number in values[:MOST]
-            if number
-        ]
-        if shown:
-            found.append(Facet(name, label, tuple(shown), len(values) > MOST))
+            rows = OTHERS[name](_narrowed(rest, request))
+        if (one := facet(name, label, rows, rest=rest, chosen=chosen)) is not None:
+            found.append(one)
     return found
 
 
@@ -84,15 +50,6 @@ def _together(query: QuerySet[Task], names: list[str]) -> dict[str, Numbers]:
         for name, value in zip(names, values, strict=True):
             counts[name][value] = counts[name].get(value, 0) + number
     return counts
-
-
-def _address(others: QueryDict, name: str, value: str) -> str:
-    query = others.copy()
-    for own in ("page", "only"):
-        query.pop(own, None)
-    if value:
-        query[name] = value
-    return f"?{query.urlencode()}"
 
 
 Rows = list[tuple[str, str, int]]

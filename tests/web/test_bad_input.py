@@ -21,9 +21,9 @@ from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
 from composer_web.runs.forms import default_values
-from composer_web.runs.layout import checkpoints_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_process import TrainerProcess
+from composer_web.runs.whereabouts import checkpoints_folder
 from composer_web.tasks.controls import run_pending
 from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.services import build_suite

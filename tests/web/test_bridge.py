@@ -8,11 +8,11 @@ from composer_web.ops import leases
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
-from composer_web.runs.layout import deployment_name
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
 from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
+from composer_web.runs.whereabouts import deployment_name
 from tests.web.making import claim, finish
 from trainer.config import AsynchronyConfig
 from trainer.inference.contract import ServerHealth

@@ -20,9 +20,9 @@ from composer_web.rollouts import loop, services
 from composer_web.rollouts.execution import _deployed, execute
 from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
-from composer_web.runs.layout import weights_folder
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_process import TrainerProcess
+from composer_web.runs.whereabouts import weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL
