@@ -195,7 +195,7 @@ def _others(request: PageRequest, runs: list[Run]) -> list[Run]:
         whole = request.GET.copy()
         whole.pop("q", None)
         whole.setlist("run", [str(run.pk) for run in [*runs, other]])
-        other.address = f"?{whole.urlencode()}"  # type: ignore[attr-defined]
+        other.address = f"?{whole.urlencode()}"
     return others
 
 
