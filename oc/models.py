@@ -249,7 +249,9 @@ class ErasedOut(BaseModel):
 
 
 class EstimateOut(BaseModel):
-    seconds: Annotated[float, Field(description="Of training; evaluations come on top")]
+    seconds: Annotated[float, Field(description="Of training and evaluations")]
+    training_seconds: float
+    evaluation_seconds: float
     tokens: Annotated[
         float | None,
         Field(description="Of all training rollouts, where rollouts are made"),
@@ -350,9 +352,9 @@ class MadeOut(BaseModel):
     version: int
 
 
-class MemoryOut(BaseModel):
-    trainer_bytes: Annotated[int, Field(description="Held for the whole run; activations come on top")]
-    engine_bytes: Annotated[int, Field(description="One copy of the policy; the KV cache comes on top")]
+class MemoryPart(BaseModel):
+    label: str
+    bytes: int
     how: str
 
 
@@ -986,25 +988,6 @@ class BoardOut(BaseModel):
     flags: list[FlagOut]
 
 
-class Checked(BaseModel):
-    ok: bool
-    warnings: list[str]
-    config: Annotated[
-        dict[str, Any],
-        Field(description="The whole configuration with defaults filled in"),
-    ]
-    plan: Annotated[list[PlanRowOut], Field(description="What would run")]
-    estimate: Annotated[
-        EstimateOut | None,
-        Field(description="null while no run of the kind has been measured"),
-    ]
-    memory: MemoryOut | None
-    differences: Annotated[
-        list[DifferenceOut],
-        Field(description="From the run `parent`, where one is named"),
-    ]
-
-
 class Comparison(BaseModel):
     promoted: str
     canary: str
@@ -1045,6 +1028,22 @@ class LabelDisagreementOut(BaseModel):
     questions: list[str]
     hidden: bool
     labels: list[LabelOut]
+
+
+class MemoryOut(BaseModel):
+    ranks: Annotated[int, Field(description="Processes of the trainer, one a GPU")]
+    trainer_bytes: Annotated[int, Field(description="Of one rank, at most")]
+    engine_bytes: Annotated[
+        int,
+        Field(description="Of an engine that holds all that may be in flight; 0 without rollouts"),
+    ]
+    available_bytes: Annotated[
+        int | None,
+        Field(description="What one rank has at the largest trainer that is up"),
+    ]
+    fits: Annotated[bool | None, Field(description="null while no trainer says what it has")]
+    trainer: list[MemoryPart]
+    engine: list[MemoryPart]
 
 
 class Outcome(BaseModel):
@@ -1213,4 +1212,23 @@ class TaskDetail(BaseModel):
     ] = None
 
 
-DESCRIPTION = "6de943cdc99e9e10738744430e4af2f7941cd36b53e3f7c5fca1c65b374063c4"
+class Checked(BaseModel):
+    ok: bool
+    warnings: list[str]
+    config: Annotated[
+        dict[str, Any],
+        Field(description="The whole configuration with defaults filled in"),
+    ]
+    plan: Annotated[list[PlanRowOut], Field(description="What would run")]
+    estimate: Annotated[
+        EstimateOut | None,
+        Field(description="null while no run of the kind has been measured"),
+    ]
+    memory: MemoryOut | None
+    differences: Annotated[
+        list[DifferenceOut],
+        Field(description="From the run `parent`, where one is named"),
+    ]
+
+
+DESCRIPTION = "2bdca98c2cd6d774ba3605844b32fbacd80f00b38e5836960c3f1303d2ca66d4"

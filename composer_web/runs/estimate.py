@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import connection
@@ -10,6 +11,7 @@ from composer_web.env import env
 from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.runs.models import Run
+from composer_web.runs.plan import evaluation_rollouts
 from trainer.config import RLConfig, RunConfig
 
 MIN_STEPS = 3
@@ -17,13 +19,34 @@ CANDIDATES = 5
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Means over the steps of an earlier run."""
+
+    source: Run
+    steps: int
+    train: float
+    """Seconds of a step in which the trainer had something to do."""
+    wait: float
+    """Seconds in which it waited for rollouts."""
+    tokens: float | None
+    """Of a rollout."""
+
+
+@dataclass(frozen=True)
 class Estimate:
-    seconds: float
+    training: float
+    """Seconds."""
+    evaluations: float
+    """Seconds of the engine for the run's evaluations, as if they came one after the other."""
     tokens: float | None
     """Tokens of all training rollouts, where rollouts are made."""
     source: Run
     steps: int
     """Steps of `source` that were measured."""
+
+    @property
+    def seconds(self) -> float:
+        return self.training + self.evaluations
 
     @property
     def dollars(self) -> float | None:
@@ -32,9 +55,41 @@ class Estimate:
         return None if price is None else price * self.seconds / 3600
 
 
+@dataclass(frozen=True)
+class Total:
+    """Of several runs one after the other; `unknown` of them have no estimate."""
+
+    seconds: float
+    dollars: float | None
+    unknown: int
+
+
 def estimate(config: RunConfig) -> Estimate | None:
-    """Seconds of training (evaluations come on top), scaled by rollouts or by batch tokens from the newest run that
-    trained a model of the same shape in the same kind of stage; None while there is none."""
+    """Scaled from the newest run that trained a model of the same shape in the same kind of stage; None while there is
+    none."""
+    found = measured(config)
+    return None if found is None else scaled(config, found)
+
+
+def total(configs: Iterable[RunConfig]) -> Total:
+    """Each kind of stage and policy is looked up once, however many runs there are."""
+    known: dict[tuple[str, str], Measured | None] = {}
+    seconds, unknown = 0.0, 0
+    for config in configs:
+        key = (config.stage.kind, config.policy)
+        if key not in known:
+            known[key] = measured(config)
+        found = known[key]
+        if found is None:
+            unknown += 1
+        else:
+            seconds += scaled(config, found).seconds
+    price = env().machine_hour_dollars
+    return Total(seconds, None if price is None else price * seconds / 3600, unknown)
+
+
+def measured(config: RunConfig) -> Measured | None:
+    """The newest earlier run that says something."""
     try:
         architecture = resolve(config.policy).policy.architecture
     except UserError:
@@ -43,42 +98,53 @@ def estimate(config: RunConfig) -> Estimate | None:
         kind=config.stage.kind, policy_in__architecture=architecture, step__gte=MIN_STEPS
     ).defer("latest")
     for run in earlier.order_by("-pk")[:CANDIDATES]:
-        steps, seconds, tokens = _measured(run)
-        if steps < MIN_STEPS or seconds is None:
-            continue
-        factor = _work(config) / _work(run.configuration)
-        rollouts = _rollouts(config)
-        return Estimate(
-            seconds * config.stage.steps * factor,
-            tokens * rollouts if tokens is not None and rollouts else None,
-            run,
-            steps,
-        )
+        steps, seconds, wait, tokens = _means(run)
+        if steps >= MIN_STEPS and seconds is not None:
+            wait = min(wait or 0.0, seconds)
+            return Measured(run, steps, seconds - wait, wait, tokens)
     return None
 
 
-def _measured(run: Run) -> tuple[int, float | None, float | None]:
-    """Steps measured, mean seconds of a step, mean tokens of a rollout."""
+def scaled(config: RunConfig, found: Measured) -> Estimate:
+    """Training grows with tokens and shrinks with ranks; waiting grows with the tokens of rollouts and shrinks with how many
+    are in flight."""
+    stage, before = config.stage, found.source.configuration.stage
+    more = _tokens(config) / _tokens(found.source.configuration)
+    train = found.train * more * before.parallel.ranks / stage.parallel.ranks
+    wait, evaluations = found.wait, 0.0
+    rollouts = 0
+    if isinstance(stage, RLConfig) and isinstance(before, RLConfig):
+        wait *= more * _in_flight(before) / _in_flight(stage)
+        rollouts = stage.groups_per_step * stage.group_size
+        evaluations = (train + wait) / rollouts * evaluation_rollouts(stage) if wait else 0.0
+    tokens = found.tokens * rollouts * stage.steps if found.tokens is not None and rollouts else None
+    return Estimate((train + wait) * stage.steps, evaluations, tokens, found.source, found.steps)
+
+
+def _means(run: Run) -> tuple[int, float | None, float | None, float | None]:
+    """Steps measured, mean seconds of a step and of its waiting, mean tokens of a rollout."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
             SELECT count(*) FILTER (WHERE k.name = 'time/step'), avg(m.value) FILTER (WHERE k.name = 'time/step'),
+                   avg(m.value) FILTER (WHERE k.name = 'time/wait_for_batch'),
                    avg(m.value) FILTER (WHERE k.name = 'tokens/total')
             FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
-            WHERE m.run_id = %s AND k.name IN ('time/step', 'tokens/total')
+            WHERE m.run_id = %s AND k.name IN ('time/step', 'time/wait_for_batch', 'tokens/total')
             """,
             [run.pk],
         )
-        steps, seconds, tokens = cursor.fetchone()
-        return int(steps), seconds, tokens
+        steps, seconds, wait, tokens = cursor.fetchone()
+        return int(steps), seconds, wait, tokens
 
 
-def _work(config: RunConfig) -> int:
-    """What the time of one step grows with: rollouts, or tokens."""
+def _tokens(config: RunConfig) -> int:
+    """What the time of one step grows with: its tokens, at most."""
     stage = config.stage
-    return stage.groups_per_step * stage.group_size if isinstance(stage, RLConfig) else stage.batch_tokens
+    if isinstance(stage, RLConfig):
+        return stage.groups_per_step * stage.group_size * stage.sampling.max_context_tokens
+    return stage.batch_tokens
 
 
-def _rollouts(config: RunConfig) -> int:
-    stage = config.stage
-    return stage.steps * stage.groups_per_step * stage.group_size if isinstance(stage, RLConfig) else 0
+def _in_flight(stage: RLConfig) -> int:
+    return stage.max_in_flight_groups * stage.group_size

@@ -18,6 +18,7 @@ from composer_web.ops.pages import PageRequest, page, show
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services, sweeps
 from composer_web.runs import templates as kept
+from composer_web.runs.estimate import total
 from composer_web.runs.forms import SCHEMA, RunForm
 from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.runs.presets import PRESETS, Preset, preset
@@ -208,6 +209,7 @@ def preview_page(
     found = sweeps.preview(config, fields, mode)
     context = {
         "preview": found,
+        "total": total(point.config for point in found.points if point.config is not None) if found.ok else None,
         "name": config.name,
         "mode": SweepMode(mode),
         "text": render(config, "yaml"),

@@ -38,17 +38,29 @@ class PlanRowOut(Schema):
 
 
 class EstimateOut(Schema):
-    seconds: float = Field(description="Of training; evaluations come on top")
+    seconds: float = Field(description="Of training and evaluations")
+    training_seconds: float
+    evaluation_seconds: float
     tokens: float | None = Field(description="Of all training rollouts, where rollouts are made")
     dollars: float | None = Field(description="null while OPENCOMPOSER_MACHINE_HOUR_DOLLARS is not set")
     measured_run: int = Field(description="Earlier run that it is scaled from")
     measured_steps: int
 
 
-class MemoryOut(Schema):
-    trainer_bytes: int = Field(description="Held for the whole run; activations come on top")
-    engine_bytes: int = Field(description="One copy of the policy; the KV cache comes on top")
+class MemoryPart(Schema):
+    label: str
+    bytes: int
     how: str
+
+
+class MemoryOut(Schema):
+    ranks: int = Field(description="Processes of the trainer, one a GPU")
+    trainer_bytes: int = Field(description="Of one rank, at most")
+    engine_bytes: int = Field(description="Of an engine that holds all that may be in flight; 0 without rollouts")
+    available_bytes: int | None = Field(description="What one rank has at the largest trainer that is up")
+    fits: bool | None = Field(description="null while no trainer says what it has")
+    trainer: list[MemoryPart]
+    engine: list[MemoryPart]
 
 
 class DifferenceOut(Schema):

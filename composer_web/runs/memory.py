@@ -1,51 +1,167 @@
-"""What the trainer and the engine must hold, from the policy's size and the settings: arithmetic, nothing measured."""
+"""What each rank of the trainer and the engine must hold, from the policy's shape and the settings: arithmetic, nothing
+measured."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from composer_web.env import env
 from composer_web.ops.errors import UserError
+from composer_web.ops.models import WorkerHeartbeat
 from composer_web.policies.selectors import resolve
 from trainer.config import RLConfig, RunConfig
 
-FLOAT32 = 4
+FLOAT32, HALF = 4, 2
 MOMENTS = {"adamw": 2, "muon": 2}
 """Optimiser tensors of a weight, at most: Muon keeps one of its matrices, AdamW two of the rest."""
+LOGIT_COPIES = 2
+"""The logits and their gradient."""
+
+
+@dataclass(frozen=True)
+class Part:
+    label: str
+    bytes: int
+    how: str
+    """The arithmetic in words, so that the number can be checked by eye."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that stay for the whole run. Activations and the engine's KV cache come on top and grow with the batch."""
+    """Of one rank of the trainer; of one engine that holds all of the run's rollouts."""
 
-    trainer: int
-    how: str
-    engine: int
-    """Of one copy of the policy in the engine, where rollouts are made; else 0."""
+    ranks: int
+    trainer: tuple[Part, ...]
+    engine: tuple[Part, ...]
+    """Empty where no rollouts are made."""
+    available: int | None
+    """Bytes that one rank has at the largest trainer that is up; None while none says."""
+
+    @property
+    def rank_bytes(self) -> int:
+        return sum(part.bytes for part in self.trainer)
+
+    @property
+    def engine_bytes(self) -> int:
+        return sum(part.bytes for part in self.engine)
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.available is None else self.rank_bytes <= self.available
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a decoder, as its config.json says."""
+
+    width: int
+    layers: int
+    queries: int
+    """Heads × their size."""
+    keys: int
+    """Heads of keys × their size; of values as many."""
+    inner: int
+    """Width of the network of a layer; of all experts that a token goes to."""
+    vocabulary: int
 
 
 def memory(config: RunConfig) -> Memory | None:
-    """None while the policy is unknown or does not say how many weights it has."""
+    """None while the policy is unknown or does not say how many weights it has; without what grows with the batch where it
+    does not say what they are arranged in."""
     try:
-        weights = resolve(config.policy).policy.architecture.get("parameters")
+        weights = resolve(config.policy)
     except UserError:
         return None
-    if not weights:
+    parameters = weights.policy.architecture.get("parameters")
+    if not parameters:
         return None
+    stage, shape = config.stage, read_shape(Path(weights.path))
+    trainer = (_state(config, parameters), *(_activations(config, shape) if shape else ()))
+    engine = _engine(stage, parameters, shape) if isinstance(stage, RLConfig) else ()
+    return Memory(stage.parallel.ranks, trainer, engine, available(stage.parallel.ranks))
+
+
+def read_shape(folder: Path) -> Shape | None:
+    """None where a configuration lacks what is needed: no number is guessed."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        heads, width = int(found["num_attention_heads"]), int(found["hidden_size"])
+        size = int(found.get("head_dim") or width // heads)
+        experts = int(found.get("num_experts_per_tok") or 1)
+        inner = int(found.get("moe_intermediate_size") or found["intermediate_size"]) * experts
+        keys = int(found.get("num_key_value_heads") or heads) * size
+        return Shape(width, int(found["num_hidden_layers"]), heads * size, keys, inner, int(found["vocab_size"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _state(config: RunConfig, parameters: int) -> Part:
+    """What stays for the whole run. Shards and context ranks cut it; replicas hold it again."""
     stage = config.stage
     low_rank = isinstance(stage, RLConfig) and stage.lora.rank > 0
     copies, words = 1, ["weights"]
     if not low_rank:
         moments = MOMENTS[stage.optimizer.name]
         copies += 1 + moments
-        words += [
-            "gradients",
-            f"{moments} optimiser moments" if stage.optimizer.name == "adamw" else "moments, at most",
-        ]
+        of = f"{moments} optimiser moments" if stage.optimizer.name == "adamw" else "moments, at most"
+        words += ["gradients", of]
     if isinstance(stage, RLConfig) and stage.objective.kl_coefficient > 0:
         copies += 1
         words.append("the KL reference")
-    how = f"{copies} × {weights} values of {FLOAT32} bytes: {', '.join(words)}"
-    if low_rank:
-        how += "; adapters with their moments on top"
-    engine = weights * FLOAT32 if isinstance(stage, RLConfig) else 0
-    return Memory(copies * weights * FLOAT32, how, engine)
+    cut = stage.parallel.shards * stage.parallel.context
+    how = f"{copies} × {parameters} values of {FLOAT32} bytes: {', '.join(words)}"
+    how += f"; cut over {cut} ranks" if cut > 1 else ""
+    how += "; adapters with their moments on top" if low_rank else ""
+    return Part("State", math.ceil(copies * parameters * FLOAT32 / cut), how)
+
+
+def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
+    """At most, of one forward pass before its backward pass; attention keeps no square."""
+    stage = config.stage
+    parallel = stage.parallel
+    if isinstance(stage, RLConfig):
+        tokens = math.ceil(stage.micro_batch_tokens / parallel.context)
+    else:
+        tokens = math.ceil(stage.batch_tokens / (parallel.shards * parallel.replicas * parallel.context))
+    size = HALF if parallel.precision == "bfloat16" else FLOAT32
+    layer = 6 * shape.width + 3 * shape.queries + 4 * shape.keys + 4 * shape.inner
+    if parallel.checkpoint_activations:
+        values, words = shape.layers * shape.width + layer, "the input of each layer, and one whole layer"
+    else:
+        values, words = shape.layers * layer, f"{layer} values in each of {shape.layers} layers"
+    logits = tokens * shape.vocabulary
+    bounded = min(logits, parallel.logits_at_once or logits)
+    said = f"logits_at_once bounds them to {bounded}" if bounded < logits else f"{tokens} tokens × {shape.vocabulary}"
+    return (
+        Part("Activations, at most", tokens * values * size, f"{tokens} tokens × {words}, {size} bytes each"),
+        Part("Logits, at most", bounded * FLOAT32 * LOGIT_COPIES, f"{said}, and their gradient, {FLOAT32} bytes each"),
+    )
+
+
+def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part, ...]:
+    """Where all that may be in flight has its whole context; engines with less room make requests wait, or shrink."""
+    size = HALF if env().inference_engine == "vllm" else FLOAT32
+    held = Part("Weights", parameters * size, f"{parameters} values of {size} bytes")
+    if shape is None:
+        return (held,)
+    slots, context = stage.max_in_flight_groups * stage.group_size, stage.sampling.max_context_tokens
+    token = 2 * shape.layers * shape.keys * size
+    return (
+        held,
+        Part("KV cache, all in flight", slots * context * token, f"{slots} slots × {context} tokens × {token} bytes"),
+    )
+
+
+def available(ranks: int) -> int | None:
+    """A rank has a GPU of its own, or its share of a machine without any."""
+    found = []
+    for detail in WorkerHeartbeat.objects.filter(kind="trainer").values_list("detail", flat=True):
+        if of_gpu := detail.get("gpu_bytes"):
+            found.append(int(of_gpu))
+        elif of_machine := detail.get("machine_bytes"):
+            found.append(int(of_machine) // ranks)
+    return max(found, default=None)

@@ -47,6 +47,17 @@ def _data(stage: SFTConfig) -> PlanRow:
     return PlanRow("Conversations", found.conversations if found else 0, f"of dataset {stage.dataset}{left}")
 
 
+def evaluation_rollouts(stage: RLConfig) -> int:
+    """Of all evaluations of a run: before, between and after."""
+    during, fewer = _during(stage)
+    return stage.eval_tasks * (2 * stage.eval_samples + during * fewer) if stage.eval_suite else 0
+
+
+def _during(stage: RLConfig) -> tuple[int, int]:
+    """Evaluations between the first and the last, and the samples of a task in each."""
+    return (stage.steps - 1) // stage.eval_every, max(1, stage.eval_samples // 4)
+
+
 def _rl(stage: RLConfig) -> list[PlanRow]:
     prompts = stage.steps * stage.groups_per_step
     if stage.sessions.channel:
@@ -64,8 +75,7 @@ def _rl(stage: RLConfig) -> list[PlanRow]:
         ),
     ]
     if stage.eval_suite:
-        during, fewer = (stage.steps - 1) // stage.eval_every, max(1, stage.eval_samples // 4)
-        total = stage.eval_tasks * (2 * stage.eval_samples + during * fewer)
+        during, fewer, total = *_during(stage), evaluation_rollouts(stage)
         between = f", × {fewer} {during} times between" if during else ""
         how = f"{stage.eval_tasks} tasks × {stage.eval_samples} before and after{between}"
         rows.append(PlanRow("Evaluation rollouts", total, how))

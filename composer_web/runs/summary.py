@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from composer_web.runs.comparing import Row, differences
@@ -38,6 +38,8 @@ def as_data(summary: Summary) -> dict[str, Any]:
         if found is None
         else {
             "seconds": found.seconds,
+            "training_seconds": found.training,
+            "evaluation_seconds": found.evaluations,
             "tokens": found.tokens,
             "dollars": found.dollars,
             "measured_run": found.source.pk,
@@ -45,5 +47,13 @@ def as_data(summary: Summary) -> dict[str, Any]:
         },
         "memory": None
         if held is None
-        else {"trainer_bytes": held.trainer, "engine_bytes": held.engine, "how": held.how},
+        else {
+            "ranks": held.ranks,
+            "trainer_bytes": held.rank_bytes,
+            "engine_bytes": held.engine_bytes,
+            "available_bytes": held.available,
+            "fits": held.fits,
+            "trainer": [asdict(part) for part in held.trainer],
+            "engine": [asdict(part) for part in held.engine],
+        },
     }

@@ -11,10 +11,15 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError
 from django.test import Client
+from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.ops.errors import UserError
+from composer_web.ops.models import WorkerHeartbeat
+from composer_web.policies.models import Policy
+from composer_web.policies.services import real_path
 from composer_web.runs import memory, metrics, services, sweeps, templates
+from composer_web.runs.device_room import device_room
 from composer_web.runs.forms import SCHEMA
 from composer_web.runs.models import Run, RunTemplate, Sweep
 from composer_web.runs.schema_form import flatten
@@ -125,7 +130,7 @@ def test_the_dry_run_says_what_it_costs(running: Run, bearer: Bearer, monkeypatc
     headers = bearer("viewer")
     found = api("/runs/validate", CONFIG.model_dump(mode="json"), headers).json()
     assert found["estimate"]["seconds"] == 18.0 and found["estimate"]["dollars"] is None
-    assert found["memory"]["trainer_bytes"] == 4 * 4 * 4  # weights, gradient, two moments of four float32 values
+    assert found["memory"]["trainer"][0]["bytes"] == 4 * 4 * 4  # weights, gradient, two moments of four float32 values
     from composer_web.runs import estimate
 
     monkeypatch.setattr(estimate.env(), "machine_hour_dollars", 200.0)
@@ -138,17 +143,63 @@ def test_the_dry_run_says_what_it_costs(running: Run, bearer: Bearer, monkeypatc
     assert Run.objects.count() == 1
 
 
+def changed(**fields: Any) -> RunConfig:
+    return RunConfig.model_validate({**CONFIG.model_dump(), "stage": {**CONFIG.stage.model_dump(), **fields}})
+
+
 def test_memory_counts_what_is_held(draft: Run) -> None:
-    stage = CONFIG.stage.model_copy(update={"lora": {"rank": 8}})
-    config = RunConfig.model_validate(
-        {**CONFIG.model_dump(), "stage": {**CONFIG.stage.model_dump(), "lora": {"rank": 8}}}
-    )
-    found = memory.memory(config)
-    assert stage is not None and found is not None and found.trainer == 16 and "adapters" in found.how
-    kl = {**CONFIG.stage.model_dump(), "objective": {"kl_coefficient": 0.1}}
-    found = memory.memory(RunConfig.model_validate({**CONFIG.model_dump(), "stage": kl}))
-    assert found is not None and found.trainer == 5 * 16
+    found = memory.memory(changed(lora={"rank": 8}))
+    assert found is not None and found.rank_bytes == 16 and "adapters" in found.trainer[0].how
+    found = memory.memory(changed(objective={"kl_coefficient": 0.1}))
+    assert found is not None and found.rank_bytes == 5 * 16
+    assert [part.label for part in found.trainer] == ["State"], "its config.json says no more than a width"
     assert memory.memory(CONFIG.model_copy(update={"policy": "nobody"})) is None
+
+
+def test_memory_is_of_one_rank_with_activations_logits_and_keys(draft: Run, policy: Policy) -> None:
+    shape = {
+        "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "intermediate_size": 128, "vocab_size": 1000,
+    }  # fmt: skip
+    (real_path(policy.base_dir) / "config.json").write_text(json.dumps(shape))
+    stage = {"micro_batch_tokens": 512, "max_in_flight_groups": 3, "group_size": 2}
+
+    def parts(**more: Any) -> dict[str, int]:
+        found = memory.memory(changed(**stage, **more))
+        assert found is not None
+        return {part.label: part.bytes for part in found.trainer}
+
+    layer = 6 * 64 + 3 * 64 + 4 * 32 + 4 * 128
+    alone = parts()
+    assert alone == {"State": 64, "Activations, at most": 512 * 2 * layer * 4, "Logits, at most": 512 * 1000 * 8}
+    ranks = {"ranks": 8, "shards": 2, "context": 2, "replicas": 2}
+    cut = parts(parallel=ranks)
+    assert cut["State"] == 64 // 4, "replicas hold it again"
+    assert cut["Activations, at most"] == alone["Activations, at most"] // 2, "context ranks share the tokens of a row"
+    less = parts(parallel={**ranks, "checkpoint_activations": True, "precision": "bfloat16", "logits_at_once": 5000})
+    assert less["Activations, at most"] == 256 * (2 * 64 + layer) * 2
+    assert less["Logits, at most"] == 5000 * 8
+    found = memory.memory(changed(**stage))
+    assert found is not None
+    kv = 3 * 2 * CONFIG.stage.sampling.max_context_tokens * (2 * 2 * 32 * 4)
+    assert [part.bytes for part in found.engine] == [16, kv]
+
+
+def test_memory_that_no_trainer_has_is_said_in_red(draft: Run, pages: Client) -> None:
+    assert "text-bad" not in pages.post("/runs/check/", filled()).json()["plan"]
+    beat = timezone.now()
+    WorkerHeartbeat.objects.create(
+        name="t", kind="trainer", pid=1, started_at=beat, beat_at=beat, detail={"run": None, "machine_bytes": 63}
+    )
+    plan = pages.post("/runs/check/", filled()).json()["plan"]
+    assert "it will run out of memory" in plan and "text-bad" in plan
+    WorkerHeartbeat.objects.update(detail={"machine_bytes": 64})
+    found = memory.memory(CONFIG)
+    assert found is not None and found.fits
+    assert memory.available(2) == 32, "ranks share a machine"
+    WorkerHeartbeat.objects.update(detail={"gpu_bytes": 80})
+    assert memory.available(2) == 80, "and have a GPU each"
+    assert device_room().popitem()[1] > 1 << 28
 
 
 # -- templates ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.ops.presence import Presence
+from composer_web.runs.device_room import device_room
 from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
 
 
@@ -23,7 +24,8 @@ class Command(BaseCommand):
         process = TrainerProcess(options["name"])
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stopping.set())
-        presence = Presence("trainer", name=options["name"], detail=lambda: {"run": process.current}).start()
+        room = device_room()
+        presence = Presence("trainer", name=options["name"], detail=lambda: {"run": process.current, **room}).start()
         try:
             process.run_for_ever(once=options["once"])
         except AlreadyRunning as error:
