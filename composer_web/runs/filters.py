@@ -13,6 +13,7 @@ from composer_web.runs.models import Run, RunKind, RunState
 
 DATE = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
 
+
 class RunFilter(filters.FilterSet):
     """Archived runs are left out unless `archived` asks for them."""
 

@@ -186,12 +186,12 @@ def test_memory_is_of_one_rank_with_activations_logits_and_keys(draft: Run, poli
 
 
 def test_memory_that_no_trainer_has_is_said_in_red(draft: Run, pages: Client) -> None:
-    assert "text-bad" not in pages.post("/runs/check/", filled()).json()["plan"]
+    assert "text-bad" not in pages.post("/runs/new/check/", filled()).json()["plan"]
     beat = timezone.now()
     WorkerHeartbeat.objects.create(
         name="t", kind="trainer", pid=1, started_at=beat, beat_at=beat, detail={"run": None, "machine_bytes": 63}
     )
-    plan = pages.post("/runs/check/", filled()).json()["plan"]
+    plan = pages.post("/runs/new/check/", filled()).json()["plan"]
     assert "it will run out of memory" in plan and "text-bad" in plan
     WorkerHeartbeat.objects.update(detail={"machine_bytes": 64})
     found = memory.memory(CONFIG)
