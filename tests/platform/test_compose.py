@@ -20,6 +20,7 @@ from composer_web.env import Env
 from composer_web.mirrors.base import KINDS, wanted
 from composer_web.runs.management.commands.mirror import Command
 from scripts.stack.layout import REPOSITORY
+from trainer.rewards.plugins import FOLDER
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -62,11 +63,37 @@ def test_each_queue_has_exactly_one_kind_of_worker() -> None:
 
 
 def test_every_setting_is_one_that_the_product_reads() -> None:
-    known = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields}
+    known = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields} | {FOLDER}
     for name, service in SERVICES.items():
         assert {key for key in service.get("environment", {}) if key.startswith("OPENCOMPOSER")} <= known, name
     dockerfile = (REPOSITORY / "Dockerfile").read_text()
     assert set(re.findall(r"OPENCOMPOSER_\w+", dockerfile)) <= known
+
+
+OF_THE_IMAGE = {
+    "data", "host", "port",  # as the image has them
+    "debug",  # never in production
+    "vllm_urls",  # the argument of the server in front of vLLM
+    "engines",  # for `make up`; here the service is scaled
+    "mirrors",  # services of their own
+    "git_roots",  # folders of a machine, which containers do not see
+}  # fmt: skip
+
+
+def test_every_setting_reaches_every_container_of_the_product() -> None:
+    """A new setting fails here until the file hands it on: a variable that is set and heeded by nobody helps nobody."""
+    wanted_by = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields.keys() - OF_THE_IMAGE} | {FOLDER}
+    wanted_by |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"}
+    ours = {name: service for name, service in SERVICES.items() if service.get("image") == "opencomposer"}
+    assert len(ours) > 8
+    for name, service in ours.items():
+        assert wanted_by <= service["environment"].keys(), name
+    for name, value in SERVICES["web"]["environment"].items():
+        assert value is None or "$" in value or name == "OPENCOMPOSER_DATA", (
+            f"{name} is fixed: who runs this cannot set it"
+        )
+    for name in OF_THE_IMAGE:
+        assert name in Env.model_fields
 
 
 def test_only_the_pages_are_published_and_only_on_loopback() -> None:
