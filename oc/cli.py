@@ -81,9 +81,9 @@ def grammar(top: Grammar) -> dict[str, Handler]:
         made.add_argument("--timeout", type=float, default=86_400.0, help="seconds")
     runs.add("tag", "the tags of a run from now on", "id").add_argument("tags", nargs="*")
     runs.add("note", "the notes of a run", "id", "text")
-    out = runs.add("export", "metrics, rollouts or the configuration of a run", "id")
+    out = runs.add("export", "a table of a run, or its configuration", "id")
     out.add_argument("what", choices=exports.OF_RUN)
-    out.add_argument("--format", choices=["jsonl", "csv", "yaml", "toml"])
+    out.add_argument("--format", choices=["jsonl", "csv", "parquet", "yaml", "toml"])
     out.add_argument("-o", "--output", default="-", help="file; - is standard output")
     top.noun("templates", "configurations of the team").listing("templates")
 
@@ -104,7 +104,7 @@ def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
     """The whole command line, and what carries each noun out."""
     top = Grammar(__doc__)
     handlers = grammar(top)
-    for part in (supply, benchmark, labels, saved, serving, alerting, governing, everything):
+    for part in (supply, benchmark, labels, saved, serving, alerting, governing, exports, everything):
         handlers |= part.grammar(top)
     return top.parser, handlers
 

@@ -73,12 +73,12 @@ class Client:
             raise Unreachable(f"{self.url} does not answer: {error}") from error
         return self._decoded(path, answer)
 
-    def file(self, path: str) -> Iterator[str]:
-        """A file's text, as it comes. Raises ApiError, Unreachable."""
+    def stream(self, path: str) -> Iterator[bytes]:
+        """A file, as it comes. Raises ApiError, Unreachable."""
         try:
             with self._http.stream("GET", path) as answer:
                 if answer.is_success:
-                    yield from answer.iter_text()
+                    yield from answer.iter_bytes()
                 else:
                     answer.read()
                     self._decoded(path, answer)
@@ -188,6 +188,19 @@ class Client:
             page = models.TrajectoryPage.model_validate(self.call("GET", f"/rollouts/{pk}/trajectory", query=query))
             yield page
             offset = page.next
+
+    def exports(self, *, limit: int = PAGE) -> Iterator[models.ExportOut]:
+        return self.pages("/exports", models.ExportOut, limit=limit)
+
+    def export(self, pk: int) -> models.ExportOut:
+        return models.ExportOut.model_validate(self.call("GET", f"/exports/{pk}"))
+
+    def make_export(self, what: str, query: str, form: str) -> models.ExportOut:
+        body = {"what": what, "query": query, "format": form}
+        return models.ExportOut.model_validate(self.call("POST", "/exports", body=body))
+
+    def export_file(self, pk: int) -> Iterator[bytes]:
+        return self.stream(f"/exports/{pk}/file")
 
     def suites(self, *, limit: int = PAGE) -> Iterator[models.SuiteOut]:
         return self.pages("/suites", models.SuiteOut, limit=limit)

@@ -1,80 +1,131 @@
-"""What leaves the product as a file: metrics, rollouts, settings, trajectories."""
+"""What leaves the product as a file: tables, settings, trajectories."""
 
 from __future__ import annotations
 
-import csv
+import argparse
+import codecs
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
+from urllib.parse import urlencode
 
 from oc.client import Client
+from oc.grammar import Grammar, Handler, patience
 from oc.launch import UsageError
+from oc.show import Output
+from oc.waiting import Ended, until
 
-OF_RUN = ("metrics", "rollouts", "config")
-SERIES_AT_ONCE = 40
-ALL = 1_000_000_000
-EVERY_STEP = 2000
-"""Buckets that one answer has at most; longer runs are fetched in stretches of so many steps."""
+OF_RUN = ("metrics", "rollouts", "findings", "evaluations", "config")
+TABLES = ("rollouts", "findings", "runs", "metrics", "evaluations", "tasks")
+FORMATS = ("jsonl", "csv", "parquet")
+COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
+PATIENCE = 1800.0
+"""Seconds that a worker has for a file, and some for its turn."""
+
+
+def grammar(top: Grammar) -> dict[str, Handler]:
+    group = top.noun("exports", "tables as files, written by a worker and kept for a week")
+    group.listing("one's own exports")
+    made = group.add("make", "a table with the filters of its list, as a file")
+    made.add_argument("what", choices=TABLES)
+    made.add_argument("filters", nargs="*", metavar="name=value", help="as the list's address has them: run=12")
+    made.add_argument("--format", choices=FORMATS, default="jsonl")
+    made.add_argument("-o", "--output", default="-", help="file; - is standard output")
+    patience(made)
+    made = group.add("fetch", "the file of an export that is done", "id")
+    made.add_argument("-o", "--output", default="-", help="file; - is standard output")
+    return {"exports": _exports}
+
+
+def _exports(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.exports(limit=options.limit), COLUMNS)
+        case "make":
+            if wrong := [word for word in options.filters if "=" not in word]:
+                raise UsageError(f"{wrong[0]!r}: write name=value")
+            query = urlencode([tuple(word.split("=", 1)) for word in options.filters])
+            with target(options.output, output.out) as file:
+                table(client, options.what, query, options.format, file, timeout=options.timeout)
+        case _:
+            with target(options.output, output.out) as file:
+                _fetch(client, options.id, file)
 
 
 class Target:
-    """A text stream; closed with the block when it is a file of our own."""
+    """Where a file goes; closed with the block when it is a file of our own."""
 
-    def __init__(self, out: TextIO, path: Path | None) -> None:
-        self.out, self.path = out, path
+    def __init__(self, out: TextIO, file: BinaryIO | None) -> None:
+        self._out, self._file = out, file
 
-    @classmethod
-    def file(cls, path: Path) -> Target:
-        """Raises OSError."""
-        return cls(path.open("w", encoding="utf-8", newline=""), path)
+    def write(self, text: str) -> None:
+        if self._file is None:
+            self._out.write(text)
+        else:
+            self._file.write(text.encode())
 
-    def __enter__(self) -> TextIO:
-        return self.out
+    def writelines(self, lines: Iterable[str]) -> None:
+        for text in lines:
+            self.write(text)
+
+    def take(self, parts: Iterator[bytes], form: str) -> None:
+        """Raises UsageError for a form that no terminal shows."""
+        if self._file is not None:
+            self._file.writelines(parts)
+        elif form == "parquet":
+            raise UsageError("Parquet is no text: name a file with -o")
+        else:
+            decode = codecs.getincrementaldecoder("utf-8")().decode
+            self._out.writelines(decode(part) for part in parts)
+
+    def __enter__(self) -> Target:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        if self.path is not None:
-            self.out.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def target(name: str, out: TextIO) -> Target:
     """The file of this name, or `out` for `-`. Raises UsageError."""
     try:
-        return Target(out, None) if name == "-" else Target.file(Path(name))
+        return Target(out, None if name == "-" else Path(name).open("wb"))
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error}") from error
 
 
-def of_run(client: Client, pk: int, what: str, form: str | None, out: TextIO) -> None:
-    """Raises UsageError for a format that does not fit, ApiError, Unreachable."""
-    fits = ("yaml", "toml") if what == "config" else ("jsonl", "csv")
+def table(client: Client, what: str, query: str, form: str, out: Target, *, timeout: float = PATIENCE) -> None:
+    """Ask for the file, wait for the worker that writes it, fetch it. Raises Ended, FollowTimeout, ApiError, Unreachable."""
+    asked = client.make_export(what, query, form)
+    made = until(
+        lambda: client.export(asked.id),
+        lambda one: one.state in ("done", "failed"),
+        timeout=timeout,
+        what=f"export {asked.id}",
+    )
+    if made.state == "failed":
+        raise Ended(f"export {made.id}: {made.cause}")
+    out.take(client.export_file(made.id), form)
+
+
+def _fetch(client: Client, pk: int, out: Target) -> None:
+    out.take(client.export_file(pk), client.export(pk).format)
+
+
+def of_run(client: Client, pk: int, what: str, form: str | None, out: Target) -> None:
+    """Raises UsageError for a format that does not fit, and what `table` raises."""
+    fits = ("yaml", "toml") if what == "config" else FORMATS
     form = form or fits[0]
     if form not in fits:
-        raise UsageError(f"{what} come as {' or '.join(fits)}, not {form}")
+        raise UsageError(f"{what} come as {', '.join(fits[:-1])} or {fits[-1]}, not {form}")
     if what == "config":
         out.write(client.config_text(pk, form))
-        return
-    if what == "metrics":
-        rows: Iterable[dict[str, Any]] = _metrics(client, pk)
     else:
-        rows = (one.model_dump(mode="json") for one in client.rollouts(limit=ALL, run=pk))
-    _write(rows, form, out)
+        table(client, what, f"run={pk}", form, out)
 
 
-def _metrics(client: Client, pk: int) -> Iterator[dict[str, Any]]:
-    """One row a step and metric."""
-    known = client.metrics(pk)
-    for begin in range(0, len(known.names), SERIES_AT_ONCE):
-        names = known.names[begin : begin + SERIES_AT_ONCE]
-        for first in range(0, known.step + 1, EVERY_STEP):
-            query = {"name": names, "first": first, "last": first + EVERY_STEP - 1, "buckets": EVERY_STEP}
-            answer = client.call("GET", f"/runs/{pk}/metrics", query=query)
-            for name, buckets in answer["series"].items():
-                for bucket in buckets:
-                    yield {"name": name, "step": bucket["last"], "value": bucket["value"]}
-
-
-def trajectory(client: Client, pk: int, out: TextIO, *, tokens: bool) -> None:
+def trajectory(client: Client, pk: int, out: Target, *, tokens: bool) -> None:
     """The facts of the rollout in a first line, then a line a turn; with `tokens`, a line a segment at the end."""
     segments: dict[int, Any] = {}
     for number, page in enumerate(client.turns(pk, tokens=tokens)):
@@ -85,22 +136,3 @@ def trajectory(client: Client, pk: int, out: TextIO, *, tokens: bool) -> None:
             out.write(json.dumps({"rollout": data}) + "\n")
         out.writelines(json.dumps({"turn": turn}) + "\n" for turn in turns)
     out.writelines(json.dumps({"segment": segment}) + "\n" for segment in segments.values())
-
-
-def _write(rows: Iterable[dict[str, Any]], form: str, out: TextIO) -> None:
-    if form == "jsonl":
-        out.writelines(json.dumps(row) + "\n" for row in rows)
-        return
-    writer: csv.DictWriter[str] | None = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(out, list(row))
-            writer.writeheader()
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-
-
-def _cell(value: Any) -> Any:
-    """A spreadsheet takes a leading `=`, `+`, `-` or `@` for a formula: text that begins so is quoted."""
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -57,9 +57,9 @@ class Installation:
         found: Json = self.client.call("GET", f"/gateway/sessions/{pk}/atif")
         return found
 
-    def all_sessions(self) -> Iterator[str]:
-        """Text of a file with one JSON object a line."""
-        return self.client.file("/gateway/sessions.jsonl")
+    def all_sessions(self) -> Iterator[bytes]:
+        """A file with one JSON object a line."""
+        return self.client.stream("/gateway/sessions.jsonl")
 
     def draft_of_session(self, pk: int, body: Json) -> models.DraftOut:
         return models.DraftOut.model_validate(self.client.call("POST", f"/gateway/sessions/{pk}/promote", body=body))

@@ -186,6 +186,6 @@ def _signal(calls: Installation, options: argparse.Namespace) -> models.SignalsO
 def _export(calls: Installation, options: argparse.Namespace, output: Output) -> None:
     with exports.target(options.output, output.out) as target:
         if options.session is None:
-            target.writelines(calls.all_sessions())
+            target.take(calls.all_sessions(), "jsonl")
         else:
             target.write(json.dumps(calls.session_as_atif(options.session), ensure_ascii=False) + "\n")

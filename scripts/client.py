@@ -21,7 +21,7 @@ GENERATOR = "datamodel-code-generator==0.89.0"
 SECONDS = 600
 ANSWERS = (
     *("RunOut", "RunDetail", "Checked", "ParsedOut", "TextOut", "PresetOut", "MetricsOut", "EventOut"),
-    *("TemplateOut", "PreviewOut", "SweepOut", "SweepDetail"),
+    *("ExportOut", "TemplateOut", "PreviewOut", "SweepOut", "SweepDetail"),
     *(
         "RolloutOut",
         "TrajectoryPage",

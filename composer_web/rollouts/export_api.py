@@ -1,4 +1,4 @@
-"""Exports of rollouts over HTTP: ask, look how far it is, fetch the file."""
+"""Exports of tables over HTTP: ask, look how far it is, fetch the file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Router, Schema, Status
+from ninja import Query, Router, Schema, Status
 
 from composer_web.api.auth import caller
-from composer_web.api.schemas import Body, ErrorOut, file_of
+from composer_web.api.paging import MAX_PAGE, page
+from composer_web.api.schemas import Body, ErrorOut, Page, file_of
 from composer_web.ops.errors import NotFound
+from composer_web.ops.sheets import TYPES
 from composer_web.ops.streaming import streamed_file
 from composer_web.rollouts import exports
 
@@ -19,13 +21,15 @@ router = Router()
 
 
 class ExportIn(Body):
+    what: Literal["rollouts", "findings", "runs", "metrics", "evaluations", "tasks"] = "rollouts"
     format: Literal["csv", "jsonl", "parquet"] = "jsonl"
     query: str = ""
-    """Filters as the list's query string has them: `run=12&verdict=failed`."""
+    """Filters as the table's list has them in its address: `run=12&verdict=failed`. Metrics are those of a `run`."""
 
 
 class ExportOut(Schema):
     id: int
+    what: str
     format: str
     query: str
     state: str
@@ -38,10 +42,17 @@ class ExportOut(Schema):
     expires_at: datetime | None
 
 
-@router.post("", response={201: ExportOut, 422: ErrorOut}, summary="Export rollouts")
+@router.post("", response={201: ExportOut, 422: ErrorOut}, summary="Export a table")
 def create_export(request: HttpRequest, payload: ExportIn) -> Any:
     """A worker writes the file; ask for the export until its state is `done`, then fetch the file."""
-    return Status(201, exports.ask(owner=caller(request), format=payload.format, query=payload.query))
+    return Status(
+        201, exports.ask(owner=caller(request), what=payload.what, format=payload.format, query=payload.query)
+    )
+
+
+@router.get("", response=Page[ExportOut], summary="List one's own exports")
+def list_exports(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
+    return page(exports.own(caller(request)), limit=limit, before=before)
 
 
 @router.get("/{export_id}", response={200: ExportOut, 404: ErrorOut}, summary="One export")
@@ -52,7 +63,7 @@ def get_export(request: HttpRequest, export_id: int) -> Any:
 @router.get(
     "/{export_id}/file",
     response={200: Any, 404: ErrorOut},
-    openapi_extra=file_of(*exports.TYPES.values()),
+    openapi_extra=file_of(*TYPES.values()),
     summary="The file of an export",
 )
 def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
@@ -60,4 +71,4 @@ def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
     path = exports.file_of(export)
     if export.state != "done" or not path.is_file():
         raise NotFound("file of export", f"{export_id} (it is {export.state}, or has expired)")
-    return streamed_file(request, path, content_type=exports.TYPES[export.format])
+    return streamed_file(request, path, content_type=TYPES[export.format])

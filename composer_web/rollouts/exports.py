@@ -1,34 +1,28 @@
-"""Filtered lists of rollouts as files: asked for on a page or by API, written by a worker, removed when they expire."""
+"""Filtered lists as files: asked for on a page or by API, written by a worker, removed when they expire."""
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from django.db import transaction
-from django.http import QueryDict
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.reach import may_in, placed
 from composer_web.accounts.services import audit
 from composer_web.env import env
 from composer_web.ops import leases
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.outbox import enqueue
-from composer_web.ops.sheets import cell
-from composer_web.rollouts import saved_queries, selectors
-from composer_web.rollouts.filters import RolloutFilter
+from composer_web.ops.sheets import WRITERS
+from composer_web.rollouts.exported import table
 from composer_web.rollouts.kept_models import Export
-from composer_web.rollouts.models import Rollout
 
 KEPT = timedelta(days=7)
 MOST_OPEN = 5
@@ -37,43 +31,6 @@ CHUNK = 2000
 """Rows that are read at a time."""
 MAX_SECONDS = 1500.0
 """Deadline of one export, below the broker's own for a message."""
-
-FIELDS: dict[str, str] = {
-    "rollout": "id",
-    "run": "group__run_id",
-    "evaluation": "group__evaluation_id",
-    "fork": "group__fork_id",
-    "group": "group_id",
-    "task": "group__task_version__task__slug",
-    "prompt_index": "group__prompt_index",
-    "sample": "sample",
-    "state": "state",
-    "verdict": "verdict",
-    "reward": "reward",
-    "reward_parts": "reward_parts",
-    "stop_reason": "stop_reason",
-    "cause": "cause",
-    "turns": "turns",
-    "tool_calls": "tool_calls",
-    "tool_errors": "tool_errors",
-    "policy_tokens": "policy_tokens",
-    "total_tokens": "total_tokens",
-    "oldest_version": "oldest_version",
-    "newest_version": "newest_version",
-    "group_mean_reward": "group__mean_reward",
-    "consumed_step": "group__consumed_step",
-    "finished_at": "finished_at",
-}
-"""Column → where it is read."""
-
-NUMBERS = {
-    "rollout", "run", "evaluation", "fork", "group", "prompt_index", "sample", "turns", "tool_calls", "tool_errors",
-    "policy_tokens", "total_tokens", "oldest_version", "newest_version", "consumed_step",
-}  # fmt: skip
-SHARES = {"reward", "group_mean_reward"}
-
-Row = dict[str, Any]
-Write = Callable[[list[Row]], None]
 
 
 class ExportFailed(Exception):
@@ -85,27 +42,28 @@ def folder() -> Path:
 
 
 def file_of(export: Export) -> Path:
-    return folder() / f"rollouts-{export.pk}.{export.format}"
+    return folder() / f"{export.what}-{export.pk}.{export.format}"
 
 
 @transaction.atomic
-def ask(*, owner: User, format: str, query: str) -> Export:
-    """A worker will write the rollouts that these filters leave. Raises UserError."""
-    if format not in dict(Export._meta.get_field("format").choices or ()):
+def ask(*, owner: User, format: str, query: str, what: str = "rollouts") -> Export:
+    """A worker will write the rows of the table `what` that these filters leave. Raises UserError."""
+    if format not in WRITERS:
         raise UserError("format", f"format is csv, jsonl or parquet, not {format!r}")
     if format == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UserError("format", "Parquet needs the extra `parquet` (pyarrow) on the server; install it, or take CSV")
     if Export.objects.filter(owner=owner, state__in=["waiting", "running"]).count() >= MOST_OPEN:
         raise UserError("format", f"{MOST_OPEN} exports of yours are not finished yet; wait for one of them")
-    kept = saved_queries.clean(query)
-    found = RolloutFilter(QueryDict(kept), queryset=Rollout.objects.none())
-    if not found.is_valid():
-        name, errors = next(iter(found.errors.items()))
-        raise UserError(name, f"{name}: {' '.join(map(str, errors))}")
-    export = Export.objects.create(owner=owner, format=format, query=kept)
-    audit(actor=owner, action="export.ask", target=f"export:{export.pk}", format=format, query=kept)
+    kept = table(what).clean(query)
+    table(what).select(kept, asker=owner)
+    export = Export.objects.create(owner=owner, what=what, format=format, query=kept)
+    audit(actor=owner, action="export.ask", target=f"export:{export.pk}", what=what, format=format, query=kept)
     enqueue("rollouts.export", {"export_id": export.pk}, queue="eval", key=f"export:{export.pk}")
     return export
+
+
+def own(user: User) -> QuerySet[Export]:
+    return Export.objects.filter(owner=user)
 
 
 def of(user: User, pk: int) -> Export:
@@ -123,7 +81,7 @@ def write(export_id: int) -> str:
     if held is None:
         return "another worker writes it"
     try:
-        export = Export.objects.filter(pk=export_id, state__in=["waiting", "running"]).first()
+        export = Export.objects.select_related("owner").filter(pk=export_id, state__in=["waiting", "running"]).first()
         if export is None:
             return "nothing to do"
         try:
@@ -139,13 +97,22 @@ def write(export_id: int) -> str:
 
 
 def _write(export: Export) -> None:
+    """As who asked, in the project where it was asked for, with what its libraries share."""
+    places = placed(export.owner_id)
     project = export.project_id or DEFAULT_PROJECT
-    with acting(Access(export.owner_id, "viewer", project, project)):
+    if not (export.owner.is_active and may_in(export.owner, project, "viewer")):
+        raise ExportFailed(f"{export.owner.username} may not read this project any more")
+    shared = tuple(place["id"] for place in places if place["library"] and not place["archived"])
+    with acting(Access(export.owner_id, "viewer", project, project, shared)):
         _fill(export)
 
 
 def _fill(export: Export) -> None:
-    query = RolloutFilter(QueryDict(export.query), queryset=selectors.rollouts()).qs
+    wanted = table(export.what)
+    try:
+        query = wanted.select(export.query, asker=export.owner)
+    except UserError as error:
+        raise ExportFailed(f"{error}; it was there when this export was asked for") from error
     export.state, export.rows, export.total = "running", 0, query.count()
     export.save(update_fields=["state", "rows", "total"])
     end = time.monotonic() + MAX_SECONDS
@@ -153,17 +120,12 @@ def _fill(export: Export) -> None:
     target = file_of(export)
     part = target.with_name(f".{target.name}.part")
     try:
-        with WRITERS[export.format](part) as put:
-            last: int | None = None
-            while True:
-                page = query if last is None else query.filter(pk__lt=last)
-                rows = list(page.order_by("-pk").values(*FIELDS.values())[:CHUNK])
-                if not rows:
-                    break
+        with WRITERS[export.format](part, wanted.columns) as put:
+            for rows in wanted.pages(query, wanted.columns, CHUNK):
                 if time.monotonic() > end:
                     raise ExportFailed(f"not done within {MAX_SECONDS:.0f} s; narrow the filters")
-                put([{name: row[source] for name, source in FIELDS.items()} for row in rows])
-                last, export.rows = rows[-1]["id"], export.rows + len(rows)
+                put(rows)
+                export.rows += len(rows)
                 Export.objects.filter(pk=export.pk).update(rows=export.rows)
         os.replace(part, target)
     finally:
@@ -172,44 +134,6 @@ def _fill(export: Export) -> None:
     Export.objects.filter(pk=export.pk).update(
         state="done", finished_at=now, expires_at=now + KEPT, bytes=target.stat().st_size
     )
-
-
-@contextmanager
-def _csv(path: Path) -> Iterator[Write]:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        yield lambda rows: writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
-
-
-@contextmanager
-def _jsonl(path: Path) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8") as file:
-        yield lambda rows: file.writelines(
-            json.dumps(row, default=lambda at: at.isoformat(), ensure_ascii=False) + "\n" for row in rows
-        )
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    kinds = {
-        name: pa.int64() if name in NUMBERS else pa.float64() if name in SHARES else pa.string() for name in FIELDS
-    }
-    schema = pa.schema(list((kinds | {"finished_at": pa.timestamp("us", tz="UTC")}).items()))
-    with parquet.ParquetWriter(path, schema) as writer:
-
-        def put(rows: list[Row]) -> None:
-            plain = [{**row, "reward_parts": json.dumps(row["reward_parts"], ensure_ascii=False)} for row in rows]
-            writer.write_table(pa.Table.from_pylist(plain, schema=schema))
-
-        yield put
-
-
-TYPES = {"csv": "text/csv", "jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
-WRITERS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
 
 
 def expire() -> int:
@@ -221,7 +145,7 @@ def expire() -> int:
         gone += 1
     Export.objects.filter(state="failed", finished_at__lt=timezone.now() - KEPT).delete()
     known = {file_of(export).name for export in Export.objects.all()}
-    for file in folder().glob("rollouts-*"):
+    for file in folder().glob("*-*.*"):
         if file.name not in known:
             file.unlink(missing_ok=True)
     return gone

@@ -33,9 +33,10 @@ class ExportState(models.TextChoices):
 
 
 class Export(Owned):
-    """A file made of a filtered list of rollouts. A worker writes it; it is removed when it expires."""
+    """A file made of a filtered list. A worker writes it; it is removed when it expires."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_exports")
+    what = models.CharField(max_length=12, default="rollouts", db_default="rollouts", help_text="Which table")
     format = models.CharField(max_length=8, choices=[("csv", "CSV"), ("jsonl", "JSON lines"), ("parquet", "Parquet")])
     query = models.TextField(blank=True, help_text="Filters, as the list's query string has them")
     state = models.CharField(max_length=8, choices=ExportState, default=ExportState.WAITING)

@@ -11,9 +11,10 @@ from django.views.decorators.http import require_GET, require_POST
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ops.sheets import TYPES
 from composer_web.ops.streaming import streamed, streamed_file
 from composer_web.rollouts import exports, reading, records, saved_queries, selectors, standalone
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.exported import TABLES, table
 
 SHOWN = 100
 
@@ -41,7 +42,9 @@ def query_delete(request: PageRequest, pk: int) -> HttpResponse:
 @page()
 def export_list(request: PageRequest) -> HttpResponse:
     """One's own exports; a part of it refreshes while one is not finished."""
-    rows = list(Export.objects.filter(owner=request.user)[:SHOWN])
+    rows = list(exports.own(request.user)[:SHOWN])
+    for export in rows:
+        export.table = table(export.what)  # type: ignore[attr-defined]  # for the template
     working = any(export.state in ("waiting", "running") for export in rows)
     template = "rollouts/_exports.html" if request.headers.get("HX-Request") else "rollouts/exports.html"
     return show(request, template, {"exports": rows, "working": working})
@@ -50,11 +53,14 @@ def export_list(request: PageRequest) -> HttpResponse:
 @require_POST
 @page()
 def export_new(request: PageRequest) -> HttpResponse:
+    """Ask for one; what is wrong with it is said where the person came from."""
+    posted = request.POST
+    what = posted.get("what", "rollouts")
     try:
-        exports.ask(owner=request.user, format=request.POST.get("format", ""), query=request.POST.get("query", ""))
+        exports.ask(owner=request.user, what=what, format=posted.get("format", ""), query=posted.get("query", ""))
     except UserError as error:
         messages.error(request, str(error))
-        return redirect("rollouts:list")
+        return redirect(table(what).page if what in TABLES else "rollouts:list")
     return redirect("rollouts:exports")
 
 
@@ -66,7 +72,7 @@ def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
     path = exports.file_of(export)
     if export.state != "done" or not path.is_file():
         raise Http404(f"export {pk} is {export.state}, or has expired")
-    return streamed_file(request, path, content_type=exports.TYPES[export.format])
+    return streamed_file(request, path, content_type=TYPES[export.format])
 
 
 FORMATS = {"html": "text/html", "jsonl": "application/jsonl", "atif": "application/json"}

@@ -15,11 +15,23 @@ from composer_web.runs.models import Run
 
 FORKS = 12
 """Checkpoints that the page offers to start from; the policy's page has them all."""
+EXPORTABLE = (
+    ("metrics", "metrics"),
+    ("rollouts", "rollouts"),
+    ("findings", "findings"),
+    ("evaluations", "evaluations"),
+)
+"""Tables that a run's page gives out: (table, its name)."""
 
 
 def _head(run: Run) -> dict[str, Any]:
     checkpoints = policies.on_disk(run.policy_out)[:FORKS] if run.policy_out else []
-    return {"actions": actions.possible(run), "checkpoints": checkpoints}
+    return {
+        "actions": actions.possible(run),
+        "checkpoints": checkpoints,
+        "exportable": EXPORTABLE,
+        "own_rows": f"run={run.pk}",
+    }
 
 
 def _status(run: Run) -> dict[str, Any]:

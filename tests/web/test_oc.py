@@ -13,10 +13,13 @@ from typing import Any
 import httpx
 import pytest
 from django.test import Client as Web
+from pyarrow import parquet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
+from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.kept_models import Export
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics, services, templates
 from composer_web.runs.models import Run, Sweep
@@ -35,7 +38,9 @@ Oc = Callable[..., tuple[int, str]]
 
 
 def transport(request: httpx.Request) -> httpx.Response:
-    """Into this process's own API instead of over a socket."""
+    """Into this process's own API instead of over a socket; what it leaves to a worker to write is written at once."""
+    for asked in Export.objects.filter(state="waiting"):
+        exports.write(asked.pk)
     headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
     path = request.url.raw_path.decode()
     kind = request.headers.get("Content-Type", "application/json")
@@ -200,9 +205,6 @@ def test_everything_else_is_listed_shown_and_exported(trained: Run, oc: Oc, tmp_
     assert data(oc("rollouts", "show", pk, "--json"))["id"] == found[0]["id"]
     lines = [json.loads(line) for line in oc("rollouts", "export", pk, "--tokens")[1].splitlines()]
     assert lines[0]["rollout"]["rollout_id"] == found[0]["id"]
-    path = tmp_path / "metrics.csv"
-    assert oc("runs", "export", str(trained.pk), "metrics", "--format", "csv", "-o", str(path)) == (0, "")
-    assert path.read_text().splitlines() == ["name,step,value", "reward/mean,1,0.1", "reward/mean,2,0.2"]
     rows = oc("runs", "export", str(trained.pk), "rollouts")[1].splitlines()
     assert len(rows) == len(data(oc("rollouts", "list", "--run", str(trained.pk), "--json")))
     assert data(oc("suites", "list", "--json"))[0]["name"] == "train"
@@ -215,6 +217,29 @@ def test_everything_else_is_listed_shown_and_exported(trained: Run, oc: Oc, tmp_
     assert data(oc("evals", "list", "--json"))[0]["id"] == made["id"]
     assert oc("releases", "list") == (0, "nothing\n")
     assert oc("releases", "show", "none", "1")[0] == 1
+
+
+@pytest.mark.django_db
+def test_tables_are_files(trained: Run, oc: Oc, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, pk = tmp_path / "metrics.csv", str(trained.pk)
+    assert oc("runs", "export", pk, "metrics", "--format", "csv", "-o", str(path)) == (0, "")
+    rows = [line.rsplit(",", 1)[0] for line in path.read_text().splitlines()]
+    assert rows == ["run,name,step,value", f"{pk},reward/mean,1,0.1", f"{pk},reward/mean,2,0.2"]
+    assert oc("exports", "make", "metrics", f"run={pk}", "first=2", "--format", "parquet", "-o", str(path)) == (0, "")
+    assert parquet.read_table(path)["value"].to_pylist() == [0.2]
+    assert json.loads(oc("exports", "make", "runs")[1])["run"] == trained.pk
+    newest = data(oc("exports", "list", "--json"))
+    assert [one["what"] for one in newest] == ["runs", "metrics", "metrics"]
+    assert oc("exports", "fetch", str(newest[0]["id"])) == oc("exports", "make", "runs")
+    for words, said in (
+        (("exports", "make", "runs", "state"), "name=value"),
+        (("exports", "make", "runs", "--format", "parquet"), "name a file with -o"),
+        (("runs", "export", pk, "metrics", "--format", "yaml"), "jsonl, csv or parquet"),
+    ):
+        assert oc(*words)[0] == 2
+        assert said in capsys.readouterr().err
+    assert oc("exports", "make", "metrics", "--json")[0] == 1
+    assert "run" in json.loads(capsys.readouterr().err)["error"]["fields"]
 
 
 def test_settings_come_from_the_environment_or_a_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

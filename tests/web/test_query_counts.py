@@ -50,6 +50,7 @@ QUERIES: dict[str, int] = {
     "api/v1/evaluations": 3,
     "api/v1/evaluations/tasks/{slug}": 4,
     "api/v1/evaluations/{evaluation_id}": 3,
+    "api/v1/exports": 3,
     "api/v1/exports/{export_id}": 3,
     "api/v1/findings": 3,
     "api/v1/findings/rules": 2,

@@ -19,6 +19,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.models import Outbox
+from composer_web.ops.sheets import WRITERS
 from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.kept_models import Export
@@ -81,7 +82,7 @@ def test_parquet_has_typed_columns(graded: Run, people: dict[str, User]) -> None
     assert sorted(filter(None, table["verdict"].to_pylist())) == ["failed", "failed", "passed", "passed"]
 
 
-@pytest.mark.parametrize("format", list(exports.WRITERS))
+@pytest.mark.parametrize("format", list(WRITERS))
 def test_a_chunk_is_in_memory_at_a_time_and_no_trajectory_is_read(
     graded: Run, people: dict[str, User], monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:

@@ -1,0 +1,158 @@
+"""Which tables leave the product as files, each with its columns and the filters of its list: the one place of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import django_filters as filters
+from django.core.exceptions import TooManyFieldsSent
+from django.db.models import QuerySet
+from django.http import QueryDict
+
+from composer_web.accounts.models import User
+from composer_web.ops.errors import UserError
+from composer_web.ops.sheets import Column, Columns, Row
+from composer_web.rollouts import selectors
+from composer_web.rollouts.filters import FindingFilter, RolloutFilter
+
+LONGEST_VALUE = 200
+TABLES = {
+    "rollouts": "composer_web.rollouts.exported:ROLLOUTS",
+    "findings": "composer_web.rollouts.exported:FINDINGS",
+    "runs": "composer_web.runs.exported:RUNS",
+    "metrics": "composer_web.runs.exported:METRICS",
+    "evaluations": "composer_web.evals.exported:EVALUATIONS",
+    "tasks": "composer_web.tasks.exported:TASKS",
+}
+"""Its name → where it is. Loaded when it is wanted: a table knows its app, and apps know this module."""
+
+Pages = Callable[[QuerySet[Any], Columns, int], Iterator[list[Row]]]
+
+
+def newest_first(rows: QuerySet[Any], columns: Columns, size: int) -> Iterator[list[Row]]:
+    """By id, so that what comes in meanwhile moves nothing."""
+    last: int | None = None
+    wanted = list(dict.fromkeys(["pk", *(column.source for column in columns.values())]))
+    while True:
+        page = rows if last is None else rows.filter(pk__lt=last)
+        found = list(page.order_by("-pk").values(*wanted)[:size])
+        if not found:
+            return
+        yield [{name: row[column.source] for name, column in columns.items()} for row in found]
+        last = found[-1]["pk"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` gives what the filters narrow; `page` is the address of the list that has the same filters."""
+
+    noun: str
+    columns: Columns
+    filter: type[filters.FilterSet]
+    rows: Callable[[], QuerySet[Any]]
+    page: str
+    pages: Pages = newest_first
+    linked: bool = True
+    """Whether that list takes the same filters."""
+    kept: tuple[str, ...] = ()
+    """More of the list's address than its filters."""
+
+    def clean(self, query: str) -> str:
+        """What of an address narrows the list. Raises UserError."""
+        try:
+            given = QueryDict(query.lstrip("?"))
+        except TooManyFieldsSent:
+            raise UserError("query", "query holds too many filters; keep those that narrow the list") from None
+        out = QueryDict(mutable=True)
+        for name in (*self.filter.base_filters, *self.kept):
+            if values := [value[:LONGEST_VALUE] for value in given.getlist(name) if value]:
+                out.setlist(name, values)
+        return out.urlencode()
+
+    def select(self, query: str, *, asker: User) -> QuerySet[Any]:
+        """The rows that these filters leave for who asks. Raises UserError that names the filter."""
+        found = self.filter(QueryDict(query), queryset=self.rows(), request=SimpleNamespace(user=asker, auth=None))
+        if not found.is_valid():
+            name, errors = next(iter(found.errors.items()))
+            raise UserError(name, f"{name}: {' '.join(map(str, errors))}")
+        rows: QuerySet[Any] = found.qs
+        return rows
+
+
+@lru_cache
+def table(what: str) -> Table:
+    """Raises UserError for what is no table."""
+    if what not in TABLES:
+        raise UserError("what", f"what is one of {', '.join(TABLES)}, not {what!r}")
+    module, _, name = TABLES[what].partition(":")
+    found: Table = getattr(import_module(module), name)
+    return found
+
+
+ROLLOUTS = Table(
+    noun="Rollouts",
+    filter=RolloutFilter,
+    rows=selectors.rollouts,
+    page="rollouts:list",
+    kept=("sort",),
+    columns={
+        "rollout": Column("id", "integer"),
+        "run": Column("group__run_id", "integer"),
+        "evaluation": Column("group__evaluation_id", "integer"),
+        "fork": Column("group__fork_id", "integer"),
+        "group": Column("group_id", "integer"),
+        "task": Column("group__task_version__task__slug"),
+        "prompt_index": Column("group__prompt_index", "integer"),
+        "sample": Column("sample", "integer"),
+        "state": Column("state"),
+        "verdict": Column("verdict"),
+        "reward": Column("reward", "number"),
+        "reward_parts": Column("reward_parts", "data"),
+        "stop_reason": Column("stop_reason"),
+        "cause": Column("cause"),
+        "turns": Column("turns", "integer"),
+        "tool_calls": Column("tool_calls", "integer"),
+        "tool_errors": Column("tool_errors", "integer"),
+        "policy_tokens": Column("policy_tokens", "integer"),
+        "total_tokens": Column("total_tokens", "integer"),
+        "oldest_version": Column("oldest_version", "integer"),
+        "newest_version": Column("newest_version", "integer"),
+        "group_mean_reward": Column("group__mean_reward", "number"),
+        "consumed_step": Column("group__consumed_step", "integer"),
+        "finished_at": Column("finished_at", "time"),
+    },
+)
+
+FINDINGS = Table(
+    noun="Findings",
+    filter=FindingFilter,
+    rows=selectors.findings,
+    page="rollouts:findings",
+    columns={
+        "finding": Column("id", "integer"),
+        "subject": Column("subject"),
+        "run": Column("run_id", "integer"),
+        "evaluation": Column("group__evaluation_id", "integer"),
+        "group": Column("group_id", "integer"),
+        "rollout": Column("rollout_id", "integer"),
+        "task": Column("slug"),
+        "source": Column("source"),
+        "rule": Column("rule"),
+        "rule_version": Column("rule_version", "integer"),
+        "severity": Column("severity"),
+        "summary": Column("summary"),
+        "evidence": Column("evidence", "data"),
+        "hits": Column("hits", "integer"),
+        "quarantined": Column("quarantined", "truth"),
+        "state": Column("state"),
+        "decided_by": Column("decided_by__username"),
+        "decided_at": Column("decided_at", "time"),
+        "note": Column("note"),
+        "created_at": Column("created_at", "time"),
+    },
+)
