@@ -1,4 +1,4 @@
-"""oc quotas, audit: how much each may use, and who changed what."""
+"""oc quotas, people, audit: how much each may use, and who changed what."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from oc.show import Output
 
 LIMITS = ("concurrent_rollouts", "storage_gib", "gpu_share", "gpus")
 QUOTA_COLUMNS = ("username", "project", *LIMITS, "rollouts_now", "bytes_now", "gpus_now")
+ROLES = ("viewer", "reviewer", "operator", "admin")
+PEOPLE_COLUMNS = ("username", "role", "active", "projects", "email", "last_login")
+INVITATION_COLUMNS = ("id", "username", "role", "project", "project_role", "email", "expires_at")
 AUDIT_COLUMNS = ("id", "at", "actor_name", "via", "action", "target", "detail")
 AUDIT_FILTERS = ("who", "action", "target", "via", "since", "until")
 
@@ -26,9 +29,43 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made.add_argument("--gpu-share", type=float, help="of all rollouts in flight while others run, between 0 and 1")
     made.add_argument("--gpus", type=int, help="trained on at once")
 
+    group = top.noun("people", "accounts and invitations")
+    group.add("list", "accounts with their roles")
+    made = group.add("invite", "a link by which somebody makes an account; it works once and is told once", "username")
+    made.add_argument("--role", choices=ROLES, default="viewer")
+    made.add_argument("--email", default="", help="the link is sent there where a mail server is set up")
+    made.add_argument("--member-of", dest="room", default="", help="short name of a project")
+    made.add_argument("--member-role", choices=ROLES, default="viewer", help="in that project")
+    made.add_argument("--days", type=int, default=7)
+    group.add("invitations", "those that are not used yet")
+    group.add("withdraw", "make the link of an invitation worth nothing", "id")
+    group.add("role", "the role in the installation", "username").add_argument("role", choices=ROLES)
+    group.add("disable", "end sessions and tokens of somebody, who logs in no more", "username")
+    group.add("enable", "let somebody log in again", "username")
+
     made = top.noun("audit", "who changed what").listing("entries", *AUDIT_FILTERS)
     made.epilog = "--action run. is every change of runs; --target run:12 is that one; --since and --until are days"
-    return {"quotas": _quotas, "audit": _audit}
+    return {"quotas": _quotas, "people": _people, "audit": _audit}
+
+
+def _people(client: Client, options: argparse.Namespace, output: Output) -> None:
+    calls = Installation(client)
+    match options.verb:
+        case "list":
+            output.rows(calls.people(), PEOPLE_COLUMNS)
+        case "invite":
+            member = {"project": options.room, "project_role": options.member_role if options.room else ""}
+            asked = {"username": options.username, "role": options.role, "email": options.email, "days": options.days}
+            output.one(calls.invite({**asked, **member}))
+        case "invitations":
+            output.rows(calls.invitations(), INVITATION_COLUMNS)
+        case "withdraw":
+            calls.withdraw(options.id)
+            output.said(f"invitation {options.id} is withdrawn", {"withdrawn": options.id})
+        case "role":
+            output.rows([calls.change_person(options.username, {"role": options.role})], PEOPLE_COLUMNS)
+        case verb:
+            output.rows([calls.change_person(options.username, {"active": verb == "enable"})], PEOPLE_COLUMNS)
 
 
 def _quotas(client: Client, options: argparse.Namespace, output: Output) -> None:

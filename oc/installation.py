@@ -135,3 +135,21 @@ class Installation:
 
     def audit(self, *, limit: int = PAGE, **filters: Any) -> Iterator[models.AuditOut]:
         return self.client.pages("/audit", models.AuditOut, limit=limit, query=filters)
+
+    # --- people --------------------------------------------------------------------------------------------------
+
+    def people(self) -> list[models.PersonOut]:
+        return TypeAdapter(list[models.PersonOut]).validate_python(self.client.call("GET", "/people"))
+
+    def change_person(self, username: str, body: Json) -> models.PersonOut:
+        return models.PersonOut.model_validate(self.client.call("PATCH", f"/people/accounts/{username}", body=body))
+
+    def invitations(self) -> list[models.InvitationOut]:
+        answer = self.client.call("GET", "/people/invitations")
+        return TypeAdapter(list[models.InvitationOut]).validate_python(answer)
+
+    def invite(self, body: Json) -> models.NewInvitation:
+        return models.NewInvitation.model_validate(self.client.call("POST", "/people/invitations", body=body))
+
+    def withdraw(self, pk: int) -> None:
+        self.client.call("DELETE", f"/people/invitations/{pk}")

@@ -48,6 +48,7 @@ ANSWERS = (
         "Settings",
     ),
     *("AlertOut", "RuleOut", "NoticeOut", "ReadOut", "DeliveryOut", "WebhookOut", "NewWebhook", "QuotaOut", "AuditOut"),
+    *("PersonOut", "InvitationOut", "NewInvitation"),
 )
 """Schemas that `oc/client.py` reads; what they refer to comes along."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.utils.crypto import salted_hmac
 
 from composer_web.accounts import access
 
@@ -22,6 +23,14 @@ class Role(models.TextChoices):
 
 class User(AbstractUser):
     role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
+    logins = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Part of what sessions are signed with: one more ends all of them"
+    )
+
+    def _get_session_auth_hash(self, secret: str | None = None) -> str:
+        salt = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_hash"  # as ever, until sessions were ended
+        salt += f".{self.logins}" if self.logins else ""
+        return salted_hmac(salt, self.password, secret=secret, algorithm="sha256").hexdigest()
 
     def may(self, role: str) -> bool:
         """Whether this person has at least the rights of `role`: in the project of the request in progress, else by account."""
@@ -85,6 +94,42 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role} of {self.project_id}"
+
+
+class Invitation(models.Model):
+    """A link by which one person makes the password of an account. Only its SHA-256 is stored; it works once."""
+
+    username = models.CharField(max_length=150)
+    email = models.EmailField(blank=True)
+    role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    project_role = models.CharField(max_length=10, choices=Role, blank=True)
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    used_by = models.OneToOneField(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role"),
+            models.CheckConstraint(
+                condition=models.Q(project=None, project_role="")
+                | models.Q(project__isnull=False, project_role__in=Role.values),
+                name="invitation_project_role",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(used_at=None, used_by=None)
+                | models.Q(used_at__isnull=False, used_by__isnull=False, withdrawn_at=None),
+                name="invitation_works_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"invitation of {self.username}"
 
 
 class ApiToken(models.Model):

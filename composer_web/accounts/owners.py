@@ -13,9 +13,9 @@ from django.apps import apps
 
 INSTALLATION = (
     "api/v1/alerts/deliveries", "api/v1/alerts/notices", "api/v1/alerts/rules", "api/v1/alerts/webhooks", "api/v1/audit",
-    "api/v1/docs", "api/v1/gateway/erase", "api/v1/gateway/settings", "api/v1/health", "api/v1/promotions",
-    "api/v1/quotas", "api/v1/tokens", "alerts/deliveries/", "alerts/rules/", "alerts/webhooks/", "audit/",
-    "notifications/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
+    "api/v1/docs", "api/v1/gateway/erase", "api/v1/gateway/settings", "api/v1/health", "api/v1/people",
+    "api/v1/promotions", "api/v1/quotas", "api/v1/tokens", "alerts/deliveries/", "alerts/rules/", "alerts/webhooks/", "audit/",
+    "notifications/", "people/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
 )  # fmt: skip
 """Begins of addresses that are about the whole installation: the role of the account counts."""
 

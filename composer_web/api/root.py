@@ -8,6 +8,7 @@ from ninja import NinjaAPI
 
 from composer_web.accounts.api import router as accounts
 from composer_web.accounts.audit_api import router as audit
+from composer_web.accounts.people_api import router as people
 from composer_web.accounts.project_api import router as projects
 from composer_web.alerts.api import router as alerts
 from composer_web.api import errors
@@ -81,6 +82,7 @@ api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
 api.add_router("/tokens", accounts, tags=["tokens"])
 api.add_router("/projects", projects, tags=["projects"])
+api.add_router("/people", people, tags=["people"])
 api.add_router("/quotas", quotas, tags=["projects"])
 api.add_router("/audit", audit, tags=["audit"])
 api.add_router("/alerts", alerts, tags=["alerts"])
