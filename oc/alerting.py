@@ -36,16 +36,13 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made = group.add("create", "make a rule", "name")
     made.add_argument("kind", choices=KINDS)
     optional(made, "metric", "run_name")
-    made.add_argument("--comparison", choices=["above", "below"])
-    optional(made, "threshold", kind=float)
-    made.add_argument("--window", type=int, help="points whose mean is compared, or minutes for shares")
-    made.add_argument("--severity", choices=["low", "medium", "high"], help="least of findings")
-    made.add_argument("--quiet-minutes", type=int, help="an alert that comes back sooner tells nobody")
-    made.add_argument("--role", choices=["viewer", "reviewer", "operator", "admin"], help="who sees it in the product")
-    made.add_argument("--emails", nargs="+")
-    made.add_argument("--webhook", type=int, dest="webhook_id", help="number of a webhook")
+    _limits(made)
     for name, words in (("on", "have a rule watch again"), ("off", "switch a rule off"), ("remove", "remove a rule")):
         group.add(name, words, "id")
+    made = group.add("change", "other fields of a rule; what is not named stays", "id")
+    optional(made, "name", "metric", "run_name")
+    made.add_argument("--kind", choices=KINDS)
+    _limits(made)
     group.add("deliveries", "messages to addresses outside").add_argument("--limit", type=int, default=50)
     group.add("repeat", "try a failed delivery again", "id")
 
@@ -55,9 +52,22 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made.add_argument("--events", nargs="+", choices=EVENTS, metavar="EVENT", help=", ".join(EVENTS))
     made = group.add("events", "have it told of these events and no others", "id")
     made.add_argument("events", nargs="*", metavar="EVENT", help=", ".join(EVENTS))
+    optional(group.add("change", "another name or address; its secret stays", "id"), "name", "url")
     for name, words in (("on", "send to it again"), ("off", "send it nothing"), ("test", "send it a test message")):
         group.add(name, words, "id")
     return {"alerts": _alerts, "webhooks": _webhooks}
+
+
+def _limits(made: argparse.ArgumentParser) -> None:
+    """What a rule compares, and whom it tells."""
+    made.add_argument("--comparison", choices=["above", "below"])
+    optional(made, "threshold", kind=float)
+    made.add_argument("--window", type=int, help="points whose mean is compared, or minutes for shares")
+    made.add_argument("--severity", choices=["low", "medium", "high"], help="least of findings")
+    made.add_argument("--quiet-minutes", type=int, help="an alert that comes back sooner tells nobody")
+    made.add_argument("--role", choices=["viewer", "reviewer", "operator", "admin"], help="who sees it in the product")
+    made.add_argument("--emails", nargs="*")
+    made.add_argument("--webhook", type=int, dest="webhook_id", help="number of a webhook")
 
 
 def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None:
@@ -73,6 +83,8 @@ def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None
             output.rows(calls.rules(), RULE_COLUMNS)
         case "create":
             output.rows([calls.make_rule(given(options, RULE))], RULE_COLUMNS)
+        case "change":
+            output.rows([calls.change_rule(options.id, given(options, RULE))], RULE_COLUMNS)
         case "remove":
             calls.remove_rule(options.id)
             output.said(f"removed rule {options.id}", {"removed": options.id})
@@ -91,6 +103,8 @@ def _webhooks(client: Client, options: argparse.Namespace, output: Output) -> No
             output.rows(calls.webhooks(), WEBHOOK_COLUMNS)
         case "add":
             output.one(calls.make_webhook(given(options, ("name", "url", "events"))))
+        case "change":
+            output.rows([calls.change_webhook(options.id, given(options, ("name", "url")))], WEBHOOK_COLUMNS)
         case "events":
             output.rows([calls.change_webhook(options.id, {"events": options.events})], WEBHOOK_COLUMNS)
         case "test":

@@ -309,6 +309,21 @@ class EventOut(BaseModel):
     data: dict[str, Any]
 
 
+class ExportOut(BaseModel):
+    id: int
+    what: str
+    format: str
+    query: str
+    state: str
+    rows: int
+    total: int | None
+    bytes: int
+    cause: str
+    created_at: AwareDatetime
+    finished_at: AwareDatetime | None
+    expires_at: AwareDatetime | None
+
+
 class FlagOut(BaseModel):
     task: str
     flag: str
@@ -334,6 +349,17 @@ class GeneratorRunOut(BaseModel):
     control_seconds: float
     model_tokens: int
     created_at: AwareDatetime
+
+
+class InvitationOut(BaseModel):
+    id: int
+    username: str
+    email: str
+    role: str
+    project: str
+    project_role: str
+    created_at: AwareDatetime
+    expires_at: AwareDatetime
 
 
 class LabelOut(BaseModel):
@@ -364,6 +390,20 @@ class MetricsOut(BaseModel):
     updated_at: AwareDatetime | None
     names: list[str]
     series: dict[str, list[BucketOut]]
+
+
+class NewInvitation(BaseModel):
+    id: int
+    username: str
+    email: str
+    role: str
+    project: str
+    project_role: str
+    created_at: AwareDatetime
+    expires_at: AwareDatetime
+    link: Annotated[str, Field(description="Told this one time")]
+    sent: Annotated[bool, Field(description="Whether it went out by e-mail")]
+    problem: Annotated[str, Field(description="Why the mail server did not take it")]
 
 
 class NewWebhook(BaseModel):
@@ -425,6 +465,15 @@ class PartOut(BaseModel):
     name: str
     value: float
     weight: float
+
+
+class PersonOut(BaseModel):
+    username: str
+    email: str
+    role: str
+    active: bool
+    projects: Annotated[dict[str, str], Field(description="Short name of a project → the role in it")]
+    last_login: AwareDatetime | None
 
 
 class PlanRowOut(BaseModel):
@@ -1231,4 +1280,4 @@ class Checked(BaseModel):
     ]
 
 
-DESCRIPTION = "2bdca98c2cd6d774ba3605844b32fbacd80f00b38e5836960c3f1303d2ca66d4"
+DESCRIPTION = "5a49a86d5a6a9f915f45e08c685382665276baa947b5033a1416dca1fe147ef3"

@@ -51,7 +51,11 @@ def person_invite(request: PageRequest) -> HttpResponse:
     try:
         made, secret = people.invite(
             actor=request.user,
-            **{name: given.get(name, "") for name in ("username", "role", "email", "project", "project_role")},
+            username=given.get("username", ""),
+            role=given.get("role", ""),
+            email=given.get("email", ""),
+            project=given.get("project", ""),
+            project_role=given.get("project_role", ""),
         )
     except UserError as error:
         messages.error(request, str(error))

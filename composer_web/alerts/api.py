@@ -71,10 +71,12 @@ def list_rules(request: HttpRequest) -> Any:
 
 @router.post("/rules", response={201: RuleOut, 422: ErrorOut}, auth=needs("operate"), summary="Make a rule")
 def create_rule(request: HttpRequest, payload: RuleIn) -> Any:
-    fields = payload.dict(exclude={"webhook_id"})
-    if payload.webhook_id is not None:
-        fields["webhook"] = selectors.get_webhook(payload.webhook_id)
-    return Status(201, services.make_rule(actor=caller(request), **fields))
+    return Status(201, services.make_rule(actor=caller(request), **_fields(payload)))
+
+
+def _fields(payload: RuleIn) -> dict[str, Any]:
+    webhook = None if payload.webhook_id is None else selectors.get_webhook(payload.webhook_id)
+    return {**payload.dict(exclude={"webhook_id"}), "webhook": webhook}
 
 
 @router.post(
@@ -87,6 +89,17 @@ def change_rule(request: HttpRequest, rule_id: int, action: str) -> Any:
     if action not in ("on", "off"):
         raise UserError("action", f"a rule is switched on or off, not {action[:40]!r}")
     return services.switch_rule(rule=selectors.get_rule(rule_id), active=action == "on", actor=caller(request))
+
+
+@router.put(
+    "/rules/{rule_id}",
+    response={200: RuleOut, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Change a rule",
+)
+def replace_rule(request: HttpRequest, rule_id: int, payload: RuleIn) -> Any:
+    """All its fields from now on; whether it is switched on stays."""
+    return services.change_rule(rule=selectors.get_rule(rule_id), actor=caller(request), **_fields(payload))
 
 
 @router.delete("/rules/{rule_id}", response={204: None, 404: ErrorOut}, auth=needs("operate"), summary="Remove a rule")
@@ -110,10 +123,12 @@ def create_webhook(request: HttpRequest, payload: WebhookIn) -> Any:
     "/webhooks/{webhook_id}",
     response={200: WebhookOut, 404: ErrorOut, 422: ErrorOut},
     auth=needs("operate"),
-    summary="Change its events, switch it on or off",
+    summary="Change a webhook",
 )
 def change_webhook(request: HttpRequest, webhook_id: int, payload: WebhookChange) -> Any:
     row = selectors.get_webhook(webhook_id)
+    if payload.name is not None or payload.url is not None:
+        row = services.change_webhook(webhook=row, name=payload.name, url=payload.url, actor=caller(request))
     if payload.events is not None:
         row = services.subscribe(webhook=row, events=payload.events, actor=caller(request))
     if payload.active is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from django.db.models import Q
 
 from composer_web.alerts.models import Event, Rule, Webhook
 
@@ -37,15 +38,23 @@ class RuleForm(forms.ModelForm):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self.fields["webhook"].queryset = Webhook.objects.filter(active=True)  # type: ignore[attr-defined]
+        offered = Q(active=True) | Q(pk=self.instance.webhook_id)  # the chosen one stays although it is off
+        self.fields["webhook"].queryset = Webhook.objects.filter(offered)  # type: ignore[attr-defined]
+        if self.instance.pk:
+            self.initial["emails"] = ", ".join(self.instance.emails)
 
     def clean_emails(self) -> list[str]:
         return [part.strip() for part in self.cleaned_data["emails"].split(",") if part.strip()]
 
 
-class WebhookForm(forms.Form):
+class AddressForm(forms.Form):
+    """A webhook that is there: its secret stays, and what it is told of is chosen in the list."""
+
     name = forms.CharField(max_length=80)
     url = forms.CharField(max_length=400, label="Address", help_text="https://host/path")
+
+
+class WebhookForm(AddressForm):
     events = forms.MultipleChoiceField(
         choices=Event.choices,
         required=False,

@@ -80,6 +80,10 @@ class WebhookIn(Body):
 
 
 class WebhookChange(Body):
+    """What is left out stays."""
+
+    name: str | None = Field(default=None, min_length=1, max_length=80)
+    url: str | None = Field(default=None, max_length=400, description="What still waits goes there too")
     events: list[Event] | None = Field(default=None, max_length=50, description="These and no others; null keeps them")
     active: bool | None = None
 

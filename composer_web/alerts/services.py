@@ -10,6 +10,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import Role, User
@@ -27,6 +28,8 @@ from composer_web.runs.models import Run
 from sandbox.network.guard import Refused
 
 MOST_EMAILS = 20
+WATCHED = ("kind", "metric", "comparison", "threshold", "window", "severity", "run_name")
+"""Fields of a rule that say what it looks for."""
 
 
 @transaction.atomic
@@ -38,6 +41,27 @@ def make_rule(*, actor: User | None, **fields: Any) -> Rule:
     audit(actor=actor, action="alert_rule.create", target=f"alert_rule:{rule.pk}", name=rule.name)
     hint("alerts")
     return rule
+
+
+@transaction.atomic
+def change_rule(*, rule: Rule, actor: User | None, **fields: Any) -> Rule:
+    """These fields from now on. Where what it watches is another thing, its open alerts are resolved: they say what the
+    rule said before. Raises UserError that names the field."""
+    row = Rule.objects.select_for_update().get(pk=rule.pk)
+    for name, value in _checked({**_fields(row), **fields}).items():
+        setattr(row, name, value)
+    _cleaned(row)
+    before = Rule.objects.get(pk=row.pk)
+    row.save()
+    if any(getattr(row, name) != getattr(before, name) for name in WATCHED):
+        Alert.objects.filter(rule=row, resolved_at=None).update(resolved_at=timezone.now())
+    audit(actor=actor, action="alert_rule.change", target=f"alert_rule:{row.pk}", name=row.name)
+    hint("alerts")
+    return row
+
+
+def _fields(row: Rule) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in (*WATCHED, "name", "quiet_minutes", "role", "emails", "webhook")}
 
 
 @transaction.atomic
@@ -64,12 +88,8 @@ def remove_rule(*, rule: Rule, actor: User | None) -> None:
 @transaction.atomic
 def make_webhook(*, actor: User | None, name: str, url: str, events: Iterable[str] = ()) -> tuple[Webhook, str]:
     """The webhook and its secret, which is shown this one time. Raises UserError."""
-    if not name.strip() or Webhook.objects.filter(name=name.strip()).exists():
-        raise UserError("name", "give it a name that no other webhook has")
-    try:
-        outbound.check(url, outbound.webhooks())
-    except (Refused, outbound.Unreachable) as error:
-        raise UserError("url", str(error)) from error
+    _named(name, Webhook.objects.all())
+    _reachable(url)
     secret = signing.new_secret()
     sealed = seal(secret, purpose=PURPOSE)
     row = Webhook(name=name.strip(), url=url.strip(), secret=sealed, events=_events(events), created_by=actor)
@@ -77,6 +97,34 @@ def make_webhook(*, actor: User | None, name: str, url: str, events: Iterable[st
     row.save()
     audit(actor=actor, action="webhook.create", target=f"webhook:{row.pk}", name=row.name, url=row.url)
     return row, secret
+
+
+@transaction.atomic
+def change_webhook(*, webhook: Webhook, actor: User | None, name: str | None = None, url: str | None = None) -> Webhook:
+    """Another name or address; its secret stays. What still waits goes to the new address. Raises UserError."""
+    row = Webhook.objects.select_for_update().get(pk=webhook.pk)
+    if name is not None:
+        _named(name, Webhook.objects.exclude(pk=row.pk))
+        row.name = name.strip()
+    if url is not None and url.strip() != row.url:
+        _reachable(url)
+        row.url = url.strip()
+    _cleaned(row)
+    row.save(update_fields=["name", "url"])
+    audit(actor=actor, action="webhook.change", target=f"webhook:{row.pk}", name=row.name, url=row.url)
+    return row
+
+
+def _named(name: str, others: QuerySet[Webhook]) -> None:
+    if not name.strip() or others.filter(name=name.strip()).exists():
+        raise UserError("name", "give it a name that no other webhook has")
+
+
+def _reachable(url: str) -> None:
+    try:
+        outbound.check(url, outbound.webhooks())
+    except (Refused, outbound.Unreachable) as error:
+        raise UserError("url", str(error)) from error
 
 
 @transaction.atomic

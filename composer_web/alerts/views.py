@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.alerts import selectors, services
 from composer_web.alerts.filters import AlertFilter
-from composer_web.alerts.forms import RuleForm, WebhookForm
-from composer_web.alerts.models import Event, Notice
+from composer_web.alerts.forms import AddressForm, RuleForm, WebhookForm
+from composer_web.alerts.models import Event, Notice, Rule, Webhook
 from composer_web.alerts.tables import AlertTable, DeliveryTable
-from composer_web.ops.errors import UserError
+from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
@@ -36,7 +41,7 @@ def rule_list(request: PageRequest) -> HttpResponse:
     form = RuleForm(request.POST or None)
     if request.method == "POST":
         if not request.user.may("operator"):
-            return show(request, "403.html", status=403)
+            raise PermissionDenied("this needs the role operator")
         if form.is_valid():
             try:
                 rule = services.make_rule(actor=request.user, **form.cleaned_data)
@@ -49,6 +54,47 @@ def rule_list(request: PageRequest) -> HttpResponse:
     return show(request, "alerts/rules.html", context, status=422 if form.errors else 200)
 
 
+@page("operator")
+def rule_edit(request: PageRequest, pk: int) -> HttpResponse:
+    rule = selectors.get_rule(pk)
+    form = RuleForm(request.POST or None, instance=rule)
+    shown = {
+        "form": form, "row": selectors.get_rule(pk), "tab": "rules", "where": "Rules", "back": reverse("alerts:rules"),
+        "lead": "What it watches, and who is told.",
+    }  # fmt: skip
+    return _edited(
+        request, form, shown, lambda: services.change_rule(rule=rule, actor=request.user, **form.cleaned_data)
+    )
+
+
+@page("operator")
+def webhook_edit(request: PageRequest, pk: int) -> HttpResponse:
+    webhook = selectors.get_webhook(pk)
+    form = AddressForm(request.POST or None, initial={"name": webhook.name, "url": webhook.url})
+    shown = {
+        "form": form, "row": webhook, "tab": "webhooks", "where": "Webhooks", "back": reverse("alerts:webhooks"),
+        "lead": "Its secret stays. What still waits goes to the new address.",
+    }  # fmt: skip
+    return _edited(
+        request, form, shown, lambda: services.change_webhook(webhook=webhook, actor=request.user, **form.cleaned_data)
+    )
+
+
+def _edited(
+    request: PageRequest, form: RuleForm | AddressForm, shown: dict[str, Any], save: Callable[[], Rule | Webhook]
+) -> HttpResponse:
+    """The form; when it is sent and right, what it says is saved."""
+    if request.method == "POST" and form.is_valid():
+        try:
+            saved = save()
+        except UserError as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            messages.success(request, f"“{saved.name}” is changed.")
+            return redirect(shown["back"])
+    return show(request, "alerts/edit.html", shown, status=422 if form.errors else 200)
+
+
 @require_POST
 @page("operator")
 def rule_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
@@ -59,7 +105,7 @@ def rule_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
         "remove": (lambda: services.remove_rule(rule=rule, actor=request.user), "Removed."),
     }
     if action not in doings:
-        return show(request, "404.html", status=404)
+        raise NotFound("action", repr(action))
     doing, done = doings[action]
     return act(request, doing, done=done, to="alerts:rules")
 
@@ -108,7 +154,7 @@ def webhook_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
             to="alerts:webhooks",
         )
     if action not in ("on", "off"):
-        return show(request, "404.html", status=404)
+        raise NotFound("action", repr(action))
     return act(
         request,
         lambda: services.switch_webhook(webhook=webhook, active=action == "on", actor=request.user),
@@ -155,6 +201,6 @@ def notice_list(request: PageRequest) -> HttpResponse:
 def notice_read(request: PageRequest, pk: int | None = None) -> HttpResponse:
     """One notice, or all: of the person who asks, whatever number is given."""
     if pk is not None and not Notice.objects.filter(pk=pk, user=request.user).exists():
-        return show(request, "404.html", status=404)
+        raise NotFound("notice", pk)
     services.mark_read(user=request.user, notice=pk)
     return redirect("alerts:notices")

@@ -8,9 +8,10 @@ from typing import Any
 import django_filters as filters
 from django.db.models import Q, QuerySet
 
+from composer_web.ops.numbers import COUNT
 from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts.exported import Table
-from composer_web.runs.filters import BIGGEST, RunFilter
+from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Metric, MetricKey, Run
 
 
@@ -22,10 +23,10 @@ class MetricFilter(filters.FilterSet):
         field_name="key__name", to_field_name="name", queryset=lambda _: MetricKey.objects.all(), label="Metric"
     )
     first = filters.NumberFilter(
-        field_name="step", lookup_expr="gte", label="First step", min_value=0, max_value=10**BIGGEST
+        field_name="step", lookup_expr="gte", label="First step", min_value=0, max_value=10**COUNT
     )
     last = filters.NumberFilter(
-        field_name="step", lookup_expr="lte", label="Last step", min_value=0, max_value=10**BIGGEST
+        field_name="step", lookup_expr="lte", label="Last step", min_value=0, max_value=10**COUNT
     )
 
     class Meta:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
 from composer_web.datasets.models import Dataset
@@ -78,6 +78,7 @@ def the_rest(owner: User, word: str) -> None:
             oldest_version=0, expires_at=now + timedelta(days=1),
         )  # fmt: skip
     create_token(user=owner, name=f"{word} token", scopes=["read"])
+    Invitation.objects.create(username=f"{word}-guest", digest=word, expires_at=now + timedelta(days=1))
     Quota.objects.create(project_id=DEFAULT_PROJECT, concurrent_rollouts=8)
     WorkerHeartbeat.objects.create(name="worker@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
     _alerts(owner)

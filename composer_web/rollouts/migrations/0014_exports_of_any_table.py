@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("rollouts", "0012_group_weights")]
+    dependencies = [("rollouts", "0013_group_by_trained_step")]
 
     operations = [
         migrations.AddField(
