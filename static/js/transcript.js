@@ -63,14 +63,18 @@ export function startTranscript(page, { left, arrived, narrowed, grew, known }) 
   }
 
   // Put a window into its place in pieces, so that no frame waits long. The browser's scroll anchoring keeps what is on the
-  // screen where it is, here and when the gaps change.
+  // screen where it is, here and when the gaps change: above other windows the last piece comes first, since what is on the
+  // screen may be the end of this one.
   async function insert({ section }) {
     const turns = [...section.children];
     section.replaceChildren();
     const later = windows().find((one) => number(one) > number(section));
     room.insertBefore(section, later ?? after);
-    for (let i = 0; i < turns.length; i += PIECE) {
-      section.append(...turns.slice(i, i + PIECE));
+    const pieces = [];
+    while (turns.length) pieces.push(turns.splice(0, PIECE));
+    while (pieces.length) {
+      if (later) section.prepend(...pieces.pop());
+      else section.append(...pieces.shift());
       await frame();
     }
     arrived(section);

@@ -65,6 +65,21 @@ def test_the_token_lens_by_keyboard_and_by_link(operator: Page, product: Product
     expect(page.locator("#tokens-of-turn-130 .tokens")).to_be_focused()
 
 
+@pytest.mark.parametrize("index", [60, 100])
+def test_a_linked_turn_stays_where_it_is_while_its_neighbours_come(
+    operator: Page, product: Product, index: int
+) -> None:
+    page, rollout = operator, long(product)
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t={index}")
+    expect(page.locator(f"[data-turn='{index}']")).to_be_focused()
+    page.wait_for_function("() => document.querySelectorAll('[data-window]').length >= 2")
+    page.wait_for_load_state("networkidle")
+    top = page.evaluate(
+        "index => document.querySelector(`[data-turn='${index}']`).getBoundingClientRect().top", index
+    )
+    assert 0 < top < 250
+
+
 def test_a_lens_says_what_is_not_known(operator: Page, product: Product) -> None:
     page = operator
     rollout = Rollout.objects.filter(group__evaluation__run=product.world.run).earliest("pk")
