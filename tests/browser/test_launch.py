@@ -36,7 +36,7 @@ def test_configure_a_run(page: Page, product: Product, tmp_path: Path) -> None:
     expect(page.get_by_text("Filled from the text")).to_be_visible()
     expect(page.locator("[name='name']").first).to_have_value("Walked")
     expect(page.locator("#plan")).to_contain_text("2 steps × 2 groups")
-    expect(page.locator("#plan")).to_contain_text("Trainer holds")
+    expect(page.locator("#plan")).to_contain_text("A rank holds")
     expect(page.locator("#changes")).to_contain_text("40 → 2")
     page.fill("[name='seed']", "11")
     expect(page.locator("#changes")).to_contain_text("0 → 11")

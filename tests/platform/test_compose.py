@@ -75,6 +75,7 @@ OF_THE_IMAGE = {
     "debug",  # never in production
     "vllm_urls",  # the argument of the server in front of vLLM
     "engines",  # for `make up`; here the service is scaled
+    "speculate",  # the argument of the engine's service
     "mirrors",  # services of their own
     "git_roots",  # folders of a machine, which containers do not see
 }  # fmt: skip

@@ -28,6 +28,12 @@ PLAIN = {
     "batch": str(uuid.UUID(int=1)),
 }
 
+OF_ALL = {
+    "alerts/deliveries/": "alerts.Delivery", "alerts/rules/": "alerts.Rule", "alerts/webhooks/": "alerts.Webhook",
+    "people/": "accounts.User",
+}  # fmt: skip
+"""Begin of a route → what `pk` is there: of the installation, not of a project."""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -62,6 +68,10 @@ class Address:
             if found is None:
                 return None
             values[key] = str(found)
+        if begin := next((begin for begin in OF_ALL if self.route.startswith(begin)), None):
+            values["pk"] = str(
+                apps.get_model(OF_ALL[begin])._base_manager.order_by("pk").values_list("pk", flat=True).first()
+            )
         path = KEY.sub(lambda m: values[str(m["name"] or m["old"] or m["api"])], self.route)
         return "/" + path.replace("\\.", ".").lstrip("^").rstrip("$")
 

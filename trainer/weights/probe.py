@@ -61,7 +61,7 @@ def measure(forward: Callable[[torch.Tensor], Any], vocabulary: int, device: tor
     with torch.no_grad():
         logits_TV = forward(torch.tensor([tokens], device=device)).logits[0].float()
     ends = range(STEP, len(tokens) + 1, STEP)
-    found = logits_TV[[end - 1 for end in ends]].log_softmax(-1).topk(min(LIKELIEST, vocabulary))
+    found = logits_TV[STEP - 1 :: STEP].log_softmax(-1).topk(min(LIKELIEST, vocabulary))
     return Probe(
         rows=[
             Row(prompt_ids=tokens[:end], ids=ids, logprobs=logprobs)
