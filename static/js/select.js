@@ -3,8 +3,8 @@
 export function start() {
   const bar = document.querySelector("[data-bulk]");
   const rows = document.getElementById("rows");
-  const ticked = new Set();
   const boxes = () => [...rows.querySelectorAll("[data-tick]")];
+  const ticked = new Set(boxes().filter((box) => box.checked).map((box) => box.value)); // before this module was there
 
   function show() {
     const here = boxes();
