@@ -74,9 +74,7 @@ def test_a_linked_turn_stays_where_it_is_while_its_neighbours_come(
     expect(page.locator(f"[data-turn='{index}']")).to_be_focused()
     page.wait_for_function("() => document.querySelectorAll('[data-window]').length >= 2")
     page.wait_for_load_state("networkidle")
-    top = page.evaluate(
-        "index => document.querySelector(`[data-turn='${index}']`).getBoundingClientRect().top", index
-    )
+    top = page.evaluate("index => document.querySelector(`[data-turn='${index}']`).getBoundingClientRect().top", index)
     assert 0 < top < 250
 
 
