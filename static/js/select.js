@@ -33,6 +33,7 @@ export function start() {
     for (const value of ticked) url.searchParams.append(bar.dataset.bulk, value);
     location.assign(url);
   });
-  document.addEventListener("htmx:afterSettle", show);
+  // At once, too: what is sent before the new rows have settled carries the ticks.
+  for (const moment of ["htmx:afterSwap", "htmx:afterSettle"]) document.addEventListener(moment, show);
   show();
 }
