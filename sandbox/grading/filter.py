@@ -87,6 +87,8 @@ def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
         path = check_relative_path(change.path)
     except ValueError:
         return Drop(Rule.ODD_PATH, "not a plain path inside the repository")
+    if not PurePosixPath(path).parts:  # "." is the repository itself
+        return Drop(Rule.ODD_PATH, "no path of a file")
     for protected in task.protected:
         if path == protected or (protected.endswith("/") and path.startswith(protected)):
             return Drop(Rule.TEST_EDIT, "protected by the task")
@@ -154,5 +156,5 @@ def configuration_of(task: TaskSpec) -> frozenset[str]:
 
 def _top_level_name(path: PurePosixPath) -> str:
     """The importable name that a new file adds at the top level of the checkout or of a source root in it."""
-    parts = path.parts[1:] if path.parts[0] in SOURCE_ROOTS and len(path.parts) > 1 else path.parts
-    return parts[0].removesuffix(".py") if len(parts) > 1 or parts[0].endswith(".py") else ""
+    parts = path.parts[1:] if len(path.parts) > 1 and path.parts[0] in SOURCE_ROOTS else path.parts
+    return parts[0].removesuffix(".py") if len(parts) > 1 or path.suffix == ".py" else ""
