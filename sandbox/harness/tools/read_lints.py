@@ -109,7 +109,8 @@ async def lint(name: str, content: bytes) -> list[str]:
     except (ImportError, OSError) as error:
         raise HarnessFailure("read_lints", error) from error
     try:
-        out, err = await asyncio.wait_for(process.communicate(content), LINT_SECONDS)
+        async with asyncio.timeout(LINT_SECONDS):
+            out, err = await process.communicate(content)
     except TimeoutError:
         raise ToolFailure(ToolErrorKind.TIMEOUT, f"linting {name} took longer than {LINT_SECONDS:g} s") from None
     finally:

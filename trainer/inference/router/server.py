@@ -228,7 +228,8 @@ class Router:
 
     async def _next_look(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._changed.wait(), min(seconds, 1.0))
+            async with asyncio.timeout(min(seconds, 1.0)):
+                await self._changed.wait()
         except TimeoutError:
             return
 

@@ -121,8 +121,8 @@ class Worker:
         """For ever: watches the server, gives turns, follows weight stores."""
         while True:
             try:
-                await self._watch()
-                async with self._changing:
+                async with self._changing:  # in the middle of a load nobody can tell what the server holds
+                    await self._watch()
                     await self._give_turn()
                     await self._follow()
             except (SyncFailed, EngineDiffers):
@@ -134,7 +134,8 @@ class Worker:
                 log.exception("server %s", self.api.url)
                 self._lost(f"{type(error).__name__}: {error}")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self.poll_seconds)
+                async with asyncio.timeout(self.poll_seconds):  # 3.11's wait_for may swallow a cancellation
+                    await self._wake.wait()
             self._wake.clear()
 
     async def look(self) -> None:
