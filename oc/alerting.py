@@ -17,7 +17,7 @@ DELIVERY_COLUMNS = ("id", "alert_id", "webhook_id", "email", "state", "tries", "
 WEBHOOK_COLUMNS = ("id", "name", "url", "events", "active", "created_at")
 EVENTS = tuple(one.value for one in Event)
 FILTERS = ("state", "kind", "rule", "about")
-KINDS = ("metric", "finding", "run_failed", "infra_share", "worker_gone")
+KINDS = ("metric", "finding", "run_failed", "infra_share", "worker_gone", "guard")
 RULE = (
     *("name", "kind", "metric", "comparison", "threshold", "window", "severity", "run_name", "quiet_minutes"),
     *("role", "emails", "webhook_id"),

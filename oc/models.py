@@ -131,11 +131,15 @@ class CanaryGuards(BaseModel):
     ] = 0.15
     malformed_rise: Annotated[
         float,
-        Field(description="Largest rise of the share of broken calls", gt=0.0, le=1.0),
+        Field(
+            description="Largest rise of the share of turns with a broken call",
+            gt=0.0,
+            le=1.0,
+        ),
     ] = 0.05
     least_turns: Annotated[
         int,
-        Field(description="Turns on each side before a guard judges", ge=1, le=1000000),
+        Field(description="Turns on each side before a guard judges", ge=1, le=1000000000),
     ] = 50
     deviations: Annotated[
         float,
@@ -295,6 +299,7 @@ class Event(StrEnum):
     evaluation_failed = "evaluation.failed"
     policy_promoted = "policy.promoted"
     policy_rolled_back = "policy.rolled_back"
+    canary_ended = "canary.ended"
     alert_opened = "alert.opened"
     alert_resolved = "alert.resolved"
 
@@ -721,6 +726,7 @@ class Kind(StrEnum):
     run_failed = "run_failed"
     infra_share = "infra_share"
     worker_gone = "worker_gone"
+    guard = "guard"
 
 
 class Comparison1(StrEnum):
@@ -1125,6 +1131,7 @@ class PromotionOut(BaseModel):
     canary_share: float
     gate: list[Outcome]
     note: str
+    guard: Annotated[bool, Field(description="A guard made it, not a person")]
     created_by: str | None
     created_at: AwareDatetime
 
@@ -1280,4 +1287,4 @@ class Checked(BaseModel):
     ]
 
 
-DESCRIPTION = "5a49a86d5a6a9f915f45e08c685382665276baa947b5033a1416dca1fe147ef3"
+DESCRIPTION = "a7b081f088fc4342ecc62a0f8b942e896615694975c63a57469ba0ca91b51a69"

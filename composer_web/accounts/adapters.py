@@ -17,7 +17,8 @@ from django.http import HttpRequest
 from django.shortcuts import render
 
 from composer_web.accounts.models import Role, User
-from composer_web.accounts.services import audit, set_role
+from composer_web.accounts.people import follow_provider
+from composer_web.accounts.services import audit
 from composer_web.env import env
 from composer_web.ops.sealed import Unreadable, seal, unseal
 
@@ -87,8 +88,8 @@ class OIDCAdapter(DefaultSocialAccountAdapter):
             answer = render(request, "accounts/refused.html", {"problem": text}, status=403)
             raise ImmediateHttpResponse(answer)
         user = sociallogin.user
-        if sociallogin.is_existing and _by_group(claims) and user.role != role:
-            set_role(user=user, role=role, by=None)
+        if sociallogin.is_existing and _by_group(claims):
+            follow_provider(user=user, role=role)
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         role = role_of(_claims(sociallogin))

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from composer_web.accounts.models import Invitation, Membership, Project, Role, User
+from composer_web.accounts.models import AuditEntry, Invitation, Membership, Project, Role, User
 from composer_web.accounts.services import audit, create_user, set_role
 from composer_web.env import env
 from composer_web.ops.errors import Conflict, NotFound, UserError
@@ -24,6 +24,8 @@ from composer_web.ops.errors import Conflict, NotFound, UserError
 MOST_DAYS = 30
 MOST_OPEN = 500
 PATH = "/join/?code="
+KEPT, AGREED = "user.role_kept", "user.role_agreed"
+"""Audit entries: the provider's groups no longer make the last admin one; they do again."""
 
 
 def people() -> QuerySet[User]:
@@ -158,6 +160,31 @@ def change_role(*, user: User, role: str, actor: User | None) -> User:
     _check_roles(role, "")
     _keep_an_admin(user, still=role == Role.ADMIN)
     return set_role(user=user, role=role, by=actor)
+
+
+@transaction.atomic
+def follow_provider(*, user: User, role: str) -> User:
+    """The role that the identity provider gives now. The last admin keeps theirs: the refusal is audited, and the health
+    page says it (`kept_admin`) until somebody else is an admin or the provider agrees again."""
+    if user.role != role:
+        try:
+            return change_role(user=user, role=role, actor=None)
+        except Conflict:
+            if kept_admin() is None:  # once, not at each log-in
+                audit(actor=None, action=KEPT, target=f"user:{user.pk}", kept=user.role, asked=role, by="OIDC")
+    elif kept_admin() is not None:
+        audit(actor=None, action=AGREED, target=f"user:{user.pk}", role=role, by="OIDC")
+    return user
+
+
+def kept_admin() -> tuple[str, str] | None:
+    """Name of the only admin, and the role that the provider wanted them to have instead; None where all is well."""
+    admins = User.objects.filter(role=Role.ADMIN, is_active=True).values_list("pk", "username")[:2]
+    if len(admins) != 1:
+        return None
+    ((pk, username),) = admins
+    last = AuditEntry.objects.filter(target=f"user:{pk}", action__in=(KEPT, AGREED)).first()
+    return (username, str(last.detail["asked"])) if last is not None and last.action == KEPT else None
 
 
 @transaction.atomic

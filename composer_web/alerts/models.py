@@ -15,6 +15,7 @@ class Kind(models.TextChoices):
     RUN_FAILED = "run_failed", "A run failed"
     INFRA_SHARE = "infra_share", "Share of rollouts lost to infrastructure"
     WORKER_GONE = "worker_gone", "A process fell silent"
+    GUARD = "guard", "A guard ended a canary"
 
 
 class Comparison(models.TextChoices):
@@ -38,6 +39,7 @@ class Event(models.TextChoices):
     EVALUATION_FAILED = "evaluation.failed", "An evaluation failed"
     POLICY_PROMOTED = "policy.promoted", "A policy was promoted"
     POLICY_ROLLED_BACK = "policy.rolled_back", "A policy was rolled back"
+    CANARY_ENDED = "canary.ended", "A canary was ended, by a guard or by hand"
     ALERT_OPENED = "alert.opened", "An alert of any rule began"
     ALERT_RESOLVED = "alert.resolved", "An alert of any rule is over"
 

@@ -36,6 +36,8 @@ class AlertTable(Table):
             return format_html('<a href="{}">{}</a>', PLACES[kind].format(key), value)
         if kind == "worker":
             return format_html('<a href="{}">{}</a>', reverse("ops:system"), value)
+        if kind == "channel":
+            return format_html('<a href="{}">{}</a>', reverse("policies:promotion"), value)
         return value
 
 

@@ -16,6 +16,7 @@ from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, 
 from composer_web.alerts.sending import send_later
 from composer_web.ops.models import WorkerHeartbeat
 from composer_web.ops.presence import SILENT_SECONDS
+from composer_web.policies.models import Promotion
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Metric, MetricKey, Run
 
@@ -138,12 +139,20 @@ def _worker_gone(rule: Rule) -> Seen:
         )
 
 
+def _guard(rule: Rule) -> Seen:
+    """Until the channel changes again: then somebody has seen to it."""
+    newest = Promotion.objects.order_by("channel", "-pk").distinct("channel").values("pk")
+    for row in Promotion.objects.filter(pk__in=newest, guard=True, created_at__gte=rule.created_at)[:MOST]:
+        yield f"channel:{row.channel}", f"the canary of {row.channel} was {row.note[:500]}"
+
+
 WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
     Kind.METRIC: _metric,
     Kind.FINDING: _finding,
     Kind.RUN_FAILED: _run_failed,
     Kind.INFRA_SHARE: _infra_share,
     Kind.WORKER_GONE: _worker_gone,
+    Kind.GUARD: _guard,
 }
 
 

@@ -19,7 +19,7 @@ from composer_web.ops.database import survives_restart
 from composer_web.runs.trainer_bridge import DatabaseSink, Interrupted, RunControl
 from trainer.config import RLConfig
 from trainer.realtime.batch import Freshness, SessionRecord, build
-from trainer.realtime.guards import Guards, Rates, broken
+from trainer.realtime.guards import Rates, broken
 from trainer.realtime.signals import Signal
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
@@ -153,13 +153,7 @@ class SessionGroupSource:
         ours = Q(policy=self.run.policy_in, version=self.run.policy_in_version)
         turns = SessionTurn.objects.filter(session__channel=self.config.channel)
         now, before = Rates.of(selectors.facts(turns.filter(ours))), Rates.of(selectors.facts(turns.exclude(ours)))
-        guards = Guards(
-            edit_drop=self.config.edit_drop,
-            question_rise=self.config.question_rise,
-            malformed_rise=self.config.malformed_rise,
-            least_turns=self.config.least_turns,
-        )
-        if not (found := broken(guards, before, now)):
+        if not (found := broken(self.config, before, now)):
             return
         text = "; ".join(found)
         if self.config.guard == "stop":

@@ -81,4 +81,4 @@ def watch_canary(channel: str = promotion.CHANNEL) -> Promotion | None:
         return None
     why = "; ".join(found.broken)
     log.warning("the canary of %s is ended: %s", channel, why)
-    return promotion.end_canary(channel=channel, note=f"ended by its guard: {why}")
+    return promotion.end_canary(channel=channel, note=f"ended by its guard: {why}", guard=True)

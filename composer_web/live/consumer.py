@@ -6,7 +6,8 @@ Out: {"hello": {"interval": 0.5}} · {"subscribed": "run:3"} · {"topic": "run:3
      · {"error": {...}} · {"run": 12, ...} as `runs/feed.py` writes them
 
 Who leaves a project while a page is open gets no more of it: what a connection follows is looked at again every `RECHECK`
-seconds, and what its person no longer reaches ends as if it had been refused.
+seconds, and what its person no longer reaches ends as if it had been refused. The connection itself ends with the log-in
+that opened it: logged out here or from elsewhere, password changed, account disabled.
 
 Texts wait for a slow page in a short queue. What does not fit of a feed is dropped, and the page gets everything once it
 has taken the rest.
@@ -20,11 +21,16 @@ import json
 import logging
 from collections import deque
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from channels.db import DatabaseSyncToAsync
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.base import SessionBase
 from django.db import DatabaseError
+from django.utils.crypto import constant_time_compare
 from redis.exceptions import RedisError
 
 from composer_web.accounts.models import User
@@ -42,8 +48,8 @@ MAX_TOPICS = 32
 MAX_FRAME = 4096
 MAX_WAITING = 16
 """Texts that wait for a slow page."""
-RECHECK = 30.0
-"""Seconds between looks at what a connection may still follow."""
+RECHECK = 10.0
+"""Seconds between looks at the log-in of a connection and at what it may still follow."""
 
 
 class HintConsumer(AsyncWebsocketConsumer):
@@ -144,7 +150,10 @@ class HintConsumer(AsyncWebsocketConsumer):
     async def _end_lost(self) -> bool:
         """False when the connection was closed."""
         found = await DatabaseSyncToAsync(_looked_again, thread_sensitive=False)(
-            self.scope["user"].pk, {topic for topic in self.topics if ":" in topic}, list(self.watched)
+            self.scope["user"].pk,
+            self.scope["session"].session_key,
+            {topic for topic in self.topics if ":" in topic},
+            list(self.watched),
         )
         if found is None:
             await self.close(code=4401)
@@ -226,14 +235,24 @@ class Found:
     """Watched runs: whether he may change them; None for those that he does not reach."""
 
 
-def _looked_again(user_pk: int, topics: set[str], runs: list[int]) -> Found | None:
-    """None for somebody who may not log in any more. One query, and one for each thing where there are projects."""
+def _looked_again(user_pk: int, session: str | None, topics: set[str], runs: list[int]) -> Found | None:
+    """None when the log-in is over. Two queries, and one for each thing where there are projects."""
     user = with_places(User.objects.filter(pk=user_pk, is_active=True)).first()
-    if user is None:
+    if user is None or not _logged_in(user, session):
         return None
     return Found(
         {topic for topic in topics if not reaches(user, topic)}, {pk: operates(user, f"run:{pk}") for pk in runs}
     )
+
+
+def _logged_in(user: User, session: str | None) -> bool:
+    """Whether the session is there and still signed for this person, as Django judges it at each request."""
+    kept: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore(session)
+    if str(kept.get(SESSION_KEY, "")) != str(user.pk):
+        return False
+    signed = str(kept.get(HASH_SESSION_KEY, ""))
+    good = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
+    return any(constant_time_compare(signed, one) for one in good)
 
 
 def _list(content: dict[str, Any], name: str) -> list[Any]:

@@ -14,6 +14,8 @@ import redis
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
+from composer_web.accounts.models import Role, User
+from composer_web.accounts.people import kept_admin
 from composer_web.env import env
 from composer_web.ops import inference
 from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
@@ -48,6 +50,7 @@ def checks() -> list[Check]:
     ]
     if database.ok:
         found += [_timed("outbox", _outbox), _timed("workers", _workers), _timed("leases", _leases)]
+        found.append(_timed("admins", _admins))
         found.append(_timed("queues", lambda: _queues(found[1].detail.get("queues", {}))))
     return found
 
@@ -127,6 +130,19 @@ def _leases() -> tuple[bool, str, dict[str, Any]]:
         f"expired and not taken over: {names}. The process died and nobody follows: see its log, start it with `make up`, "
         "and look at what `manage.py reconcile --dry-run` says",
         {"leases": [lease.resource for lease in late]},
+    )
+
+
+def _admins() -> tuple[bool, str, dict[str, Any]]:
+    kept = kept_admin()
+    if kept is None:
+        return True, f"{User.objects.filter(role=Role.ADMIN, is_active=True).count()} may administer", {}
+    name, asked = kept
+    return (
+        False,
+        f"{name} is the last admin and stays one, although the identity provider's groups say {asked}: make somebody else "
+        f"an admin on the page People, or put {name} back into a group that OPENCOMPOSER_OIDC_ROLES makes admins",
+        {"user": name, "asked": asked},
     )
 
 

@@ -147,6 +147,7 @@ class Promotion(models.Model):
         default=list, blank=True, help_text="[composer_web.policies.gate.Outcome]: what the gate saw"
     )
     note = models.TextField(blank=True)
+    guard = models.BooleanField(default=False, db_default=False, help_text="A guard made it, not a person")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )

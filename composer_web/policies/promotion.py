@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
@@ -24,7 +25,7 @@ from composer_web.policies.selectors import Weights, resolve
 
 CHANNEL = "production"
 MOST_ROWS = 500
-TOLD = {"promote": Event.POLICY_PROMOTED, "rollback": Event.POLICY_ROLLED_BACK}
+TOLD = {"promote": Event.POLICY_PROMOTED, "rollback": Event.POLICY_ROLLED_BACK, "end": Event.CANARY_ENDED}
 """Kinds of changes of which webhooks are told."""
 
 
@@ -113,12 +114,12 @@ def canary(
 
 
 @transaction.atomic
-def end_canary(*, channel: str = CHANNEL, note: str = "", actor: User | None = None) -> Promotion:
-    """Serve only what is promoted. Raises Conflict without a canary."""
+def end_canary(*, channel: str = CHANNEL, note: str = "", guard: bool = False, actor: User | None = None) -> Promotion:
+    """Serve only what is promoted; `guard`: nobody asked for it, a bound was broken. Raises Conflict without a canary."""
     before = locked(channel)
     if before is None or before.canary_policy is None:
         raise Conflict(f"{channel} has no canary", "channel")
-    row = Promotion(channel=channel, kind="end", policy=before.policy, version=before.version, note=note)
+    row = Promotion(channel=channel, kind="end", policy=before.policy, version=before.version, note=note, guard=guard)
     return _record(row, before, [], actor)
 
 
@@ -181,20 +182,21 @@ def _record(row: Promotion, before: Promotion | None, seen: list[gate.Outcome], 
 
 def _tell(row: Promotion, before: Promotion | None, event: Event) -> None:
     now, was = row.policy.at(row.version), before.policy.at(before.version) if before else None
-    who = row.created_by.get_username() if row.created_by else None
+    facts: dict[str, Any] = {"channel": row.channel, "policy": now, "before": was, "note": row.note}
+    if event is Event.CANARY_ENDED:
+        ended = _shown(before)["canary"]
+        facts |= {"canary": ended, "guard": row.guard}
+        title, what = f"A canary was ended: {ended}", f"{row.channel} serves only {now}, {ended} no more"
+    else:
+        title, what = f"{event.label}: {now}", f"{row.channel} serves {now}" + (f" instead of {was}" if was else "")
     tell(
         event,
-        title=f"{event.label}: {now}",
-        message=f"{row.channel} serves {now}"
-        + (f" instead of {was}" if was else "")
-        + (f": {row.note}" if row.note else ""),
+        title=title,
+        message=what + (f": {row.note}" if row.note else ""),
         about=f"channel:{row.channel}",
         path="/promotion/",
-        channel=row.channel,
-        policy=now,
-        before=was,
-        by=who,
-        note=row.note,
+        by=row.created_by.get_username() if row.created_by else None,
+        **facts,
     )
 
 

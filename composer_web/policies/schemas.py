@@ -123,6 +123,7 @@ class PromotionOut(Schema):
     canary_share: float
     gate: list[Outcome]
     note: str
+    guard: bool = Field(description="A guard made it, not a person")
     created_by: str | None
     created_at: datetime
 

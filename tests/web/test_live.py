@@ -16,6 +16,7 @@ from django.db import connections, transaction
 from django.test import Client
 from websockets.asyncio.client import ClientConnection
 
+from composer_web.accounts import people
 from composer_web.accounts.models import Membership, Project, User
 from composer_web.accounts.services import create_user
 from composer_web.live import consumer
@@ -261,6 +262,51 @@ async def test_who_leaves_the_project_is_told_no_more(
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await read_for(socket, "nothing")
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+
+
+def _logged_out(client: Client, user: User) -> None:
+    client.logout()
+
+
+def _sessions_ended(client: Client, user: User) -> None:
+    people.end_sessions(user)
+
+
+def _disabled(client: Client, user: User) -> None:
+    people.disable(user=user, actor=None)
+
+
+def _other_password(client: Client, user: User) -> None:
+    user.set_password("another horse battery")
+    user.save()
+
+
+@pytest.mark.parametrize("end", [_logged_out, _sessions_ended, _disabled, _other_password])
+async def test_a_connection_ends_with_its_log_in(
+    server: str, monkeypatch: pytest.MonkeyPatch, end: Callable[[Client, User], None]
+) -> None:
+    """And not before: another log-in of the same person that goes on stays connected, unless all of them ended."""
+    monkeypatch.setattr(consumer, "RECHECK", 0.1)
+    user = await sync_to_async(create_user)(username="viewer", password="correct horse battery", role="viewer")
+    here, elsewhere = Client(), Client()
+    cookies = []
+    for client in (here, elsewhere):
+        await sync_to_async(client.force_login)(user)
+        cookies.append(f"sessionid={client.cookies['sessionid'].value}")
+    async with connect(server, cookies[0]) as socket, connect(server, cookies[1]) as other:
+        for one in (socket, other):
+            await one.send(json.dumps({"subscribe": ["runs"]}))
+            assert (await read_for(one, "subscribed"))["subscribed"] == "runs"
+        await sync_to_async(end)(here, user)
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await read_for(socket, "nothing")
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+        if end is _logged_out:
+            await asyncio.to_thread(publish, "runs")
+            assert (await read_for(other, "topic"))["topic"] == "runs"
+        else:
+            with pytest.raises(websockets.ConnectionClosed):
+                await read_for(other, "nothing")
 
 
 async def part_that(socket: ClientConnection, name: str, fits: Callable[[str], bool]) -> None:

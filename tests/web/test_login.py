@@ -17,7 +17,9 @@ from django.http import HttpResponse
 from django.test import Client
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.services import create_user
 from composer_web.env import env
+from composer_web.ops import health
 from tests.web import oidc_provider
 from tests.web.conftest import PASSWORD
 
@@ -227,6 +229,34 @@ def test_people_of_a_group_get_in_with_its_role(db: None, provider: oidc_provide
     gone = Client()
     assert gone.get(way_back(gone)).status_code == 403
     assert gone.get("/").status_code == 302
+
+
+def test_the_last_admin_stays_one_whatever_the_groups_say(db: None, provider: oidc_provider.Provider) -> None:
+    """The log-in succeeds, the role stays, and that is said until it is mended: in the audit log and on the health page."""
+
+    def log_in(*groups: str) -> User:
+        provider.person |= {"groups": list(groups)}
+        browser = Client()
+        assert browser.get(way_back(browser))["Location"] == "/runs/"
+        return User.objects.get(username="mia")
+
+    def said() -> list[str]:
+        return [check.message for check in health.checks() if check.name == "admins" and not check.ok]
+
+    def kept() -> int:
+        return AuditEntry.objects.filter(action="user.role_kept", detail__asked="operator").count()
+
+    assert (log_in("leads").role, said()) == ("admin", [])
+    assert log_in("ml").role == "admin"
+    assert log_in("ml").role == "admin"
+    assert kept() == 1, "once, not at each log-in"
+    (message,) = said()
+    assert "mia is the last admin" in message and "operator" in message and "page People" in message
+    assert (log_in("leads").role, said()) == ("admin", []), "the provider agrees again"
+    assert (log_in("ml").role, len(said()), kept()) == ("admin", 1, 2)
+    create_user(username="second", password="correct horse battery", role="admin")
+    assert said() == []
+    assert log_in("ml").role == "operator", "somebody else is an admin now"
 
 
 @pytest.mark.parametrize(

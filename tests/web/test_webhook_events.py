@@ -15,6 +15,7 @@ from composer_web.alerts.models import Delivery, Event, Webhook
 from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.services import create_evaluation
+from composer_web.gateway.watching import watch_canary
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.models import Outbox
 from composer_web.policies import promotion
@@ -22,6 +23,7 @@ from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.runs.services import cancel_run, mark_failed, mark_finished
 from composer_web.tasks.models import Suite
+from tests.browser.sessions import in_use
 from tests.web.test_alerts import Receiver, again, receiver, visitor
 from tests.web.test_evals_promotion import held_out, versions
 
@@ -109,6 +111,36 @@ def test_promotion_and_the_way_back(hook: tuple[Webhook, str], versions: Policy,
         ("policy.rolled_back", "base@2", "base@1"),
     ]
     assert (bodies[2]["by"], bodies[2]["note"], bodies[2]["channel"]) == ("operator", "worse in use", "production")
+
+
+def test_a_canary_that_its_guard_ends_is_told_outside_and_in_the_product(
+    hook: tuple[Webhook, str], receiver: Receiver, versions: Policy, people: dict[str, User]
+) -> None:
+    rule = services.make_rule(actor=None, name="guards", kind="guard", role="operator")
+    promotion.promote(reference="base@1")
+    promotion.canary(reference="base@2", share=0.1)
+    Delivery.objects.all().delete()
+    in_use(people["viewer"], versions, 1, 60, {"calls": 1, "edits": 1})
+    in_use(people["viewer"], versions, 2, 60, {"question": True})
+    assert watching.look() == 0, "nothing has happened yet"
+    ended = watch_canary()
+    assert ended is not None and ended.guard and ended.created_by is None
+    found = told(receiver, hook[1])
+    assert (found["type"], found["about"], found["guard"]) == ("canary.ended", "channel:production", True)
+    assert (found["canary"], found["policy"], found["by"]) == ("base@2", "base@1", None)
+    assert "ended by its guard: the share of turns that edit fell" in found["message"]
+    assert watching.look() == 1
+    notice = people["operator"].notices.get()
+    assert notice.alert.rule == rule and "turns that edit fell" in notice.alert.message
+    assert not people["viewer"].notices.exists()
+    promotion.canary(reference="base@2", share=0.1)
+    assert watching.look() == 0, "the channel changed again"
+    notice.alert.refresh_from_db()
+    assert notice.alert.resolved_at is not None
+    promotion.end_canary(note="by hand", actor=people["operator"])
+    body = Delivery.objects.filter(body__type="canary.ended").latest("pk").body
+    assert (body["guard"], body["by"], body["note"]) == (False, "operator", "by hand")
+    assert watching.look() == 0, "people know what they did themselves"
 
 
 def test_alerts_of_all_rules_and_each_once(

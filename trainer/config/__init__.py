@@ -5,6 +5,7 @@ text, bounds, and a default that is our documented choice. `advanced` fields sit
 """
 
 from trainer.config.episodes import HarnessConfig, SamplingConfig, SummaryConfig
+from trainer.config.guards import Guards
 from trainer.config.labels import LabelRule, LabelsConfig
 from trainer.config.learning import CorrectionConfig, FeedbackConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
@@ -22,6 +23,7 @@ __all__ = [
     "CheckpointConfig",
     "CorrectionConfig",
     "FeedbackConfig",
+    "Guards",
     "HarnessConfig",
     "LabelRule",
     "LabelsConfig",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
+from trainer.config.guards import Guards
 from trainer.config.parts import Part, setting
 
 MIX = r"^ *([a-z]+ *= *\d+(\.\d+)? *(, *[a-z]+ *= *\d+(\.\d+)? *)*)?$"
@@ -107,9 +108,8 @@ class AsynchronyConfig(Part):
         return ready
 
 
-class SessionsConfig(Part):
-    """Training on recorded sessions of the gateway in place of tasks; a step is `groups_per_step` sessions, one rollout
-    of each prompt. `max_staleness` bounds how far behind the starting version they were served."""
+class Served(Part):
+    """Which recorded sessions a run is trained on."""
 
     channel: str = setting(
         "", "Channel whose recorded sessions are trained on; empty: the run plays tasks", pattern=r"^[a-z0-9-]{0,40}$"
@@ -123,9 +123,8 @@ class SessionsConfig(Part):
     guard: Literal["stop", "alert"] = setting(
         "stop", "What a guard on the rates does: the run stops, or only an alert is raised"
     )
-    edit_drop: float = setting(0.15, "Largest fall of the share of turns that edit", gt=0, le=1, advanced=True)
-    question_rise: float = setting(0.15, "Largest rise of the share of turns that only ask", gt=0, le=1, advanced=True)
-    malformed_rise: float = setting(
-        0.05, "Largest rise of the share of turns with a broken call", gt=0, le=1, advanced=True
-    )
-    least_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, advanced=True)
+
+
+class SessionsConfig(Guards, Served):
+    """Training on recorded sessions of the gateway in place of tasks; a step is `groups_per_step` sessions, one rollout
+    of each prompt. `max_staleness` bounds how far behind the starting version they were served."""

@@ -11,26 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from trainer.config import Guards
 from trainer.realtime.comparing import Row, Sample, compared
 from trainer.realtime.reading import TurnFacts
-
-
-class Guards(BaseModel):
-    """Bounds on how far the rates may move, in shares of turns."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    edit_drop: float = Field(default=0.15, gt=0, le=1, description="Largest fall of the share of turns that edit")
-    question_rise: float = Field(
-        default=0.15, gt=0, le=1, description="Largest rise of the share of turns that only ask"
-    )
-    malformed_rise: float = Field(default=0.05, gt=0, le=1, description="Largest rise of the share of broken calls")
-    least_turns: int = Field(default=50, ge=1, le=1_000_000, description="Turns on each side before a guard judges")
-    deviations: float = Field(
-        default=2.0, ge=0, le=10, description="Standard errors by which a difference must exceed chance"
-    )
 
 
 class CanaryGuards(Guards):

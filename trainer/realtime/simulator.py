@@ -27,11 +27,11 @@ from torch.nn import functional as F
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sandbox.harness.types import ToolCall
-from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.config import Guards, ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Truncated
 from trainer.learning.step import Learner
 from trainer.realtime.batch import Freshness, SessionRecord, build
-from trainer.realtime.guards import Guards, Rates, broken
+from trainer.realtime.guards import Rates, broken
 from trainer.realtime.reading import TurnFacts, facts_of
 from trainer.realtime.sessions import RecordedTurn
 from trainer.realtime.signals import Signal, SignalReward

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sandbox.harness.types import ToolCall
+from trainer.config import Guards, SessionsConfig
 from trainer.realtime.batch import Freshness, SessionRecord, build
-from trainer.realtime.guards import Guards, Rates, broken
+from trainer.realtime.guards import CanaryGuards, Rates, broken
 from trainer.realtime.reading import TurnFacts, facts_of
 from trainer.realtime.sessions import RecordedTurn, sequences
 from trainer.realtime.signals import Signal, SignalReward
@@ -114,3 +115,13 @@ def test_guards_say_what_moved_and_need_enough_turns() -> None:
     assert broken(guards, before, Rates(200, 0.65, 0.15, 0.03)) == []
     assert broken(guards, before, Rates(20, 0.0, 1.0, 1.0)) == []
     assert broken(guards, Rates(60, 0.5, 0, 0), Rates(60, 0.34, 0, 0)) == [], "beyond the bound, but not beyond chance"
+
+
+def test_the_bounds_of_a_run_and_of_a_canary_are_one_description() -> None:
+    kept = {"edit_drop": 0.3, "question_rise": 0.2, "malformed_rise": 0.1, "least_turns": 7}
+    run = SessionsConfig.model_validate({"channel": "production", **kept})  # as runs were stored before
+    both = (run, CanaryGuards.model_validate({**kept, "bad_rise": 0.2}))
+    assert [one.model_dump(include=set(Guards.model_fields)) for one in both] == [{**kept, "deviations": 2.0}] * 2
+    assert all(type(one).model_fields[name] == field for one in both for name, field in Guards.model_fields.items())
+    before, now = Rates(7, 1.0, 0.0, 0.0), Rates(7, 0.0, 1.0, 0.0)
+    assert broken(run, before, now) == broken(both[1], before, now) != []
