@@ -13,6 +13,7 @@ from tests.parallel.worlds import LEARNING_RATE, alone, groups, parallel, policy
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.step import Learner
 from trainer.parallel.shard import whole
+from trainer.weights.probe import measure_model
 
 MUON = OptimizerConfig(name="muon", learning_rate=LEARNING_RATE, warmup_steps=0, clip_norm=0.5, weight_decay=0.1)
 
@@ -46,6 +47,10 @@ def assert_equal(family: str, sizes: dict[str, Any], *, replayed: bool = False, 
             for name, gradient in second.items():
                 torch.testing.assert_close(first[name], gradient, rtol=1e-4, atol=2e-6 * scale, msg=f"{label}: {name}")
         gradients.clear()
+        # Between two steps, as a stage asks for it: nothing of it may stay behind for the next one.
+        said, known = mine.probe(), measure_model(other.model)
+        assert [row.prompt_ids for row in said.rows] == [row.prompt_ids for row in known.rows]
+        assert known.gap([(row.ids[0], row.logprobs[0]) for row in said.rows]) < 1e-3, label
     weights = mine.weights()
     moved = [(weights[name] - tensor).abs().mean() / LEARNING_RATE for name, tensor in other.weights().items()]
     assert max(map(float, moved)) < 0.01, label

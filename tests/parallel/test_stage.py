@@ -16,7 +16,8 @@ from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.rl import RLStage, run_rl
-from trainer.weights import WeightStore
+from trainer.weights import WeightStore, open_versions
+from trainer.weights.probe import published_probe
 
 STEPS = 6
 
@@ -62,6 +63,9 @@ def two_ranks(rank: int, folder: str) -> None:
     if rank:
         return
     one = run(root / "one", groups, ParallelConfig())
+    for version in (5, 6):  # what engines are compared with, as one process would have kept it
+        said, known = (published_probe(open_versions(root / name / "weights"), version) for name in ("ranks", "one"))
+        assert said and known and known.gap([(row.ids[0], row.logprobs[0]) for row in said.rows]) < 1e-3
     assert sorted(resumed.values) == [4, 5, 6]
     assert abs(resumed.values[5]["kl/k1"]) < 1e-6 < abs(resumed.values[6]["kl/k1"])  # it has just followed; it stays
     for step, values in resumed.values.items():

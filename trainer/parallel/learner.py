@@ -28,6 +28,7 @@ from trainer.parallel.shard import Rooted, shard, whole_state
 from trainer.policy.names import checkpoint_state
 from trainer.replay.routing import RoutingCounts
 from trainer.rollouts.types import TrainSample
+from trainer.weights.probe import Probe, ends, likeliest, made, text
 
 
 @dataclass(slots=True)
@@ -80,6 +81,36 @@ class ShardedLearner(Learner):
         """Whole weights on every rank. For small policies: `publish.py` and `checkpoint.py` never hold them all."""
         return checkpoint_state(self.model, dict(whole_state(self.model)))
 
+    @torch.no_grad()
+    def probe(self) -> Probe:
+        """What the policy says of the fixed text, by a forward pass of all ranks."""
+        tokens = text(self.model.config.vocab_size)
+        batch = _asking(tokens)
+        if self.meshes.config.context == 1:
+            local, kept_N, decoder = batch, torch.arange(len(batch.targets_N)), dict[str, Any]()
+        else:
+            local, kept_N, layout = context.cut(batch, self.meshes)
+            decoder = self._of_part(layout, rows=1)
+        trains, root = self.model.training, self._roots[self.model]
+        self.model.eval()
+        try:
+            mine = likeliest(root(_logits, local.to(self.meshes.device), **decoder))
+        finally:
+            self.model.train(trains)
+            root.reshard()  # a pass without a backward one leaves the root's weights gathered: old ones at the next step
+        parts = self.meshes.gathered((kept_N.tolist(), *mine))
+        found = {place: row for places, *rows in parts for place, *row in zip(places, *rows, strict=True)}
+        ids, logprobs = zip(*(found[place] for place in sorted(found)), strict=True)
+        return made(tokens, ids, logprobs)
+
+    def _of_part(self, layout: context.Layout, *, rows: int) -> dict[str, Any]:
+        """What the decoder is told of rows of which this rank has a part."""
+        return {
+            "position_ids": context.positions(layout, rows).to(self.meshes.device),
+            "past_key_values": context.GatheringCache(layout),
+            "zigzag": layout,
+        }
+
     def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
         canonical = order(samples)
         lengths = [len(samples[i].tokens) for i in canonical]
@@ -100,13 +131,7 @@ class ShardedLearner(Learner):
         if self.meshes.config.context == 1:
             return TokenScores(*self._run(model, batch))
         local, kept_N, layout = context.cut(batch, self.meshes)
-        logprobs_N, entropy_N = self._run(
-            model,
-            local,
-            position_ids=context.positions(layout, len(batch.tokens_BT)).to(batch.tokens_BT.device),
-            past_key_values=context.GatheringCache(layout),
-            zigzag=layout,
-        )
+        logprobs_N, entropy_N = self._run(model, local, **self._of_part(layout, rows=len(batch.tokens_BT)))
         size = len(batch.targets_N)
         whole_N = logprobs_N.new_zeros(size).index_put((kept_N,), logprobs_N)
         known_N = whole_N.detach().clone()
@@ -165,6 +190,30 @@ def _scores(
 ) -> tuple[Tensor, Tensor]:
     scores = score_tokens(model, batch, temperature=temperature, logits_at_once=logits_at_once, **decoder)
     return scores.logprobs_N.clone(), scores.entropy_N  # a view would lose FSDP's hook to a later in-place operation
+
+
+def _logits(model: PreTrainedModel, batch: MicroBatch, **decoder: Any) -> Tensor:
+    """Of the positions that predict something, [N, V]."""
+    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
+    head = model.get_output_embeddings()
+    assert head is not None
+    logits_NV: Tensor = head(hidden_BTD.flatten(0, 1)[batch.predict_from_N])
+    return logits_NV
+
+
+def _asking(tokens: Sequence[int]) -> MicroBatch:
+    """The text of a probe as one row, of which only what follows each prompt is of interest."""
+    at_N = torch.tensor(ends()) - 1
+    none_N = torch.zeros(len(at_N))
+    return MicroBatch(
+        tokens_BT=torch.tensor([tokens]),
+        predict_from_N=at_N,
+        targets_N=none_N.long(),
+        sampler_logprobs_N=none_N,
+        advantages_N=none_N,
+        rows_N=none_N.long(),
+        tokens=len(tokens),
+    )
 
 
 def _by_row(facts: Scored, lengths: Sequence[int]) -> list[Scored]:

@@ -83,8 +83,9 @@ class ShardedRLStage(RLStage):
 
     def publish(self, sink: StageSink) -> dict[str, float]:
         anchor = self.step % self.config.checkpoint.anchor_every == 0
+        probe = self.learner.probe()
         parts = published(self.policy.model, self.meshes)
-        manifest = self.publisher.publish(self.step, parts, anchor=anchor)
+        manifest = self.publisher.publish(self.step, parts, anchor=anchor, probe=probe)
         sink.version_published(self.step, manifest.digest)
         if self.meshes.rank == 0:
             self.store.collect(keep=self.config.checkpoint.keep_versions)

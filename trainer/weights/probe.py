@@ -55,19 +55,38 @@ class Probe(BaseModel):
         return sum(r.gap(*answer) for r, answer in zip(self.rows, answers, strict=True)) / len(self.rows)
 
 
-def measure(forward: Callable[[torch.Tensor], Any], vocabulary: int, device: torch.device | str = "cpu") -> Probe:
-    """By the library's forward pass. Takes no random number: a run with it is the run without."""
-    tokens = [(7919 * (n + 3) ** 2 + 104729 * n) % vocabulary for n in range(PROMPTS * STEP)]
-    with torch.no_grad():
-        logits_TV = forward(torch.tensor([tokens], device=device)).logits[0].float()
-    ends = range(STEP, len(tokens) + 1, STEP)
-    found = logits_TV[STEP - 1 :: STEP].log_softmax(-1).topk(min(LIKELIEST, vocabulary))
+def text(vocabulary: int) -> list[int]:
+    """The fixed text. Takes no random number: a run with a probe is the run without."""
+    return [(7919 * (n + 3) ** 2 + 104729 * n) % vocabulary for n in range(PROMPTS * STEP)]
+
+
+def ends() -> range:
+    """Where the prompts end in the text: one beyond their last tokens."""
+    return range(STEP, PROMPTS * STEP + 1, STEP)
+
+
+def likeliest(logits_PV: torch.Tensor) -> tuple[list[list[int]], list[list[float]]]:
+    """Tokens and log-probabilities after each prompt, likeliest first, of the logits of its last token."""
+    found = logits_PV.float().log_softmax(-1).topk(min(LIKELIEST, logits_PV.shape[-1]))
+    return found.indices.tolist(), found.values.tolist()
+
+
+def made(tokens: Sequence[int], ids: Sequence[list[int]], logprobs: Sequence[list[float]]) -> Probe:
+    """Of the text, and what was found likeliest after each prompt."""
     return Probe(
         rows=[
-            Row(prompt_ids=tokens[:end], ids=ids, logprobs=logprobs)
-            for end, ids, logprobs in zip(ends, found.indices.tolist(), found.values.tolist(), strict=True)
+            Row(prompt_ids=list(tokens[:end]), ids=after, logprobs=chances)
+            for end, after, chances in zip(ends(), ids, logprobs, strict=True)
         ]
     )
+
+
+def measure(forward: Callable[[torch.Tensor], Any], vocabulary: int, device: torch.device | str = "cpu") -> Probe:
+    """By the library's forward pass."""
+    tokens = text(vocabulary)
+    with torch.no_grad():
+        logits_TV = forward(torch.tensor([tokens], device=device)).logits[0]
+    return made(tokens, *likeliest(logits_TV[STEP - 1 :: STEP]))
 
 
 def measure_model(model: torch.nn.Module) -> Probe:

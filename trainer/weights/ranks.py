@@ -22,6 +22,8 @@ from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.errors import BlobMissing, ShardMissing, VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest, Model, Shard
 from trainer.weights.parts import Part, compose
+from trainer.weights.probe import FILE_NAME as PROBE
+from trainer.weights.probe import Probe
 from trainer.weights.publisher import anchor_of
 from trainer.weights.tensors import RawState, RawTensor, Slice, freeze
 from trainer.weights.versions import Versions
@@ -67,8 +69,15 @@ class RankPublisher:
         self._done = ""
         """Token of the last plan that was answered: it may still lie there when the version is published again."""
 
-    def publish(self, version: int, owned: Mapping[str, torch.Tensor | Slice], *, anchor: bool = False) -> Manifest:
-        """Publishes what this rank owns of `version`: whole tensors, slices, or nothing.
+    def publish(
+        self,
+        version: int,
+        owned: Mapping[str, torch.Tensor | Slice],
+        *,
+        anchor: bool = False,
+        probe: Probe | None = None,
+    ) -> Manifest:
+        """Publishes what this rank owns of `version`: whole tensors, slices, or nothing. Rank 0's `probe` is kept beside it.
 
         Returns when the version exists. Raises ShardMissing when a rank stayed away, WeightError when the parts are no
         whole state; the version does not exist then, and the next one is an anchor.
@@ -78,7 +87,7 @@ class RankPublisher:
         if self.rank == 0:
             with self.store.writing():
                 self.store.sweep()
-                manifest = self._lead(version, raw, aliases, last, anchor=anchor)
+                manifest = self._lead(version, raw, aliases, last, anchor=anchor, probe=probe)
         else:
             manifest = self._follow(version, raw, aliases, last)
         self._last = (manifest, raw)
@@ -92,6 +101,7 @@ class RankPublisher:
         last: tuple[Manifest, RawState] | None,
         *,
         anchor: bool,
+        probe: Probe | None,
     ) -> Manifest:
         later = [v for v in self.store.all() if v >= version]
         for old in reversed(later):  # published again: what stood on it belongs to an abandoned history
@@ -116,6 +126,8 @@ class RankPublisher:
         names = {name: target for part in parts for name, target in part.aliases.items()}
         incarnation = base.incarnation if base else plan.token
         manifest = compose(version, incarnation, base, parts, names)
+        if probe is not None:
+            self.store.put(version, PROBE, probe.model_dump_json().encode())
         self.store.complete(manifest)
         self.store.drop(version, [_PLAN, *(_note(rank) for rank in range(self.world))])
         if base is None:
