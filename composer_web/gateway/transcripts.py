@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from composer_web.gateway.errors import BadRequest
 from composer_web.gateway.wire import ChatRequest, Message
 from sandbox.harness.types import ToolCall, ToolResult
+from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
@@ -26,24 +27,29 @@ MOST_TOKENS = 8_000_000
 """Tokens that the transcripts of one process may hold together; the longest unused go first."""
 
 
-_renderers: dict[Path, ChatRenderer] = {}
+_renderers: dict[tuple[Path, Stamp], ChatRenderer] = {}
 MOST_RENDERERS = 8
 
 
 def loaded(folder: Path) -> bool:
     """Whether `renderer` takes no time."""
-    return folder in _renderers
+    return _key(folder) in _renderers
 
 
 def renderer(folder: Path) -> ChatRenderer:
     """Chat template and tokenizer of a policy. Raises PolicyUnreadable. The first call takes seconds: torch is loaded."""
-    found = _renderers.get(folder)
+    key = _key(folder)
+    found = _renderers.get(key)
     if found is None:
         found = _load(folder)
         for oldest in list(_renderers)[: len(_renderers) - MOST_RENDERERS + 1]:
             _renderers.pop(oldest, None)
-        _renderers[folder] = found
+        _renderers[key] = found
     return found
+
+
+def _key(folder: Path) -> tuple[Path, Stamp]:
+    return folder, stamp(folder, TOKENIZER)
 
 
 def _load(folder: Path) -> ChatRenderer:

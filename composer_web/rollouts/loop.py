@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from composer_web.env import env
 from composer_web.ops import inference
 from composer_web.rollouts.judging import provide_grades
+from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend
@@ -72,15 +73,17 @@ def episode_loop() -> EpisodeLoop:
         return _one
 
 
-_renderers: dict[Path, Renderer] = {}
+_renderers: dict[Path, tuple[Stamp, Renderer]] = {}
 _renderers_lock = threading.Lock()
 
 
 def renderer(folder: Path) -> Renderer:
-    """The chat renderer of a policy folder, loaded once a process. Raises PolicyUnreadable."""
+    """The chat renderer of a policy folder, loaded once a process and content. Raises PolicyUnreadable."""
     with _renderers_lock:
-        if folder not in _renderers:
+        files = stamp(folder, TOKENIZER)
+        known = _renderers.get(folder)
+        if known is None or known[0] != files:
             from trainer.policy import ChatRenderer, load_tokenizer
 
-            _renderers[folder] = ChatRenderer(load_tokenizer(folder))
-        return _renderers[folder]
+            known = _renderers[folder] = files, ChatRenderer(load_tokenizer(folder))
+        return known[1]

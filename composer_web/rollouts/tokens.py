@@ -7,9 +7,15 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from trainer.stamps import TOKENIZER, Stamp, stamp
 
-@lru_cache(maxsize=8)
+
 def tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer of a policy folder; None when there is none on this machine (ids are shown instead)."""
+    return _tokenizer(folder, stamp(folder, TOKENIZER))
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(folder: Path, _files: Stamp) -> Tokenizer | None:
     file = folder / "tokenizer.json"
     return Tokenizer.from_file(str(file)) if file.is_file() else None

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from trainer.replay.routers import Router, RouterUnknown, routers
 from trainer.replay.wire import UNKNOWN, Experts, ReplayRefused
+from trainer.stamps import CONFIG, Stamp, stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,16 @@ class PolicyShape:
                 raise ReplayRefused(f"routed experts of layer {layer} are incomplete for a token")
 
 
-@lru_cache(maxsize=16)
 def shape_of(folder: Path) -> PolicyShape:
     """Of a policy folder, without its weights. Raises PolicyUnreadable.
 
     Experts that cannot be replayed are none here: the stage refuses the policy by name where they are to be.
     """
+    return _shape_of(folder, stamp(folder, CONFIG))
+
+
+@lru_cache(maxsize=16)
+def _shape_of(folder: Path, _files: Stamp) -> PolicyShape:
     from trainer.policy.store import load_config
 
     config = load_config(folder)

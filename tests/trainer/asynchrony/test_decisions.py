@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -175,6 +177,8 @@ def test_the_shape_of_a_policy_is_read_without_its_weights(tmp_path):
         assert set(found.experts) == {moe.EXPERTS}
     dense = shape_of(BASE_POLICY)
     assert (dense.vocabulary, dense.experts) == (1024, ())
+    shutil.copyfile(BASE_POLICY / "config.json", tmp_path / name / "config.json")
+    assert shape_of(tmp_path / name) == dense, "a folder that was overwritten is read again"
 
 
 def test_a_version_that_was_never_published_is_refused():

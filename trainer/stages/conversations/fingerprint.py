@@ -9,13 +9,19 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from trainer.stamps import TOKENIZER, Stamp, stamp
 
-@lru_cache(maxsize=8)
+
 def fingerprint(folder: Path) -> str:
     """Of a policy's tokenizer and chat template: where it is the same, tokens mean and are what they were.
 
     Raises FileNotFoundError.
     """
+    return _fingerprint(folder, stamp(folder, TOKENIZER))
+
+
+@lru_cache(maxsize=8)
+def _fingerprint(folder: Path, _files: Stamp) -> str:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise FileNotFoundError(file)
