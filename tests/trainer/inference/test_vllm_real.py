@@ -53,10 +53,11 @@ def model(policy_dir: Path, version: int) -> PreTrainedModel:
     return made
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """For one test: a second one in front of the same vLLM would take it away from the first."""
     arguments = ("--servers", URL, "--turn-seconds", "1")
-    with ServerProcess("trainer.inference.vllm.server", tmp_path_factory.mktemp("data"), arguments=arguments) as made:
+    with ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as made:
         yield made
 
 

@@ -296,7 +296,8 @@ class Worker:
             gap = await prove(probe, generate, deployment=deployment.name, version=version, where=where)
             if gap is None:
                 raise EngineDiffers(
-                    f"{where} was given {deployment.label}, and says that it computes with another version"
+                    f"{where} was given {deployment.label}, and says that it computes with another version: let no other "
+                    "server in front of it give it weights, too, and restart it"
                 )
         except EngineDiffers:
             deployment.refused = deployment.label
