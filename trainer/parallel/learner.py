@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
@@ -97,7 +98,9 @@ class ShardedLearner(Learner):
             mine = likeliest(root(_logits, local.to(self.meshes.device), **decoder))
         finally:
             self.model.train(trains)
-            root.reshard()  # a pass without a backward one leaves the root's weights gathered: old ones at the next step
+            cast(
+                FSDPModule, root
+            ).reshard()  # a pass without a backward one leaves the root's weights gathered: old ones at the next step
         parts = self.meshes.gathered((kept_N.tolist(), *mine))
         found = {place: row for places, *rows in parts for place, *row in zip(places, *rows, strict=True)}
         ids, logprobs = zip(*(found[place] for place in sorted(found)), strict=True)
