@@ -54,13 +54,18 @@ class Env(BaseSettings):
     )
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis or Valkey: broker and live hints")
     inference_engine: Literal["embedded", "vllm"] = Field(
-        default="embedded", description="What computes: our own engine on this CPU, or vLLM servers"
+        default="embedded", description="What computes: our own engine, or vLLM servers"
     )
     engines: int = Field(
         default=1, ge=1, description="Embedded engines that `make up` starts; with more than one, a router before them"
     )
     speculate: int = Field(
         default=0, ge=0, le=8, description="Tokens that embedded engines guess ahead, for policies with a head for it"
+    )
+    engine_device: str = Field(
+        default="cpu",
+        pattern=r"^(cpu|cuda(:\d+)?)$",
+        description="Where embedded engines compute: cpu (compiled loops), cuda, or cuda:N for one GPU of several",
     )
     inference_url: str = Field(
         default="http://127.0.0.1:8100",

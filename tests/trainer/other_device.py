@@ -24,7 +24,7 @@ DEVICE = torch.device("meta")
 CASTED = (functional.linear, functional.scaled_dot_product_attention, torch.matmul, torch.mm, torch.bmm, Tensor.matmul,
           Tensor.__matmul__)  # fmt: skip
 """What autocast computes in half precision: the few that policies use of its list."""
-MOVES = ("_to_copy", "copy_")
+MOVES = ("_to_copy", "copy_", "to")  # the last only where torch takes operations whole, in inference mode
 
 
 class Elsewhere(Tensor):
@@ -80,6 +80,16 @@ def _half(value: Any) -> Any:
 
 
 def _compute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    if not torch.is_inference_mode_enabled():
+        return _computed(function, args, kwargs)
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+    ):  # views of older tensors want a count of changes, which is off there
+        return _computed(function, args, kwargs)
+
+
+def _computed(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, Tensor)]
     there = [value for value in given if isinstance(value, Elsewhere)]
     name = function._schema.name.split("::")[1]
@@ -93,12 +103,8 @@ def _compute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         wrong = [one for one in given if not isinstance(one, Elsewhere) and (one.ndim or alone)]
         if wrong and not (name.startswith(("index", "_index")) and isinstance(args[0], Elsewhere)):
             raise RuntimeError(f"{function}: tensors elsewhere, and one of the CPU of shape {tuple(wrong[0].shape)}")
-    asked = kwargs.get("device")
-    if asked is not None:
-        kwargs = kwargs | {"device": torch.device("cpu")}
-    plain_args, plain_kwargs = tree_map(
-        lambda value: value.here if isinstance(value, Elsewhere) else value, (args, kwargs)
-    )
+    asked = kwargs.get("device", next((value for value in args if isinstance(value, torch.device)), None))
+    plain_args, plain_kwargs = tree_map(_plain, (args, kwargs))
     if name == "histc":  # of whole numbers, which only GPUs count
         out = function(plain_args[0].float(), *plain_args[1:], **plain_kwargs).to(plain_args[0].dtype)
     else:
@@ -114,9 +120,22 @@ def _compute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     )
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == DEVICE.type:
+        return torch.device("cpu")
+    return value.here if isinstance(value, Elsewhere) else value
+
+
 def _lands(name: str, args: Any, there: list[Elsewhere]) -> bool:
     """Whether the outcome lies elsewhere."""
     return isinstance(args[0], Elsewhere) if name == "copy_" else bool(there)
+
+
+@contextmanager
+def within() -> Iterator[None]:
+    """In each thread more that computes while the device exists: torch's modes are a thread's own."""
+    with _Made(), _Above():
+        yield
 
 
 @contextmanager
@@ -132,8 +151,7 @@ def other_device() -> Iterator[torch.device]:
             patch("torch.is_autocast_enabled", lambda device: enabled("cpu" if device == name else device)),
             patch("torch.get_autocast_dtype", lambda device: kind("cpu" if device == name else device)),
             patch("torch.optim.optimizer._get_fused_kernels_supported_devices", lambda: ["cpu", name]),
-            _Made(),
-            _Above(),
+            within(),
         ):
             yield DEVICE
     finally:

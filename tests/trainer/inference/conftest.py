@@ -43,6 +43,8 @@ class Site:
     engine: str = "embedded"
     vllm: str = ""
     """Address of the vLLM server behind the one that is asked."""
+    long: int = 1200
+    """Tokens of an answer that takes a while."""
     behind: str = ""
     """Address of whatever server is behind it."""
 
@@ -126,9 +128,9 @@ def router(data: Path, urls: list[str], *arguments: str) -> ServerProcess:
     return ServerProcess("trainer.inference.router.server", data, arguments=wanted)
 
 
-@pytest.fixture(scope="module", params=["embedded", "vllm", "router"])
+@pytest.fixture(scope="module", params=["embedded", pytest.param("device", marks=pytest.mark.slow), "vllm", "router"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Both engines, and the embedded one behind a router, through the same HTTP."""
+    """Both engines, the embedded one on another device and behind a router, through the same HTTP."""
     root = tmp_path_factory.mktemp("site")
     policy_dir = models.save(long_model(0), root / "policy")
     common = ("--max-queue", "4", "--poll-seconds", "0.02")
@@ -137,6 +139,8 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         embedded = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
         if request.param == "embedded":
             server: ServerProcess = EmbeddedServer(root / "data", arguments=embedded)
+        elif request.param == "device":
+            server = ServerProcess("tests.trainer.inference.placed_server", root / "data", arguments=embedded)
         elif request.param == "router":
             behind = stack.enter_context(EmbeddedServer(root / "behind", arguments=embedded)).url
             server = router(root / "data", [behind])
@@ -145,4 +149,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             arguments = (*common, "--servers", vllm, "--turn-seconds", "0.1")
             server = ServerProcess("trainer.inference.vllm.server", root / "data", arguments=arguments)
         admin = InferenceAdmin(stack.enter_context(server).url)
-        yield Site(server, stack.enter_context(admin), policy_dir, root, engine=request.param, vllm=vllm, behind=behind)
+        device = request.param == "device"
+        engine, long = ("embedded", 120) if device else (request.param, Site.long)
+        admin = stack.enter_context(admin)
+        yield Site(server, admin, policy_dir, root, engine=engine, vllm=vllm, long=long, behind=behind)

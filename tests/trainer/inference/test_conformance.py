@@ -78,12 +78,12 @@ async def test_a_session_reuses_its_prefix(site: Site, client: HttpInferenceClie
 async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -> None:
     store = site.store("swap", versions=1)
     site.deploy("swap", store, follow=True)
-    running = asyncio.create_task(client.generate(ask("swap", max_tokens=1200)))
+    running = asyncio.create_task(client.generate(ask("swap", max_tokens=site.long)))
     await asyncio.to_thread(site.wait_for_tokens, "swap")
     await asyncio.to_thread(store.publish, 1, site.model(1).state_dict())
     answer = await running
     assert [s.version for s in answer.spans] == [0, 1] and answer.spans[0].end == answer.spans[1].start > 0
-    assert answer.spans[1].end == len(answer.token_ids) == 1200
+    assert answer.spans[1].end == len(answer.token_ids) == site.long
     cut = answer.spans[0].end
     expected = models.logprobs(site.model(0), PROMPT, answer.token_ids[:cut])
     assert (expected - torch.tensor(answer.logprobs[:cut])).abs().max() < 1e-4
@@ -97,7 +97,7 @@ async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -
 async def test_pause_update_resume(site: Site, client: HttpInferenceClient) -> None:
     store = site.store("paused", versions=2)
     site.deploy("paused", store, version=0)
-    running = asyncio.create_task(client.generate(ask("paused", max_tokens=1000)))
+    running = asyncio.create_task(client.generate(ask("paused", max_tokens=site.long)))
     await asyncio.to_thread(site.wait_for_tokens, "paused")
     assert site.admin.pause("paused").state == "paused"
     stood = site.status("paused").generated_tokens
@@ -107,7 +107,8 @@ async def test_pause_update_resume(site: Site, client: HttpInferenceClient) -> N
     assert site.admin.resume("paused").state == "serving"
     answer = await running
     cut = stood if not site.vllm else answer.spans[0].end
-    assert 0 < cut < 1000 and [(s.version, s.start, s.end) for s in answer.spans] == [(0, 0, cut), (1, cut, 1000)]
+    assert 0 < cut < site.long
+    assert [(s.version, s.start, s.end) for s in answer.spans] == [(0, 0, cut), (1, cut, site.long)]
     assert site.admin.update("paused").kind == "none"
     assert site.admin.update("paused", 0).version == 0  # back to a named version
 
@@ -232,11 +233,11 @@ def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
 
 def test_health_tells_load_and_deployments(site: Site) -> None:
     site.deploy("health")
-    post(site, "/generate", ask("health", max_tokens=500).model_dump())
+    post(site, "/generate", ask("health", max_tokens=site.long // 2).model_dump())
     health = site.admin.health()
     assert health.ok and health.engine == site.engine
     assert [(s.url, s.ok) for s in health.servers] == ([(site.behind, True)] if site.behind else [])
-    assert 0 < health.busy_share <= 1 and health.tokens_per_second > 10
+    assert 0 < health.busy_share <= 1 and health.tokens_per_second > site.long / 120
     assert "health" in {d.name for d in health.deployments}
     wait_for(lambda: bool(site.status("health").cache_share), "it says how full its cache was")
     assert 0 < (site.status("health").cache_share or 0) < 1

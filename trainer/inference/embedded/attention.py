@@ -37,7 +37,7 @@ class Attention:
             self.shared_N = np.array(shared, np.int64)
             self.first_N = batch.slots_N.numpy()[: self.rows] * cache.slot_rows
             self.lengths_N = batch.positions_N.numpy()[: self.rows] + 1
-        self.chunks = [(chunk, _chunk_mask(chunk)) for chunk in chunks]
+        self.chunks = [(chunk, _chunk_mask(chunk, batch.positions_N.device)) for chunk in chunks]
 
     def __call__(self, layer: int, q_NE: torch.Tensor, scale: float, out_NE: torch.Tensor) -> torch.Tensor:
         """Fills and returns `out_NE`, [N, H * D]; keys and values of the batch are in the cache already."""
@@ -86,19 +86,21 @@ class Attention:
 
 def _decode_mask(batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Slots of the decode rows, and the mask over their range: fp32 and additive, so that no layer converts it."""
-    slots = torch.tensor(batch.decode_slots, dtype=torch.long)
+    device = batch.positions_N.device
+    slots = torch.tensor(batch.decode_slots, dtype=torch.long, device=device)
     if not batch.decode_slots:
         return slots, None
     width, rows = batch.decode_slots[-1] + 1, len(batch.decode_slots)
-    last = torch.zeros(width, dtype=torch.long)
+    last = torch.zeros(width, dtype=torch.long, device=device)
     last[slots] = batch.positions_N[:rows]
-    visible = torch.arange(batch.decode_length)[None] <= last[:, None]
-    return slots, torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))[:, None, None]
+    visible = torch.arange(batch.decode_length, device=device)[None] <= last[:, None]
+    mask = torch.zeros(visible.shape, device=device).masked_fill_(~visible, float("-inf"))
+    return slots, mask[:, None, None]
 
 
-def _chunk_mask(chunk: Chunk) -> torch.Tensor | None:
+def _chunk_mask(chunk: Chunk, device: torch.device) -> torch.Tensor | None:
     if chunk.start == 0 or chunk.count == 1:
         return None
     total = chunk.start + chunk.count
-    hidden = torch.ones(chunk.count, total, dtype=torch.bool).triu_(chunk.start + 1)
-    return torch.zeros(chunk.count, total).masked_fill_(hidden, float("-inf"))
+    hidden = torch.ones(chunk.count, total, dtype=torch.bool, device=device).triu_(chunk.start + 1)
+    return torch.zeros(chunk.count, total, device=device).masked_fill_(hidden, float("-inf"))

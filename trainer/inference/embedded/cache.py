@@ -1,7 +1,8 @@
 """Keys and values of all sequences of one deployment, as fixed rows ("slots") of one tensor.
 
 Layout [slots, layers, 2 (keys, values), length, kv_heads, head_dim]: the keys of a sequence in one layer are one run of
-memory, and so are its values, so attention reads straight on. Memory is committed by the kernel only where it is written.
+memory, and so are its values, so attention reads straight on. On the CPU memory is committed only where it is written; a device
+gives all of it at once. The experts of cached tokens are only told, never computed with: they stay on the CPU.
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from trainer.inference.embedded.places import CPU
 from trainer.replay.wire import Experts
 
 
 class KVCache:
     def __init__(
-        self, slots: int, layers: int, length: int, kv_heads: int, head_dim: int, routed: tuple[int, int] | None = None
+        self,
+        slots: int,
+        layers: int,
+        length: int,
+        kv_heads: int,
+        head_dim: int,
+        routed: tuple[int, int] | None = None,
+        device: torch.device = CPU,
     ) -> None:
         """`routed`: layers with experts and experts a token, for policies that have any."""
         self.slots = slots
@@ -23,11 +32,12 @@ class KVCache:
         self.kv_heads = kv_heads
         self.head_dim = head_dim
         self.layer_rows, self.slot_rows = 2 * length, layers * 2 * length
+        sizes = (slots, layers, 2, length, kv_heads, head_dim)
         # numpy asks the kernel for zero pages; torch.zeros would write, and so commit, all of them.
-        whole = np.zeros((slots, layers, 2, length, kv_heads, head_dim), np.float32)
-        self.data = torch.from_numpy(whole)
+        whole = np.zeros(sizes if device == CPU else (0, *sizes[1:]), np.float32)
+        self.data = torch.from_numpy(whole) if device == CPU else torch.zeros(sizes, device=device)
         self.rows = whole.reshape(-1, kv_heads * head_dim)
-        """One token's keys (or values) of one layer are a row."""
+        """One token's keys (or values) of one layer are a row. For compiled loops: there are none on a device."""
         self.experts: Experts | None = np.zeros((slots, length, *routed), np.uint16) if routed else None
         """The experts that each cached token was routed to: they belong to its keys and values."""
         self._rows = self.data.view(-1, kv_heads * head_dim)

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
 from trainer.inference.embedded.drafting import load_drafter
 from trainer.inference.embedded.kinds import build_decoder, build_weights, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
+from trainer.inference.embedded.places import CPU
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
@@ -69,9 +72,10 @@ class Deployment:
 class Deployments:
     """All deployments of a server. Runs on the event loop; heavy work goes to threads, swaps to the engine."""
 
-    def __init__(self, engine: EngineThread, limits: Limits, memory: Path) -> None:
+    def __init__(self, engine: EngineThread, limits: Limits, memory: Path, device: torch.device = CPU) -> None:
         self.engine = engine
         self.limits = limits
+        self.device = device
         self.memory = memory
         self.all: dict[str, Deployment] = {}
 
@@ -203,7 +207,8 @@ class Deployments:
             state, digest = fetched.mirror.state(), fetched.mirror.digest
             timings = _timings(fetched)
         began = time.perf_counter()
-        decoder = build_decoder(shape, state, min(self.limits.max_context, shape.max_position_embeddings))
+        length = min(self.limits.max_context, shape.max_position_embeddings)
+        decoder = build_decoder(shape, state, length, device=self.device)
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
 
@@ -233,7 +238,7 @@ class Deployments:
         timings = _timings(fetched)
         began = time.perf_counter()
         assert deployment.runner.decoder is not None
-        weights = build_weights(deployment.runner.decoder.shape, fetched.mirror.state())
+        weights = build_weights(deployment.runner.decoder.shape, fetched.mirror.state(), device=self.device)
         timings.decode += time.perf_counter() - began
         return fetched, weights, timings
 

@@ -40,9 +40,9 @@ class Drafter:
         kept = [slots[n] for n in open_]
         jobs = [job for slot in kept if (job := slot.job)]
         temperatures = [job.temperature for job in jobs]
-        tokens, state = [slot.tokens[-1] for slot in kept], hidden_NC[open_]
+        tokens, state = [slot.tokens[-1] for slot in kept], hidden_NC[torch.tensor(open_, device=hidden_NC.device)]
         for step in range(self.ahead):
-            state = self.head(state, weights.embedding_VC[torch.tensor(tokens)])
+            state = self.head(state, weights.embedding_VC[torch.tensor(tokens, device=state.device)])
             uniforms = [job.random[len(job.token_ids) + step] for job in jobs]
             tokens, _ = sample(weights.head(state), temperatures, uniforms, self.loops)
             for slot, job, token in zip(kept, jobs, tokens, strict=True):
@@ -56,4 +56,4 @@ def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | No
     if ahead < 1 or decoder.routed is not None:
         return None
     head = MultiToken.load(policy_dir, decoder.shape.hidden_size)
-    return Drafter(head, ahead, decoder.loops) if head is not None else None
+    return Drafter(head.to(decoder.device), ahead, decoder.loops) if head is not None else None

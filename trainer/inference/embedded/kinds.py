@@ -14,6 +14,7 @@ import torch
 from trainer.inference.embedded.fused import FusedDecoder
 from trainer.inference.embedded.loops import Loops, compiled_loops, prepare
 from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.places import CPU
 from trainer.inference.embedded.shape import DecoderShape
 
 WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
@@ -33,22 +34,30 @@ def read_shape(policy_dir: Path) -> DecoderShape:
     return DecoderShape.read(policy_dir)
 
 
-def build_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor], *, compiled: bool = True) -> Weights:
-    """Of one version, ready to be swapped in; `compiled` as its decoder. Raises UnsupportedModel."""
+def build_weights(
+    shape: DecoderShape, state: Mapping[str, torch.Tensor], *, compiled: bool = True, device: torch.device = CPU
+) -> Weights:
+    """Of one version, ready to be swapped in; `compiled` and `device` as its decoder. Raises UnsupportedModel."""
     if shape.model_type in WITH_EXPERTS:
         from trainer.inference.embedded.library import library_weights
 
-        return library_weights(shape, state)
-    return Weights.build(shape, state, compiled=compiled)
+        return library_weights(shape, state, device)
+    return Weights.build(shape, state, compiled=compiled, device=device)
 
 
 def build_decoder(
-    shape: DecoderShape, state: Mapping[str, torch.Tensor], max_length: int, *, compiled: bool = True
+    shape: DecoderShape,
+    state: Mapping[str, torch.Tensor],
+    max_length: int,
+    *,
+    compiled: bool = True,
+    device: torch.device = CPU,
 ) -> Decoder:
-    """With compiled loops where the machine has them, unless `compiled` forbids. Raises UnsupportedModel."""
-    weights = build_weights(shape, state, compiled=compiled)
+    """With compiled loops where the machine has them and `device` is the CPU, unless `compiled` forbids; else by torch's
+    operators. Raises UnsupportedModel."""
+    weights = build_weights(shape, state, compiled=compiled, device=device)
     loops: Loops | None = None
-    if compiled:
+    if compiled and device == CPU:
         prepare()
         loops = compiled_loops()
     if shape.model_type in WITH_EXPERTS:

@@ -59,13 +59,13 @@ class LibraryWeights:
     recorder: Recorder
 
 
-def library_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor]) -> Any:
+def library_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor], device: torch.device) -> Any:
     """LibraryWeights from tensors under checkpoint names. Raises UnsupportedModel."""
     assert isinstance(shape, LibraryShape)
     config = AutoConfig.for_model(**shape.config)
     try:
         kind = cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)]
-        model = build_from_state(kind, config, state, attention=ATTENTION).eval()
+        model = build_from_state(kind, config, state, attention=ATTENTION).eval().to(device)
         return LibraryWeights(model, Recorder(model))
     except (RuntimeError, ValueError, KeyError) as error:
         raise UnsupportedModel(f"{type(error).__name__}: {error}") from error
@@ -89,6 +89,7 @@ class LibraryDecoder(Decoder):
         self.shape = shape
         self.loops = loops
         self.weights = weights
+        self.device = weights.model.device
         self.heads, self.kv_heads, self.head_dim = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         found = weights.recorder.routers
         self.routed = (len(found), found[0].top_k) if found else None
@@ -104,7 +105,8 @@ class LibraryDecoder(Decoder):
         ).last_hidden_state
         if cache.experts is not None:
             chosen_NLK = self.weights.recorder.chosen()
-            cache.experts[batch.slots_N.numpy(), batch.positions_N.numpy()] = chosen_NLK.numpy()
+            at = batch.slots_N.cpu().numpy(), batch.positions_N.cpu().numpy()
+            cache.experts[at] = chosen_NLK.cpu().numpy()
         return model.get_output_embeddings()(hidden_1NC[0, batch.logits_at]).float()
 
     def attend(

@@ -20,6 +20,7 @@ from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.linear import Ground, Linear
 from trainer.inference.embedded.loops import Loops, compiled_loops
+from trainer.inference.embedded.places import CPU
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
 
@@ -48,19 +49,26 @@ class Weights:
     layers: tuple[Layer, ...]
 
     @classmethod
-    def build(cls, shape: DecoderShape, state: Mapping[str, torch.Tensor], *, compiled: bool = True) -> Weights:
-        """From tensors under Hugging Face names, for compiled loops where the machine has them.
+    def build(
+        cls,
+        shape: DecoderShape,
+        state: Mapping[str, torch.Tensor],
+        *,
+        compiled: bool = True,
+        device: torch.device = CPU,
+    ) -> Weights:
+        """From tensors under Hugging Face names, for compiled loops where the machine has them and `device` is the CPU.
 
         Raises UnsupportedModel naming what is missing or left over.
         """
         used: set[str] = set()
-        loops, ground = compiled_loops() if compiled else None, Ground()
+        loops, ground = compiled_loops() if compiled and device == CPU else None, Ground()
 
         def take(name: str) -> torch.Tensor | None:
             if name not in state:
                 return None
             used.add(name)
-            return state[name].float()
+            return state[name].to(device, torch.float32)
 
         def need(name: str) -> torch.Tensor:
             tensor = take(name)
@@ -126,15 +134,18 @@ class Decoder:
     """Layers with experts and experts a token; dense policies have none."""
     loops: Loops | None = None
     """Compiled attention, where there is any."""
+    device: torch.device = CPU
+    """Where weights, keys and values lie."""
     hidden: torch.Tensor
     """The states that the last logits came from, [len(logits_at), C]; valid until the next call."""
 
     def __init__(self, shape: DecoderShape, weights: Weights, max_length: int) -> None:
         self.shape = shape
         self.weights = weights
+        self.device = weights.embedding_VC.device
         self.heads, self.kv_heads, self.head_dim = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         self.scale = self.head_dim**-0.5
-        self.cos_TD, sin = shape.rotary(max_length)
+        self.cos_TD, sin = (table.to(self.device) for table in shape.rotary(max_length))
         half = sin.shape[1] // 2
         self.sin_TD = torch.cat((-sin[:, :half], sin[:, half:]), -1)  # signs of rotate-half, folded in once
 

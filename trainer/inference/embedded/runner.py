@@ -208,15 +208,16 @@ class Runner:
                 sampled.append(slot)
                 wanted.append(len(tokens) - 1)
         length = max(positions[: len(rows)], default=0) + 1
+        device = self.decoder.device
         batch = Batch(
-            tokens_N=torch.tensor(tokens),
-            positions_N=torch.tensor(positions),
-            slots_N=torch.tensor(slots),
+            tokens_N=torch.tensor(tokens, device=device),
+            positions_N=torch.tensor(positions, device=device),
+            slots_N=torch.tensor(slots, device=device),
             decode_slots=slots[: len(rows)],
             decode_length=min(-(-length // 32) * 32, table.cache.length),
             decode_shared=shared,
             chunks=chunks,
-            logits_at=torch.tensor(wanted, dtype=torch.long),
+            logits_at=torch.tensor(wanted, dtype=torch.long, device=device),
         )
         return batch, sampled
 
@@ -239,7 +240,8 @@ class Runner:
             taken += last[-1] - at + 1
             at += 1 + len(guesses)
         if self.drafter is not None:
-            self.drafter.guess(self.decoder.weights, slots, self.decoder.hidden[last], table.cache.length)
+            hidden_NC = self.decoder.hidden[torch.tensor(last, device=self.decoder.device)]
+            self.drafter.guess(self.decoder.weights, slots, hidden_NC, table.cache.length)
         self.generated += taken
         return taken
 
@@ -282,6 +284,5 @@ def make_cache(decoder: Decoder, limits: Limits) -> KVCache:
     if decoder.routed:
         per_slot += length * decoder.routed[0] * decoder.routed[1] * 2
     slots = max(1, min(limits.max_slots, limits.kv_bytes // per_slot))
-    return KVCache(
-        slots, shape.num_hidden_layers, length, shape.num_key_value_heads, shape.head_dim, routed=decoder.routed
-    )
+    layers, kv_heads = shape.num_hidden_layers, shape.num_key_value_heads
+    return KVCache(slots, layers, length, kv_heads, shape.head_dim, routed=decoder.routed, device=decoder.device)

@@ -51,7 +51,7 @@ def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Narro
         if rule is None:
             continue
         kept = rule.open_V(torch.log_softmax(logits_RV[row] / temperature, -1))
-        closed = torch.ones(logits_RV.shape[1], dtype=torch.bool)
+        closed = torch.ones(logits_RV.shape[1], dtype=torch.bool, device=logits_RV.device)
         closed[kept] = False
         logits_RV[row].masked_fill_(closed, float("-inf"))
         open_ids[row] = kept.tolist()
@@ -72,12 +72,13 @@ def sample(
         wanted = np.array(temperatures, np.float32), np.array(uniforms)
         loops.draw(logits_RV.numpy(), *wanted, tokens_R, logprobs_R)
         return tokens_R.tolist(), logprobs_R.tolist()
-    temperature = torch.tensor(temperatures)[:, None]
+    device = logits_RV.device
+    temperature = torch.tensor(temperatures, device=device)[:, None]
     greedy = temperature == 0
     logprobs_RV = torch.log_softmax(logits_RV / torch.where(greedy, 1.0, temperature), -1)
     cumulative = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
-    point = torch.tensor(uniforms, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    point = torch.tensor(uniforms, dtype=torch.float64, device=device)[:, None] * cumulative[:, -1:]
     token = torch.searchsorted(cumulative, point, right=True).clamp_(max=logits_RV.shape[1] - 1)
-    if bool(greedy.any()):
+    if 0.0 in temperatures:
         token = torch.where(greedy, logits_RV.argmax(-1, keepdim=True), token)
     return token[:, 0].tolist(), logprobs_RV.gather(-1, token)[:, 0].tolist()

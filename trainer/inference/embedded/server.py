@@ -22,6 +22,7 @@ from trainer.inference.contract import (
 )
 from trainer.inference.embedded.deployments import Deployments
 from trainer.inference.embedded.jobs import Job
+from trainer.inference.embedded.places import CPU, DEVICE, place
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError
@@ -31,9 +32,9 @@ from trainer.inference.service import serve
 class EmbeddedEngine:
     """The engine of this process as the HTTP service sees it. `memory` lists its deployments across restarts."""
 
-    def __init__(self, *, memory: Path, limits: Limits, poll_seconds: float = 0.2) -> None:
+    def __init__(self, *, memory: Path, limits: Limits, poll_seconds: float = 0.2, device: torch.device = CPU) -> None:
         self._thread = EngineThread()
-        self._deployments = Deployments(self._thread, limits, memory)
+        self._deployments = Deployments(self._thread, limits, memory, device)
         self._poll_seconds = poll_seconds
 
     async def start(self) -> None:
@@ -99,7 +100,7 @@ class EmbeddedEngine:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Embedded CPU inference server")
+    parser = argparse.ArgumentParser(description="Embedded inference server")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
@@ -110,8 +111,13 @@ def main() -> None:
     parser.add_argument(
         "--speculate", type=int, default=0, help="tokens guessed ahead, where a policy has a head for it"
     )
+    parser.add_argument("--device", default=os.environ.get(DEVICE) or "cpu", help=f"cpu, cuda or cuda:N ({DEVICE})")
     parser.add_argument("--poll-seconds", type=float, default=0.2, help="how often weight stores are looked at")
     arguments = parser.parse_args()
+    try:
+        device = place(arguments.device)
+    except ValueError as error:
+        parser.error(str(error))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sys.setswitchinterval(0.001)  # the engine thread asks for the interpreter at every operation
     torch.set_num_threads(int(os.environ.get("OPENCOMPOSER_TORCH_THREADS") or os.environ.get("OMP_NUM_THREADS") or 1))
@@ -123,7 +129,7 @@ def main() -> None:
         speculate=arguments.speculate,
     )
     memory = arguments.data / "run" / "inference-deployments.json"
-    engine = EmbeddedEngine(memory=memory, limits=limits, poll_seconds=arguments.poll_seconds)
+    engine = EmbeddedEngine(memory=memory, limits=limits, poll_seconds=arguments.poll_seconds, device=device)
     serve(engine, host=arguments.host, port=arguments.port)
 
 
