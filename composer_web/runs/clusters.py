@@ -127,6 +127,8 @@ class EngineMeter:
         found = {"cache/preemptions": sum(preempted)}
         if read := sum(change.prompt_tokens for change in changes):
             found["cache/prefix_hits"] = sum(change.reused_tokens for change in changes) / read
+        if guessed := sum(change.guessed_tokens for change in changes):
+            found["speculation/accepted"] = sum(change.accepted_tokens for change in changes) / guessed
         if len(changes) > 1:
             shares = [change.reused_tokens / change.prompt_tokens for change in changes if change.prompt_tokens]
             found |= {"cache/preemptions_min": min(preempted), "cache/preemptions_max": max(preempted)}
@@ -139,7 +141,7 @@ def _change(before: EngineStatus, now: EngineStatus) -> EngineStatus:
     """What it counted since; an engine that began anew counts from 0."""
     if now.prompt_tokens < before.prompt_tokens or now.preemptions < before.preemptions:
         return now
-    counts = ("prompt_tokens", "reused_tokens", "preemptions")
+    counts = ("prompt_tokens", "reused_tokens", "preemptions", "guessed_tokens", "accepted_tokens")
     return now.model_copy(update={name: getattr(now, name) - getattr(before, name) for name in counts})
 
 

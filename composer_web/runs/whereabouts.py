@@ -7,6 +7,7 @@ from pathlib import Path
 from composer_web.env import env
 from composer_web.policies.services import real_path
 from composer_web.runs.models import Run
+from trainer.config import RLConfig
 from trainer.inference.contract import DeploymentSpec
 
 
@@ -19,6 +20,11 @@ def checkpoints_folder(run: Run) -> Path:
     return env().data / "checkpoints" / f"run-{run.pk}"
 
 
+def ranks_folder() -> Path:
+    """Where machines find the runs that they are to take part in."""
+    return env().data / "ranks"
+
+
 def work_folder(run: Run) -> Path:
     """Other files of the run: recorded expert episodes, caches."""
     return env().data / "runs" / f"run-{run.pk}"
@@ -26,11 +32,13 @@ def work_folder(run: Run) -> Path:
 
 def served_weights(run: Run) -> DeploymentSpec:
     """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
+    stage = run.configuration.stage
     return DeploymentSpec(
         name=deployment_name(run),
         policy_dir=str(real_path(run.policy_in.base_dir)),
         store=weights_folder(run),
         follow=True,
+        speculate=stage.sampling.speculate if isinstance(stage, RLConfig) else None,
     )
 
 

@@ -43,8 +43,8 @@ from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
+from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.inference.mtp.head import MultiToken
-from trainer.inference.mtp.training import Distillation, distil, windows
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
 from trainer.rollouts.types import Trajectory
 from trainer.weights import WeightStore
@@ -186,7 +186,7 @@ def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
     seen = asyncio.run(at_work(range(OWN_TASKS)))
     unseen = asyncio.run(at_work(range(OWN_TASKS, OWN_TASKS + 8)))
     tokens = windows((segment.tokens for done in seen for segment in done.segments), 192)
-    head, divergence = distil(model, tokens, Distillation(ahead=GUESSED, steps=400))
+    head, divergence = distil(Here(model), tokens, Distillation(ahead=GUESSED, steps=400))
     asked = [done.segments[turn.segment].tokens[: turn.token_start] for done in unseen for turn in done.turns]
     plain, guessing = Engine(model), Engine(model, head=head)
     ratios = []

@@ -201,17 +201,19 @@ def test_each_cluster_behind_a_router_has_timings_of_its_own(
 
 
 def test_what_engines_count_is_told_as_the_change_since_the_last_step(running: Run) -> None:
-    def look(*counts: tuple[int, int, int]) -> dict[str, float]:
+    def look(*counts: tuple[int, int, int], guessed: int = 0, accepted: int = 0) -> dict[str, float]:
         engines = [
             EngineStatus(
                 url=f"http://{number}", version=1, cache_share=(number + 1) / 10,
                 prompt_tokens=read, reused_tokens=reused, preemptions=preempted,
+                guessed_tokens=guessed, accepted_tokens=accepted,
             )
             for number, (read, reused, preempted) in enumerate(counts)
         ]  # fmt: skip
         health = serving(running, 1)
         status = health.deployments[0].model_copy(update={"engines": engines})
-        return {name: value for name, value in meter.metrics(health, status).items() if name.startswith("cache/")}
+        values = meter.metrics(health, status)
+        return {name: value for name, value in values.items() if name.startswith(("cache/", "speculation/"))}
 
     meter = clusters.EngineMeter()
     assert look((100, 90, 5), (0, 0, 0)) == {"cache/used": 0.2, "cache/used_min": 0.1}
@@ -224,6 +226,9 @@ def test_what_engines_count_is_told_as_the_change_since_the_last_step(running: R
     )
     for name in look((50, 20, 2), (1, 1, 1)):
         describe(name)
+    told = look((50, 20, 2), (1, 1, 1), guessed=40, accepted=10)
+    assert told["speculation/accepted"] == 0.25
+    assert look((51, 20, 2), (1, 1, 1), guessed=60, accepted=20)["speculation/accepted"] == 0.5
 
 
 def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User], pages: Client) -> None:

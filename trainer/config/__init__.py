@@ -7,7 +7,14 @@ text, bounds, and a default that is our documented choice. `advanced` fields sit
 from trainer.config.episodes import HarnessConfig, SamplingConfig, SummaryConfig
 from trainer.config.guards import Guards
 from trainer.config.labels import LabelRule, LabelsConfig
-from trainer.config.learning import CorrectionConfig, FeedbackConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
+from trainer.config.learning import (
+    CorrectionConfig,
+    FeedbackConfig,
+    HeadsConfig,
+    LoraConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+)
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
 from trainer.config.prompts import MIX, AsynchronyConfig, SamplerConfig, SessionsConfig
@@ -25,6 +32,7 @@ __all__ = [
     "FeedbackConfig",
     "Guards",
     "HarnessConfig",
+    "HeadsConfig",
     "LabelRule",
     "LabelsConfig",
     "LengthWeights",

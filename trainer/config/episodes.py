@@ -22,6 +22,14 @@ class SamplingConfig(Part):
     max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
     max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
     episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
+    speculate: int | None = setting(
+        None,
+        "Tokens that embedded engines guess ahead where the policy has a head for it; empty: as the engines were started",
+        ge=0,
+        le=8,
+        nothing="as the engines were started",
+        advanced=True,
+    )
     engine_seconds: float = setting(
         600.0,
         "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",

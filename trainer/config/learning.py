@@ -93,6 +93,29 @@ class FeedbackConfig(Part):
         return tuple(name for part in self.rules.split(",") if (name := part.strip()))
 
 
+class HeadsConfig(Part):
+    """A head that guesses tokens ahead, for speculative decoding (`mtp/` beside the weights of a checkpoint). It learns once,
+    when the stage's last step is done, from what the policy itself would say in the stage's last texts or rollouts."""
+
+    ahead: int = setting(0, "Tokens that it learns to guess; 0 trains none and keeps what was there", ge=0, le=8)
+    tokens: int = setting(65536, "Tokens of texts or rollouts that it learns from, at most", ge=2, advanced=True)
+    window: int = setting(192, "Length of the pieces that they are cut into", ge=16, advanced=True)
+    width: int = setting(256, "Inner width", ge=1, advanced=True)
+    steps: int = setting(400, "Optimiser steps", ge=1, advanced=True)
+    batch: int = setting(8, "Pieces of one step", ge=1, advanced=True)
+    learning_rate: float = setting(3e-3, "Peak learning rate, which falls as a cosine", gt=0, le=1, advanced=True)
+
+    @model_validator(mode="after")
+    def _pieces(self) -> HeadsConfig:
+        if self.tokens < 2 * self.window:
+            raise ValueError(
+                f"tokens={self.tokens} must be at least two pieces of window={self.window}: one is measured; raise tokens"
+            )
+        if self.ahead >= self.window:
+            raise ValueError(f"ahead={self.ahead} needs a longer window, it is {self.window}; raise window")
+        return self
+
+
 class LoraConfig(Part):
     """Low-rank adapters (peft, extra `lora`). Published versions are plain merged weights."""
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from trainer.config.episodes import HarnessConfig, SamplingConfig
 from trainer.config.labels import LabelsConfig
-from trainer.config.learning import FeedbackConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
+from trainer.config.learning import FeedbackConfig, HeadsConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
 from trainer.config.prompts import AsynchronyConfig, SamplerConfig, SessionsConfig
@@ -39,6 +39,7 @@ class RLConfig(Part):
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
+    heads: HeadsConfig = Field(default_factory=HeadsConfig)
     asynchrony: AsynchronyConfig = Field(default_factory=AsynchronyConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)

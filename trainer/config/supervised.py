@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from trainer.config.learning import OptimizerConfig
+from trainer.config.learning import HeadsConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
+
+
+def _in_half(given: object) -> object:
+    """These stages compute in bfloat16 unless told otherwise: their weights stay float32, so little is lost."""
+    return {"precision": "bfloat16"} | given if isinstance(given, dict) else given
+
+
+InHalf = Annotated[ParallelConfig, BeforeValidator(_in_half)]
 
 
 class MidtrainConfig(Part):
@@ -35,6 +43,12 @@ class MidtrainConfig(Part):
         pattern=r"^(\w[\w.-]{0,79})?$",
         advanced=True,
     )
+    held_out_tokens: int = setting(
+        8192,
+        "Tokens of each language, and of the codebase, on which the held-out loss is measured",
+        gt=0,
+        advanced=True,
+    )
     row_tokens: int = setting(512, "Length of the rows that a corpus' documents are packed into", ge=16, advanced=True)
     long_share: float = setting(
         0.0, "Share of the steps, at the end, that train on long rows with a scaled rotary embedding", ge=0, le=1
@@ -44,8 +58,9 @@ class MidtrainConfig(Part):
         "theta", "How the rotary embedding reaches the long context", advanced=True
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    heads: HeadsConfig = Field(default_factory=HeadsConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+    parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
@@ -103,8 +118,9 @@ class SFTConfig(Part):
         nothing="the built-in mixture",
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    heads: HeadsConfig = Field(default_factory=HeadsConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+    parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
 
     @model_validator(mode="after")
     def _replayed(self) -> SFTConfig:

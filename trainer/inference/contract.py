@@ -92,6 +92,9 @@ class DeploymentSpec(Wire):
     )
     version: int | None = Field(default=None, description="pin to this version; None with a store: newest")
     follow: bool = Field(default=False, description="poll the store and swap weights in flight")
+    speculate: int | None = Field(
+        default=None, ge=0, le=8, description="tokens guessed ahead by an embedded engine; None: as it was started"
+    )
 
 
 class UpdateRequest(Wire):
@@ -126,6 +129,8 @@ class EngineStatus(Wire):
     prompt_tokens: int = 0
     reused_tokens: int = 0
     preemptions: int = 0
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class DeploymentStatus(Wire):
@@ -148,6 +153,10 @@ class DeploymentStatus(Wire):
     """Of these, those whose keys and values were there already."""
     preemptions: int = 0
     """Times that a running request lost its keys and values to others and was computed again."""
+    guessed_tokens: int = 0
+    """Guessed ahead (speculative decoding)."""
+    accepted_tokens: int = 0
+    """Of these, those that the policy made, too."""
     last_sync: SyncTimings | None = None
     engines: list[EngineStatus] = Field(default_factory=list)
     """Those behind a router; empty where one engine serves it itself."""
@@ -164,6 +173,8 @@ class DeploymentStatus(Wire):
                 prompt_tokens=self.prompt_tokens,
                 reused_tokens=self.reused_tokens,
                 preemptions=self.preemptions,
+                guessed_tokens=self.guessed_tokens,
+                accepted_tokens=self.accepted_tokens,
             )
         ]
 

@@ -136,6 +136,7 @@ METRICS: dict[str, Metric] = {
     "time/forward_backward": Metric("Forward and backward", "s", "scoring and gradients"),
     "time/optimizer": Metric("Optimizer", "s", "clipping and update"),
     "time/publish": Metric("Publish weights", "s", "writing the version to the weight store"),
+    "time/heads": Metric("Train the head", "s", "the head that guesses tokens ahead, once, after the last step"),
     "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
     "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),
     "time/generate": Metric("Episode: generate", "s", "mean wall time a rollout waits for the engine"),
@@ -161,6 +162,16 @@ METRICS: dict[str, Metric] = {
     ),
     "cache/preemptions_min": Metric("Pre-emptions, least", "count", "the same of the engine with the fewest"),
     "cache/preemptions_max": Metric("Pre-emptions, most", "count", "the same of the engine with the most"),
+    "speculation/accepted": Metric(
+        "Guesses accepted", "share", "tokens guessed ahead by the engines since the last step that the policy made, too"
+    ),
+    "heads/accepted": Metric(
+        "Head: accepted",
+        "share",
+        "guesses of the trained head that are the policy's first choice, as are those before them, on texts it has not "
+        "learned from",
+    ),
+    "heads/loss": Metric("Head: divergence", "nat/token", "KL of the policy to the trained head on those texts"),
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
     "speed/model_flops": Metric(

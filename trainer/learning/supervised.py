@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ from trainer.learning.effort import Effort, Tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
 from trainer.learning.step import NonFiniteGradients
+
+Precision = Literal["float32", "bfloat16"]
 
 
 class Example(NamedTuple):
@@ -51,7 +53,7 @@ def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: 
 
 
 class SupervisedLearner:
-    """Owns the trained model and its optimizer. Computes in bfloat16 where it pays, keeps float32 weights."""
+    """Owns the trained model and its optimizer. Its weights are float32, whatever it computes in."""
 
     def __init__(
         self,
@@ -61,12 +63,16 @@ class SupervisedLearner:
         total_steps: int,
         micro_batch_tokens: int = 0,
         logits_at_once: int = 0,
+        precision: Precision = "bfloat16",
     ) -> None:
-        """`micro_batch_tokens`: most padded tokens of one pass, 0 for the whole step; `logits_at_once`: see `weighted_loss`."""
+        """`micro_batch_tokens`: most padded tokens of one pass, 0 for the whole step; `logits_at_once` and `precision`: see
+        `weighted_loss`."""
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
-        self.effort = Effort(model, formats=(torch.bfloat16, torch.float32))
+        self.precision: Precision = precision
+        half = (torch.bfloat16,) if precision == "bfloat16" else ()
+        self.effort = Effort(model, formats=(torch.float32, *half))
         self.micro_batch_tokens = micro_batch_tokens
         self.logits_at_once = logits_at_once
         model.train()
@@ -107,7 +113,9 @@ class SupervisedLearner:
         loss, right = 0.0, 0.0
         known = True
         for part in parts:
-            mean, accuracy = weighted_loss(self.model, part, total=total, logits_at_once=self.logits_at_once)
+            mean, accuracy = weighted_loss(
+                self.model, part, total=total, logits_at_once=self.logits_at_once, precision=self.precision
+            )
             if learn:
                 mean.backward()
             loss += float(mean.detach())
@@ -142,12 +150,18 @@ def total_weight(batch: Sequence[Example]) -> float:
 
 
 def weighted_loss(
-    model: PreTrainedModel, batch: Sequence[Example], *, total: float | None = None, logits_at_once: int = 0
+    model: PreTrainedModel,
+    batch: Sequence[Example],
+    *,
+    total: float | None = None,
+    logits_at_once: int = 0,
+    precision: Precision = "bfloat16",
 ) -> tuple[Tensor, float | None]:
     """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice.
 
     `total` is what the sum is divided by in place of the weights of `batch`: those of all parts of a step. With
-    `logits_at_once` no more logits than these exist at a time, and nobody looks for the first choice.
+    `logits_at_once` no more logits than these exist at a time, and nobody looks for the first choice. `precision` is what
+    products are computed in.
     """
     device = next(model.parameters()).device
     width = max(len(example.ids) for example in batch)
@@ -158,7 +172,8 @@ def weighted_loss(
     weights_N = weights_BT[:, 1:][wanted_BT[:, :-1]].to(device)
     at_BT = positions(batch, width)
     head = model.get_output_embeddings()
-    with torch.autocast(device.type, torch.bfloat16):
+    half = precision == "bfloat16"
+    with torch.autocast(device.type, torch.bfloat16, enabled=half):
         hidden_BTD = model.get_decoder()(
             input_ids=tokens_BT.to(device),
             position_ids=None if at_BT is None else at_BT.to(device),
@@ -166,7 +181,7 @@ def weighted_loss(
         ).last_hidden_state
         hidden_ND = hidden_BTD[wanted_BT.to(device)]
         if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
-            losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, logits_at_once), None
+            losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, logits_at_once, half), None
         else:
             logits_NV = head(hidden_ND)
             losses_N = functional.cross_entropy(logits_NV.float(), targets_N, reduction="none")
@@ -176,9 +191,9 @@ def weighted_loss(
     return loss, None if right_N is None else float((right_N * weights_N).sum() / divisor)
 
 
-def _logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, logits_at_once: int) -> Tensor:
-    half = (hidden_ND.bfloat16(), weight_VD.bfloat16())
-    return chunked_scores(*half, targets_N, temperature=1.0, logits_at_once=logits_at_once)[0]
+def _logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, logits_at_once: int, half: bool) -> Tensor:
+    given = (hidden_ND.bfloat16(), weight_VD.bfloat16()) if half else (hidden_ND, weight_VD)
+    return chunked_scores(*given, targets_N, temperature=1.0, logits_at_once=logits_at_once)[0]
 
 
 def positions(batch: Sequence[Example], width: int) -> Tensor | None:

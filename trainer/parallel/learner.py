@@ -78,6 +78,11 @@ class ShardedLearner(Learner):
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self._dealt = _Dealt([], [])
 
+    @property
+    def root(self) -> Rooted:
+        """The policy as ranks call it."""
+        return self._roots[self.model]
+
     def weights(self) -> dict[str, Tensor]:
         """Whole weights on every rank. For small policies: `publish.py` and `checkpoint.py` never hold them all."""
         return checkpoint_state(self.model, dict(whole_state(self.model)))

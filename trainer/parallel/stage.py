@@ -15,8 +15,10 @@ from transformers import PreTrainedModel
 
 from trainer import policy as policies
 from trainer.config import ObjectiveConfig, RLConfig
+from trainer.inference.mtp.distil import Teacher
 from trainer.learning.algorithms import correction_of
 from trainer.parallel.checkpoint import ShardedCheckpoints
+from trainer.parallel.heads import OnRanks
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import Meshes
 from trainer.parallel.publish import published
@@ -25,6 +27,7 @@ from trainer.policy.names import memory_state
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import GroupSource, StageError, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.stages.heads import check_heads
 from trainer.stages.reference import Reference
 from trainer.stages.rl import STAGE, RLStage
 from trainer.weights import RankPublisher, WeightStore
@@ -77,6 +80,7 @@ class ShardedRLStage(RLStage):
             anchor_every=config.checkpoint.anchor_every,
             mode=config.checkpoint.codec,
         )
+        check_heads(self.policy.model, config.heads)
         self._resume(found)
         if found:
             self.sharded.load(found.path, self.learner)
@@ -91,6 +95,9 @@ class ShardedRLStage(RLStage):
             self.store.collect(keep=self.config.checkpoint.keep_versions)
         self._tell(sink, self.sharded.finished())
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+
+    def _teacher(self) -> Teacher:
+        return OnRanks(self.learner.root, self.meshes)
 
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
         """Begin a checkpoint of the current step, and tell of the one before. The last one is awaited."""

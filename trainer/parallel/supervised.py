@@ -48,7 +48,7 @@ class ShardedSupervisedLearner:
         half = meshes.config.precision == "bfloat16"
         self.effort = Effort(model, formats=(torch.bfloat16 if half else torch.float32,))
         model.train()
-        self._root = shard(model, meshes)
+        self.root = shard(model, meshes)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
@@ -113,7 +113,7 @@ class ShardedSupervisedLearner:
                 "past_key_values": context.GatheringCache(layout),
                 "zigzag": layout,
             }
-        logprobs_N: Tensor = self._root(_logprobs, batch, self.meshes.config.logits_at_once, **decoder)
+        logprobs_N: Tensor = self.root(_logprobs, batch, self.meshes.config.logits_at_once, **decoder)
         return -(batch.advantages_N * logprobs_N).sum()
 
 

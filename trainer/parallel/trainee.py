@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from trainer.config import MidtrainConfig, SFTConfig
 from trainer.learning.supervised import Example
 from trainer.parallel.checkpoint import ShardedCheckpoints
+from trainer.parallel.heads import OnRanks
 from trainer.parallel.mesh import Meshes
 from trainer.parallel.supervised import ShardedSupervisedLearner
 from trainer.policy import Policy
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+from trainer.stages.heads import with_head
 
 
 class ShardedTrainee:
@@ -21,7 +23,7 @@ class ShardedTrainee:
         self, meshes: Meshes, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore
     ) -> None:
         """Raises ParallelRefused."""
-        self._policy = policy
+        self._policy, self._heads = policy, config.heads
         self._root = checkpoints.root
         self._learner = ShardedSupervisedLearner(
             policy.model,
@@ -37,6 +39,11 @@ class ShardedTrainee:
 
     def loss(self, rows: Sequence[Example]) -> float:
         return self._learner.loss(rows)
+
+    def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
+        teacher = OnRanks(self._learner.root, self._learner.meshes)
+        self._policy, found = with_head(self._policy, teacher, texts, self._heads, seed=seed)
+        return found
 
     def save(self, state: CheckpointState) -> Path:
         self._checkpoints.save(self._policy, self._learner, state)

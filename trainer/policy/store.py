@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,6 +48,8 @@ class Policy:
     tokenizer: PreTrainedTokenizerBase
     renderer: ChatRenderer
     dir: Path
+    heads: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the heads that guess tokens ahead, by name. Held here: the folder may be gone when the policy is saved."""
 
 
 def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
@@ -68,7 +70,8 @@ def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
             folder, CONFIG, f"vocab_size {rows} is smaller than the tokenizer's {len(tokenizer)}",
             "Use the tokenizer that the weights were trained with.",
         )  # fmt: skip
-    return Policy(model, tokenizer, renderer, folder)
+    heads = {path.name: path.read_bytes() for path in sorted((folder / HEADS).glob("*")) if path.is_file()}
+    return Policy(model, tokenizer, renderer, folder, heads)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -144,8 +147,9 @@ def save(
         _edit_json(
             staged / TOKENIZER_CONFIG, drop=("is_local", "local_files_only")
         )  # how it was loaded, not what it is
-        if (policy.dir / HEADS).is_dir():  # it was trained for this lineage; a stale one costs time only
-            shutil.copytree(policy.dir / HEADS, staged / HEADS)
+        for name, content in policy.heads.items():  # trained for this lineage; a stale one costs time only
+            (staged / HEADS).mkdir(exist_ok=True)
+            (staged / HEADS / name).write_bytes(content)
         for name, text in (extra or {}).items():
             (staged / name).write_text(text, encoding="utf-8")
         staged.chmod(0o755)

@@ -20,8 +20,6 @@ from trainer.stages.packing import cut
 
 SHARE = 20
 """One document in so many is held out."""
-MOST_TOKENS = 8192
-"""Tokens of one language, and of the codebase, that are measured."""
 
 
 def is_held_out(document: Document) -> bool:
@@ -56,15 +54,16 @@ class HeldOut:
 
 
 def held_out(
-    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], *, length: int, codebase: Path | None
+    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], *, length: int, most: int, codebase: Path | None
 ) -> HeldOut:
-    """Rows of at most `length` tokens from the held-out documents, and from a codebase. Raises SourceUnreadable."""
+    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `most` tokens of each language,
+    and no more rows once there are so many. Raises SourceUnreadable."""
     by_name: dict[str, list[Example]] = defaultdict(list)
 
     def add(name: str, text: str) -> None:
         known = sum(len(row.ids) for row in by_name[name])
         for row in cut(as_example(tokenizer, text), length):
-            if len(row.ids) > 1 and known < MOST_TOKENS:
+            if len(row.ids) > 1 and known < most:
                 by_name[name].append(row)
                 known += len(row.ids)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainer import policy as policies
 from trainer.config import RLConfig
+from trainer.inference.mtp.distil import Here, Teacher
 from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
@@ -21,6 +22,7 @@ from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
+from trainer.stages.heads import check_heads, of_rollouts, with_head
 from trainer.stages.learner import build_learner, build_reference
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
@@ -56,6 +58,7 @@ class RLStage:
         self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
         self.reference = build_reference(config, policy_dir, store)
         self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
+        check_heads(self.policy.model, config.heads)
         self._resume(found)
         if found:
             self.learner.load_state_tensors(found.optimizer)
@@ -117,6 +120,15 @@ class RLStage:
         sink.version_published(self.step, manifest.digest)
         self.store.collect(keep=self.config.checkpoint.keep_versions)
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+
+    def teach_heads(self, source: GroupSource) -> dict[str, float]:
+        """Train a head that guesses tokens ahead, on the last rollouts; the next checkpoint has it. Raises StageError."""
+        rollouts = of_rollouts(source, self.step, timeout=self.config.batch_timeout_seconds)
+        self.policy, found = with_head(self.policy, self._teacher(), rollouts, self.config.heads, seed=self.seed)
+        return found
+
+    def _teacher(self) -> Teacher:
+        return Here(self.learner.model, half=self.config.parallel.precision == "bfloat16")
 
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
         """Checkpoint the current step. Raises CheckpointError."""
@@ -190,6 +202,9 @@ def _one_step(
     values |= stage.publish(sink)
     clock.lap("time/publish")
     final = stage.step == config.steps
+    if final and config.heads.ahead:
+        values |= stage.teach_heads(source)
+        clock.lap("time/heads")
     if final or stage.step % config.checkpoint.every_steps == 0:
         stage.save(sink, final=final)
         clock.lap("time/checkpoint")

@@ -6,13 +6,14 @@ Data are seeded iterators, so a resumed stage draws and drops what it had consum
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from trainer import policy as policies
 from trainer.config import MidtrainConfig, SFTConfig
+from trainer.inference.mtp.distil import Here
 from trainer.learning.layers import compile_each, compute_again
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.supervised import Example, SupervisedLearner, batches
@@ -20,6 +21,7 @@ from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
 from trainer.stages.device import device_of
+from trainer.stages.heads import check_heads, with_head
 from trainer.stages.heldout import HeldOut
 
 HELD_OUT_EVERY = 10
@@ -48,6 +50,10 @@ class Trainee(Protocol):
         """Weighted next-token loss in nats, without training on it."""
         ...
 
+    def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
+        """Train a head that guesses tokens ahead; the next checkpoint has it. Raises StageError."""
+        ...
+
     def save(self, state: CheckpointState) -> Path:
         """A complete checkpoint. Raises CheckpointError."""
         ...
@@ -65,7 +71,7 @@ class Alone:
 
     def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
         """Moves the policy to where the run computes. Raises StageError when there is no such device."""
-        self._policy, self._checkpoints = policy, checkpoints
+        self._policy, self._config, self._checkpoints = policy, config, checkpoints
         policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
         if config.parallel.checkpoint_activations:
             compute_again(policy.model)
@@ -77,6 +83,7 @@ class Alone:
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
             logits_at_once=config.parallel.logits_at_once,
+            precision=config.parallel.precision,
         )
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
@@ -84,6 +91,11 @@ class Alone:
 
     def loss(self, rows: Sequence[Example]) -> float:
         return self._learner.loss(rows)
+
+    def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
+        teacher = Here(self._policy.model, half=self._config.parallel.precision == "bfloat16")
+        self._policy, found = with_head(self._policy, teacher, texts, self._config.heads, seed=seed)
+        return found
 
     def save(self, state: CheckpointState) -> Path:
         return self._checkpoints.save(self._policy, self._learner.optimizer.state_tensors(), state)
@@ -118,6 +130,7 @@ def run_supervised(
 
     `held_out` is measured now and then: rows, or rows by name.
     """
+    check_heads(policy.model, config.heads)
     trainee = trainee_of(policy, config, checkpoints)
     stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
     step, last = 0, None
@@ -162,6 +175,8 @@ def run_supervised(
             else:
                 values["loss/heldout"] = trainee.loss(held_out)
         final = step == config.steps
+        if final and config.heads.ahead:
+            values |= trainee.teach_heads((row.ids for batch in stream for row in batch), seed=seed)
         if final or step % config.checkpoint.every_steps == 0:
             last = save(final=final)
         values["time/step"] = time.perf_counter() - began

@@ -19,8 +19,9 @@ from trainer.inference.embedded.kinds import build_decoder
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError, UnsupportedModel
+from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.inference.mtp.head import MultiToken
-from trainer.inference.mtp.training import Distillation, distil, read_tokens, sampled, windows
+from trainer.inference.mtp.training import read_tokens, sampled
 
 HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 
@@ -36,7 +37,7 @@ def model() -> PreTrainedModel:
 
 @pytest.fixture(scope="module")
 def head(model: PreTrainedModel) -> MultiToken:
-    return distil(model, sampled(model, [[n % models.VOCAB] for n in range(64)], 40, 1.0), HOW)[0]
+    return distil(Here(model), sampled(model, [[n % models.VOCAB] for n in range(64)], 40, 1.0), HOW)[0]
 
 
 def run(
@@ -128,10 +129,10 @@ def test_the_sampled_distribution_is_the_policys(model: PreTrainedModel, head: M
 def test_distillation_lowers_the_loss_and_repeats(model: PreTrainedModel) -> None:
     sequences = sampled(model, [[n] for n in range(32)], 30, 1.0)
     short = Distillation(ahead=2, width=32, steps=2, batch=8)
-    _, untrained = distil(model, sequences, short)
-    head, trained = distil(model, sequences, HOW)
+    _, untrained = distil(Here(model), sequences, short)
+    head, trained = distil(Here(model), sequences, HOW)
     assert trained < 0.9 * untrained
-    again, _ = distil(model, sequences, HOW)
+    again, _ = distil(Here(model), sequences, HOW)
     assert all(torch.equal(a, b) for a, b in zip(head.parameters(), again.parameters(), strict=True))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,18 +11,11 @@ from hypothesis import strategies as st
 
 from tests.parallel import worlds
 from tests.parallel.test_supervised import rows
-from trainer.config import OptimizerConfig
+from trainer.config import MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.learning import chunked
 from trainer.learning.supervised import Example, SupervisedLearner, cut
 
 OPTIMIZER = OptimizerConfig(learning_rate=worlds.LEARNING_RATE, warmup_steps=0)
-
-
-@pytest.fixture
-def whole_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half precision rounds each pass in its own way; here the sums are to be compared."""
-    monkeypatch.setattr("trainer.learning.supervised.torch.autocast", lambda *_: nullcontext())
-    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
 
 
 def stepped(**settings: Any) -> tuple[dict[str, float], float, list[torch.Tensor]]:
@@ -33,20 +25,35 @@ def stepped(**settings: Any) -> tuple[dict[str, float], float, list[torch.Tensor
     return values, learner.loss(rows(2)), [parameter.detach() for parameter in model.parameters()]
 
 
-@pytest.mark.usefixtures("whole_precision")
 @pytest.mark.parametrize(
     "settings",
     [{"micro_batch_tokens": 1}, {"micro_batch_tokens": 50}, {"micro_batch_tokens": 50, "logits_at_once": 300}],
 )
 def test_parts_give_the_step_of_the_whole_batch(settings: dict[str, Any]) -> None:
-    wanted, measured, weights = stepped()
-    values, loss, moved = stepped(**settings)
+    # Half precision rounds each pass in its own way; here the sums are to be compared.
+    wanted, measured, weights = stepped(precision="float32")
+    values, loss, moved = stepped(precision="float32", **settings)
     for name in values.keys() - {"speed/model_flops", "speed/mfu", "memory/trainer"}:
         assert values[name] == pytest.approx(wanted[name], rel=1e-4), name
     assert loss == pytest.approx(measured, rel=1e-5)
     assert ("loss/accuracy" in values) == ("logits_at_once" not in settings)
     for mine, theirs in zip(moved, weights, strict=True):
         assert float((mine - theirs).abs().mean()) < 0.01 * worlds.LEARNING_RATE
+
+
+def test_what_is_computed_in_is_a_setting_and_weights_stay_whole() -> None:
+    whole, _, weights = stepped(precision="float32")
+    half, _, rounded = stepped(precision="bfloat16")
+    chunked_half, _, _ = stepped(precision="bfloat16", logits_at_once=300)
+    chunked_whole, _, _ = stepped(precision="float32", logits_at_once=300)
+    assert chunked_whole["loss/train"] == pytest.approx(whole["loss/train"], rel=1e-6)
+    for other in (half, chunked_half):
+        assert other["loss/train"] != whole["loss/train"]
+        assert other["loss/train"] == pytest.approx(whole["loss/train"], rel=0.02)
+    assert {tensor.dtype for tensor in (*weights, *rounded)} == {torch.float32}
+    for stage in (MidtrainConfig, SFTConfig):
+        assert stage().parallel.precision == stage(parallel={"logits_at_once": 9}).parallel.precision == "bfloat16"
+        assert stage(parallel={"precision": "float32"}).parallel.precision == "float32"
 
 
 def test_no_more_logits_exist_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,9 @@ def test_heads_that_guess_ahead_go_along(policy: Policy, saved: Path, tmp_path: 
     shutil.copytree(saved, tmp_path / "first")
     hidden = int(policy.model.config.hidden_size)
     MultiToken(hidden, 8).save(tmp_path / "first")
-    again = save(load(tmp_path / "first"), tmp_path / "second")
+    loaded = load(tmp_path / "first")
+    shutil.rmtree(tmp_path / "first")  # as a checkpoint that newer ones have replaced
+    again = save(loaded, tmp_path / "second")
     assert MultiToken.load(again, hidden) is not None
     assert not (save(policy, tmp_path / "third") / "mtp").exists()
 

@@ -23,6 +23,7 @@ from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import SourceUnreadable, read_source
 from trainer.stages.corpus.store import documents, prepare, provenance
 from trainer.stages.data import EpisodeTurn, ExpertEpisode
+from trainer.stages.heldout import held_out
 from trainer.stages.midtrain import run_midtrain
 from trainer.stages.templates import TemplateNotExact, check_round_trip
 
@@ -234,6 +235,17 @@ def renderer(template: str | None = None) -> policies.ChatRenderer:
         tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
         tokenizer.chat_template = template
     return policies.ChatRenderer(tokenizer)
+
+
+def test_held_out_rows_are_as_many_as_asked_for() -> None:
+    tokenizer = policies.load_tokenizer(BASE_POLICY)
+    documents = [document(f"value_{n} = {n}\n" * 40, f"{n}.py") for n in range(6)]
+
+    def tokens(most: int) -> int:
+        rows = held_out(tokenizer, documents, length=64, most=most, codebase=None).rows["loss/language/python"]
+        return sum(len(row.ids) for row in rows)
+
+    assert 100 <= tokens(100) < 164 < tokens(400) < 464 < tokens(10**6) == tokens(10**7)
 
 
 def test_exact_templates_pass() -> None:

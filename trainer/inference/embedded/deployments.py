@@ -63,6 +63,8 @@ class Deployment:
                 "generated_tokens": self.runner.generated,
                 "prompt_tokens": self.runner.read,
                 "reused_tokens": self.runner.reused,
+                "guessed_tokens": self.runner.drafter.guessed if self.runner.drafter else 0,
+                "accepted_tokens": self.runner.drafter.right if self.runner.drafter else 0,
                 "last_sync": self.last_sync,
                 "error": self.error,
             }
@@ -178,7 +180,8 @@ class Deployments:
             if decoder is None:
                 return timings
             cache = make_cache(decoder, self.limits)
-            drafter = load_drafter(Path(spec.policy_dir), decoder, self.limits.speculate)
+            ahead = self.limits.speculate if spec.speculate is None else spec.speculate
+            drafter = load_drafter(Path(spec.policy_dir), decoder, ahead)
 
             def install() -> None:
                 deployment.runner.install(decoder, cache, timings.version, drafter)

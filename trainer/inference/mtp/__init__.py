@@ -1,1 +1,1 @@
-"""A head that guesses several tokens ahead, for speculative decoding: what it is (`head`), how it is trained (`training`)."""
+"""A head that guesses several tokens ahead, for speculative decoding: what it is (`head`), how it learns (`distil`)."""

@@ -35,11 +35,16 @@ class MultiToken(nn.Module):
         after: torch.Tensor = state_NC + self.back(F.silu(self.mix(both)))
         return after
 
+    def files(self) -> dict[str, bytes]:
+        """What `Policy.heads` holds, by name."""
+        state = {name: tensor.cpu().contiguous() for name, tensor in self.state_dict().items()}
+        return {FILE: safetensors.torch.save(state)}
+
     def save(self, policy_dir: Path) -> Path:
         """Beside the policy that it was trained for."""
         path = policy_dir / HEADS / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, path)
+        path.write_bytes(self.files()[FILE])
         return path
 
     @classmethod

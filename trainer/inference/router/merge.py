@@ -26,6 +26,8 @@ def merged(spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus]) -
             "generated_tokens": sum(part.generated_tokens for part in statuses),
             "prompt_tokens": sum(part.prompt_tokens for part in statuses),
             "reused_tokens": sum(part.reused_tokens for part in statuses),
+            "guessed_tokens": sum(part.guessed_tokens for part in statuses),
+            "accepted_tokens": sum(part.accepted_tokens for part in statuses),
             "preemptions": sum(part.preemptions for part in statuses),
             "engines": [engine for member, part in parts.items() for engine in _engines(member, part)],
             "error": next((part.error for part in statuses if part.error), ""),

@@ -22,6 +22,7 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 from trainer.inference.errors import (
+    BadRequest,
     DeadlinePassed,
     ServerError,
     SyncFailed,
@@ -131,6 +132,10 @@ class VllmEngine:
         return deployment.status().model_copy(update={"cache_share": worker.filling.peak() if worker else None})
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
+        if spec.speculate:
+            raise BadRequest(
+                f"speculate={spec.speculate}: vLLM does not guess with a policy's own head; leave sampling.speculate empty"
+            )
         async with self._changing:
             there = self._deployments.get(spec.name)
             if there is not None and there.spec == spec and there.ready:

@@ -1,0 +1,87 @@
+"""A policy that is cut over ranks teaches a head what it would teach it on one process, and checkpoints of ranks hold it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parallel.worlds import meshes, parallel, policy, run_world
+from tests.trainer.replay.moe import VOCAB
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink
+from trainer import policy as policies
+from trainer.config import CheckpointConfig, HeadsConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
+from trainer.inference.mtp.distil import Distillation, Here, distil
+from trainer.inference.mtp.head import MultiToken
+from trainer.parallel.heads import OnRanks
+from trainer.parallel.shard import shard
+from trainer.parallel.stage import OfFirst
+from trainer.parallel.trainee import ShardedTrainee
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.midtrain import run_midtrain
+
+HOW = Distillation(ahead=2, width=24, steps=5, batch=3, learning_rate=1e-2)
+
+
+def same_lessons(rank: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    sequences = torch.randint(VOCAB, (6, 21), generator=draw)
+    for family, sizes in (("qwen3", {"shards": 2}), ("llama", {"context": 2})):
+        one = Here(policy(family).eval())
+        head, loss = distil(one, sequences.tolist(), HOW)
+        world = meshes(parallel(2, **sizes))
+        model = policy(family).eval()
+        both = OnRanks(shard(model, world), world)
+        mine, found = distil(both, sequences.tolist(), HOW)
+        assert found == pytest.approx(loss, rel=1e-4), family
+        for name, tensor in head.state_dict().items():
+            torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-2, atol=2e-4, msg=f"{family}: {name}")
+        for count in (1, 2, 3):  # the first leaves a rank without a sequence
+            wanted = one.teach(head, sequences[:count], 2, learn=False)
+            assert both.teach(head, sequences[:count], 2, learn=False) == pytest.approx(wanted, rel=1e-4), (
+                family,
+                count,
+            )
+
+
+def stage(rank: int, folder: str) -> None:
+    """A stage with a head, stopped and resumed, whose checkpoints of before are gone; then one that only keeps it."""
+    parallel_ = ParallelConfig(ranks=2, shards=2)
+    world = meshes(parallel_)
+
+    def run(root: str, start: Path, heads: HeadsConfig, sink: MemorySink) -> None:
+        config = MidtrainConfig(
+            steps=4, batch_tokens=300, source_share=0.0, parallel=parallel_, heads=heads,
+            checkpoint=CheckpointConfig(every_steps=1, keep=1), optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
+        )  # fmt: skip
+        run_midtrain(
+            policy_dir=start, config=config, seed=0, sink=OfFirst(world, None, sink if rank == 0 else None),
+            checkpoints=CheckpointStore(Path(folder) / root, keep=1), trainee_of=partial(ShardedTrainee, world),
+        )  # fmt: skip
+
+    sink = MemorySink()
+    heads = HeadsConfig(ahead=2, tokens=600, window=32, width=16, steps=3, batch=3)
+    run("first", BASE_POLICY, heads, sink)
+    trained = Path(folder) / "first" / "step-000004" / "policy"
+    stopped, rest = MemorySink(stop_after=1), MemorySink()
+    run("next", trained, HeadsConfig(), stopped)
+    run("next", trained, HeadsConfig(), rest)
+    if rank == 0:
+        assert sink.values[4]["heads/loss"] > 0 and "heads/loss" not in sink.values[3]
+        kept = Path(folder) / "next" / "step-000004" / "policy"
+        file = Path("mtp") / "mtp.safetensors"
+        assert (kept / file).read_bytes() == (trained / file).read_bytes()
+        head = MultiToken.load(trained, int(policies.load_model(trained).config.hidden_size))
+        assert head is not None and bool(head.back.weight.any())
+
+
+def two_ranks(rank: int, folder: str) -> None:
+    same_lessons(rank)
+    stage(rank, folder)
+
+
+@pytest.mark.timeout(500)
+def test_ranks_teach_a_head_as_one_process_does(tmp_path: Path) -> None:
+    run_world(2, two_ranks, tmp_path, str(tmp_path))

@@ -1,0 +1,75 @@
+"""A policy that is cut over ranks teaches the head that guesses tokens ahead: each rank has the head, and some sequences.
+
+The head's gradients are formed within the root's forward pass, while the vocabulary's weights are gathered: nothing is
+differentiated but the head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from transformers import PreTrainedModel
+
+from trainer.inference.mtp.distil import Lesson, lesson, study
+from trainer.inference.mtp.head import MultiToken
+from trainer.learning.packing import MicroBatch
+from trainer.parallel import context
+from trainer.parallel.mesh import Meshes
+from trainer.parallel.shard import Rooted
+
+
+class OnRanks:
+    """`trainer.inference.mtp.distil.Teacher` of all ranks; they call together, with the same sequences."""
+
+    def __init__(self, root: Rooted, meshes: Meshes) -> None:
+        self._root, self._meshes = root, meshes
+        self.hidden = int(root.model.config.hidden_size)
+        self.device = meshes.device
+
+    def teach(self, head: MultiToken, tokens_BT: Tensor, ahead: int, *, learn: bool) -> Lesson:
+        mine_BT = tokens_BT[self._meshes.data_rank :: self._meshes.data_ranks]
+        # Ranks must walk through the policy equally often: who has no sequence left computes one that does not count.
+        counted = float(len(mine_BT) > 0) / self._meshes.config.context
+        with torch.no_grad():
+            sums, *gradients = self._root(
+                _taught, self._meshes, head, mine_BT if counted else tokens_BT[:1], ahead, learn
+            )
+        for tensor in (sums, *gradients):
+            distributed.all_reduce(tensor.mul_(counted))
+        return lesson(head, sums, gradients, len(tokens_BT))
+
+
+def _taught(
+    model: PreTrainedModel, meshes: Meshes, head: MultiToken, tokens_BT: Tensor, ahead: int, learn: bool
+) -> tuple[Tensor, ...]:
+    decoder: dict[str, Any] = {}
+    local_BT, layout, width = tokens_BT, None, tokens_BT.shape[1]
+    if meshes.config.context > 1:
+        local, _, layout = context.cut(_unweighted(tokens_BT), meshes)
+        local_BT = local.tokens_BT
+        decoder = {
+            "position_ids": context.positions(layout, len(tokens_BT)).to(tokens_BT.device),
+            "past_key_values": context.GatheringCache(layout),
+            "zigzag": layout,
+        }
+    hidden_BTC = model.get_decoder()(input_ids=local_BT, **({"use_cache": False} | decoder)).last_hidden_state
+    if layout is not None:
+        hidden_BTC = layout.gather(hidden_BTC, 1)[:, :width]
+    sums, gradients = study(model, head, hidden_BTC, tokens_BT, ahead, learn=learn)
+    return (sums, *gradients)
+
+
+def _unweighted(tokens_BT: Tensor) -> MicroBatch:
+    """Rows without a loss."""
+    none = torch.zeros(0, device=tokens_BT.device)
+    return MicroBatch(
+        tokens_BT=tokens_BT,
+        predict_from_N=none.long(),
+        targets_N=none.long(),
+        sampler_logprobs_N=none,
+        advantages_N=none,
+        rows_N=none.long(),
+        tokens=tokens_BT.numel(),
+    )

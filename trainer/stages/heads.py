@@ -1,0 +1,70 @@
+"""The head that guesses tokens ahead, as the last thing that a stage does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from transformers import PreTrainedModel
+
+from trainer.config import HeadsConfig
+from trainer.inference.mtp.distil import MEASURED, Distillation, Teacher, distil, measure, windows
+from trainer.policy import Policy
+from trainer.policy.names import stacks_experts
+from trainer.stages.base import GroupSource, StageError
+
+
+def check_heads(model: PreTrainedModel, config: HeadsConfig) -> None:
+    """Before anything is trained. Raises StageError for a policy that no engine guesses ahead for."""
+    if config.ahead and stacks_experts(model):
+        raise StageError(
+            f"heads.ahead={config.ahead}: engines guess ahead for policies without experts, and {type(model).__name__} has "
+            "them; set it to 0"
+        )
+
+
+def with_head(
+    policy: Policy, teacher: Teacher, texts: Iterable[Sequence[int]], config: HeadsConfig, *, seed: int
+) -> tuple[Policy, dict[str, float]]:
+    """The policy with a head that was trained for it as it is now, and how good that is on texts it has not learned from.
+
+    Raises StageError when there is too little text.
+    """
+    try:
+        pieces = windows(_first(texts, config.tokens), config.window)
+    except ValueError as error:
+        raise StageError(f"heads.window: {error}") from error
+    learned, unseen = [piece for n, piece in enumerate(pieces) if n % MEASURED], pieces[::MEASURED]
+    if not learned:
+        raise StageError(
+            f"heads.window={config.window}: the stage's texts fill one piece, and two are needed; make the window shorter"
+        )
+    how = Distillation(
+        ahead=config.ahead, width=config.width, steps=config.steps, batch=config.batch,
+        learning_rate=config.learning_rate, seed=seed,
+    )  # fmt: skip
+    training = policy.model.training
+    policy.model.eval()
+    head, _ = distil(teacher, learned, how)
+    found = measure(teacher, head, unseen, how)
+    policy.model.train(training)
+    return replace(policy, heads=head.files()), {"heads/loss": found.loss, "heads/accepted": found.stood}
+
+
+def of_rollouts(source: GroupSource, last: int, *, timeout: float) -> Iterator[list[int]]:
+    """What was read and said in the rollouts of step `last`, and of the steps before it, newest first.
+
+    Their batches are recorded, so that a resumed stage learns from the same ones.
+    """
+    for step in range(last, 0, -1):
+        for group in source.next_batch(step, timeout=timeout):
+            yield from (sample.tokens for sample in group.samples)
+
+
+def _first(texts: Iterable[Sequence[int]], most: int) -> Iterator[Sequence[int]]:
+    """As many as it takes to have `most` tokens, the last one cut."""
+    for text in texts:
+        yield text[:most]
+        most -= len(text)
+        if most <= 0:
+            return
