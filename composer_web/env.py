@@ -92,6 +92,10 @@ class Env(BaseSettings):
     trainer_lease_seconds: float = Field(
         default=10.0, gt=1, description="A silent trainer loses its run after this long"
     )
+    trainer_endpoint: str = Field(
+        default="",
+        description="host:port of this trainer for runs on several machines: a free port that the others reach",
+    )
     group_lease_seconds: float = Field(
         default=20.0, gt=1, description="A silent rollout worker loses its group after this long"
     )

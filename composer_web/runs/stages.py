@@ -10,7 +10,7 @@ from composer_web.ops import inference
 from composer_web.ops.errors import UserError
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
-from composer_web.runs.whereabouts import checkpoints_folder, served_weights, weights_folder
+from composer_web.runs.whereabouts import checkpoints_folder, ranks_folder, served_weights, weights_folder
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
 from trainer.inference.contract import InferenceError, InferenceRefused
 from trainer.stages.base import StageError, StageResult
@@ -120,9 +120,18 @@ def _on_ranks(
     run: Run, stage: Stage, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore, **of_stage: Any
 ) -> StageResult:
     from trainer.parallel.launch import run_stage_on_ranks
+    from trainer.parallel.machines import Meeting
 
+    if stage.parallel.machines > 1:
+        sink.phase(f"waiting for {stage.parallel.machines - 1} more machines")
     return run_stage_on_ranks(
-        policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints.root, **of_stage
+        policy_dir=policy_dir,
+        config=stage,
+        seed=run.seed,
+        sink=sink,
+        checkpoints=checkpoints.root,
+        meeting=Meeting(env().trainer_endpoint, ranks_folder()),
+        **of_stage,
     )
 
 

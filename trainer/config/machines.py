@@ -32,6 +32,9 @@ class ParallelConfig(Part):
     """Several processes that train one policy together. ranks = replicas × shards × context."""
 
     ranks: int = setting(1, "Processes of the trainer, one a GPU; 1 is the trainer process itself", ge=1)
+    machines: int = setting(
+        1, "Machines that the ranks are spread over evenly; `manage.py ranks` waits on the others", ge=1, advanced=True
+    )
     shards: int = setting(1, "Ranks that share weights and optimizer state, each with rows of its own", ge=1)
     replicas: int = setting(1, "Copies of the sharded weights", ge=1, advanced=True)
     context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
@@ -62,6 +65,10 @@ class ParallelConfig(Part):
             raise ValueError(
                 f"replicas={self.replicas} × shards={self.shards} × context={self.context} is {product}, and ranks is "
                 f"{self.ranks}; make them agree"
+            )
+        if self.ranks % self.machines:
+            raise ValueError(
+                f"machines={self.machines} does not divide ranks={self.ranks}: each has equally many; choose a divisor"
             )
         if self.ranks % self.experts:
             raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")

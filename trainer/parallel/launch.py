@@ -1,7 +1,7 @@
 """Starting the ranks of a run with torchrun, and being their source and sink until they end.
 
-torchrun meets by itself on this machine (`--standalone`), watches its processes, and starts all of them again when one dies,
-at most `parallel.restarts` times.
+torchrun meets by itself on this machine (`--standalone`), or with those of other machines (`machines.py`), watches its
+processes, and starts all of them again when one dies, at most `parallel.restarts` times.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
-from trainer.config import Stage
+from trainer.config import ParallelConfig, Stage
 from trainer.learning.streams import TrainedGroup
 from trainer.parallel.channel import KEY, Job, Server
 from trainer.parallel.errors import RanksLost
+from trainer.parallel.machines import Meeting, check, invite, shared_folder
 from trainer.stages.base import GroupSource, StageError, StageResult, StageSink
 from trainer.stages.data import ExpertEpisode
 
@@ -45,14 +47,20 @@ def run_stage_on_ranks(
     episodes: Sequence[ExpertEpisode] = (),
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
+    meeting: Meeting | None = None,
 ) -> StageResult:
-    """The stage on `config.parallel.ranks` processes of this machine. Raises StageError, and what source and sink raise.
+    """The stage on `config.parallel.ranks` processes, of this machine or of several. Raises StageError, and what source and
+    sink raise.
 
     `source` and `store` are those of reinforcement learning, `corpora` of mid-training and of what SFT replays,
-    `episodes` or `dataset` of SFT.
+    `episodes` or `dataset` of SFT, `meeting` of several machines.
     """
     server = Server(source, sink, keep_streams)
-    with tempfile.TemporaryDirectory(prefix="ranks-") as place:
+    several = check(config.parallel, meeting) if config.parallel.machines > 1 else None
+    with (
+        tempfile.TemporaryDirectory(prefix="ranks-") as place,
+        shared_folder(several) if several else nullcontext(Path(place)) as seen,
+    ):
         folder = Path(place)
         job = Job(
             stage=config,
@@ -61,22 +69,22 @@ def run_stage_on_ranks(
             store=store,
             checkpoints=checkpoints,
             corpora=corpora,
-            episodes=folder / "episodes" if episodes else None,
+            episodes=seen / "episodes" if episodes else None,
             dataset=dataset,
             socket=folder / "socket",
         )
         if job.episodes:
             job.episodes.write_text("".join(f"{one.model_dump_json()}\n" for one in episodes), encoding="utf-8")
-        (folder / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
+        (seen / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
         key = secrets.token_bytes(32)
+        arguments = (
+            invite(seen, config.parallel, several).arguments(host=True)
+            if several
+            else _on_this_machine(config.parallel, seen / "job.json")
+        )
         with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
             agent = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "trainer.parallel.agent", "--standalone"),
-                    *("--nproc-per-node", str(config.parallel.ranks)),
-                    *("--max-restarts", str(config.parallel.restarts)),
-                    *("-m", "trainer.parallel.worker", str(folder / "job.json")),
-                ],
+                [sys.executable, "-m", "trainer.parallel.agent", *arguments],
                 env=os.environ | {KEY: key.hex()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -86,7 +94,7 @@ def run_stage_on_ranks(
             try:
                 _serve(listener, server, agent)
             finally:
-                _end(agent)
+                end(agent)
             if server.raised is not None:
                 raise server.raised
             if server.result is None:
@@ -95,6 +103,13 @@ def run_stage_on_ranks(
         raise StageError(server.result["error"])
     checkpoint = server.result["checkpoint"]
     return StageResult(server.result["outcome"], server.result["step"], Path(checkpoint) if checkpoint else None)
+
+
+def _on_this_machine(config: ParallelConfig, job: Path) -> list[str]:
+    return [
+        *("--standalone", "--nproc-per-node", str(config.ranks), "--max-restarts", str(config.restarts)),
+        *("-m", "trainer.parallel.worker", str(job)),
+    ]
 
 
 def _serve(listener: Listener, server: Server, agent: subprocess.Popen[bytes]) -> None:
@@ -124,7 +139,7 @@ def _accept(listener: Listener, arrivals: queue.Queue[Connection]) -> None:
             return
 
 
-def _end(agent: subprocess.Popen[bytes]) -> None:
+def end(agent: subprocess.Popen[bytes]) -> None:
     """Ranks that have said their result end by themselves; others are told to, and then made to."""
     for wait, number in ((2.0, signal.SIGTERM), (GOODBYE_SECONDS, signal.SIGKILL)):
         try:
@@ -137,6 +152,8 @@ def _end(agent: subprocess.Popen[bytes]) -> None:
 
 def _why(log: str, config: Stage, code: int | None) -> str:
     text = Path(log).read_text(encoding="utf-8", errors="replace")
+    if config.parallel.machines > 1:
+        text += "\n(ranks of other machines say theirs there)"
     return (
         f"the {config.parallel.ranks} ranks ended with {code} after at most {config.parallel.restarts} restarts; "
         f"their last words: {text[-TAIL:].strip() or 'none'}"

@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
+from trainer.parallel.channel import KEY
 from trainer.parallel.errors import ParallelRefused
 from trainer.stages.device import device_of
 
@@ -78,14 +79,28 @@ def join(config: ParallelConfig) -> Meshes:
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(device)
+    store = _meeting()
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",
-        store=_meeting(),
-        rank=int(os.environ["RANK"]),
+        store=store,
+        rank=_rank(store),
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=PATIENCE,
     )
     return arrange(config, device)
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0: the first of the machine that has the run."""
+    return KEY in os.environ and os.environ["LOCAL_RANK"] == "0"
+
+
+def _rank(store: Store) -> int:
+    """torchrun numbers the machines as it likes; we begin with the one that has the run, and keep the order."""
+    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if is_first():
+        store.set("first", str(own))
+    return (own - int(store.get("first"))) % world
 
 
 def arrange(config: ParallelConfig, device: torch.device) -> Meshes:

@@ -5,7 +5,6 @@ A rank that dies takes the others with it; torchrun starts all of them again, an
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import distributed
 from trainer.config import RLConfig, SFTConfig
 from trainer.learning.step import NonFiniteGradients
 from trainer.parallel.channel import Job, Remote
-from trainer.parallel.mesh import Meshes, join
+from trainer.parallel.mesh import Meshes, is_first, join
 from trainer.parallel.stage import OfFirst, ShardedRLStage
 from trainer.parallel.trainee import ShardedTrainee
 from trainer.policy import PolicyUnreadable
@@ -35,7 +34,7 @@ REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, Route
 
 def main(job_file: str) -> None:
     job = Job.model_validate_json(Path(job_file).read_text(encoding="utf-8"))
-    remote = Remote(job.socket) if os.environ["RANK"] == "0" else None
+    remote = Remote(job.socket) if is_first() else None
     try:
         _run(job, remote)
     except REFUSALS as error:

@@ -1,0 +1,82 @@
+"""A further machine of runs that have several: waits for invitations in a folder that all machines see, and takes part.
+
+`python -m trainer.parallel.follow FOLDER` (`manage.py ranks` with the product's folder). One run at a time; TERM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from trainer.parallel.channel import KEY
+from trainer.parallel.launch import end
+from trainer.parallel.machines import INVITATION, Invitation
+
+POLL_SECONDS = 0.5
+STALE_SECONDS = 30.0
+"""A place whose machine has not been heard of for so long is free again."""
+
+
+class Follower:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stopping = threading.Event()
+
+    def run_for_ever(self) -> None:
+        while not self.stopping.wait(POLL_SECONDS):
+            for path in sorted(self.folder.glob(f"*/{INVITATION}")):
+                self._answer(path)
+
+    def _answer(self, path: Path) -> None:
+        """Take part if there is a place left, until the run ends or our agent does."""
+        try:
+            invitation = Invitation.model_validate_json(path.read_text(encoding="utf-8"))
+            place = next((p for n in range(1, invitation.machines) if _take(p := path.with_name(f"taken-{n}"))), None)
+        except FileNotFoundError:  # the run has just ended
+            return
+        if place is None:
+            return
+        environment = {name: value for name, value in os.environ.items() if name != KEY}
+        command = [sys.executable, "-m", "trainer.parallel.agent", *invitation.arguments(host=False)]
+        agent = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            while agent.poll() is None and path.exists() and not self.stopping.wait(POLL_SECONDS):
+                place.touch()
+        except FileNotFoundError:
+            pass
+        finally:
+            end(agent)
+            place.unlink(missing_ok=True)  # who comes next may take part in a run that goes on
+
+
+def _take(place: Path) -> bool:
+    try:
+        if time.time() - place.stat().st_mtime > STALE_SECONDS:
+            place.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass
+    try:
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def follow(folder: Path) -> None:
+    """Until TERM or INT."""
+    follower = Follower(folder)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: follower.stopping.set())
+    follower.run_for_ever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Take part in runs that have several machines")
+    parser.add_argument("folder", type=Path, help="folder `ranks` of the data folder that all machines see")
+    follow(parser.parse_args().folder)

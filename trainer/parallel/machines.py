@@ -1,0 +1,97 @@
+"""Several machines: how torchrun's agents of one run meet, and what one machine tells the others about the run.
+
+The machine that has the run writes an invitation into a folder that all of them see (`follow.py` waits for it there); it
+goes when the run ends, and the others' agents with it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from trainer.config import ParallelConfig
+from trainer.parallel.errors import ParallelRefused
+
+INVITATION = "invitation.json"
+ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the machines of this installation meet."""
+
+    endpoint: str
+    """host:port of the machine that has the run, as the others reach it; a free port."""
+    folder: Path
+    """Which every machine sees under the same name, as it does policies and checkpoints."""
+
+
+class Invitation(BaseModel):
+    """To take part in a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    endpoint: str
+    machines: int
+    ranks_each: int
+    restarts: int
+    job: Path
+
+    def arguments(self, *, host: bool) -> list[str]:
+        """Of torchrun. `host` is the machine that has the run."""
+        return [
+            *("--rdzv-backend", "c10d", "--rdzv-id", self.id, "--rdzv-endpoint", self.endpoint),
+            *("--rdzv-conf", f"is_host={int(host)}"),
+            *("--nnodes", str(self.machines), "--nproc-per-node", str(self.ranks_each)),
+            *("--max-restarts", str(self.restarts), "-m", "trainer.parallel.worker", str(self.job)),
+        ]
+
+
+def check(config: ParallelConfig, meeting: Meeting | None) -> Meeting:
+    """Raises ParallelRefused when machines could not meet."""
+    if meeting is None or not meeting.endpoint:
+        raise ParallelRefused(
+            f"parallel.machines={config.machines} needs an address at which the others reach this machine, and none is set: "
+            "set OPENCOMPOSER_TRAINER_ENDPOINT to host:port, or machines to 1"
+        )
+    found = ENDPOINT.fullmatch(meeting.endpoint)
+    if not found or not 0 < int(found[2]) < 65536:
+        raise ParallelRefused(
+            f"OPENCOMPOSER_TRAINER_ENDPOINT: {meeting.endpoint!r} is no address of the form host:port; correct it"
+        )
+    return meeting
+
+
+@contextmanager
+def shared_folder(meeting: Meeting) -> Iterator[Path]:
+    """A new one for one run; it goes with the block."""
+    folder = meeting.folder / secrets.token_hex(8)
+    folder.mkdir(parents=True, mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def invite(folder: Path, config: ParallelConfig, meeting: Meeting) -> Invitation:
+    """Tell the other machines of the job that lies in `folder`."""
+    invitation = Invitation(
+        id=folder.name,
+        endpoint=meeting.endpoint,
+        machines=config.machines,
+        ranks_each=config.ranks // config.machines,
+        restarts=config.restarts,
+        job=folder / "job.json",
+    )
+    new = folder / f".{INVITATION}"
+    new.write_text(invitation.model_dump_json(), encoding="utf-8")
+    new.rename(folder / INVITATION)
+    return invitation
