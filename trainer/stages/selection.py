@@ -1,13 +1,14 @@
-"""Choosing a base model before any agent training: two measures that later training does not blur.
+"""Choosing a base model before any agent training: measures that later training does not blur.
 
-* **Codebase NLL**: the files of a codebase in alphabetical order, one after another, and the summed negative log-likelihood
-  of all tokens under a rolling window; per character as well, since tokenizers differ.
+* **Codebase NLL**: the files of a codebase in alphabetical order, one after another, and the negative log-likelihood of all
+  tokens under a rolling window; in bits a byte, since tokenizers differ. Lines of recent commits count once more, alone: what
+  a pre-trained model is least likely to have seen (`codebase.py`).
 * **State tracking**: a file, a series of diffs, and the question for the file as it is after them; the mean distance in
   characters between what the model writes and what is right (whole-file accuracy would hang on single characters).
 
 Agent benchmarks are left out on purpose: what they measure can change drastically in reinforcement learning.
 
-    python -m trainer.stages.selection --policy DIR … --codebase DIR
+    python -m trainer.stages.selection --policy DIR … --codebase DIR [--commits N | --since DATE] [--window TOKENS]
 """
 
 from __future__ import annotations
@@ -15,41 +16,113 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import math
 import random
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.tasks.generators.procedural import problem
 from trainer import policy as policies
+from trainer.config import ParallelConfig
 from trainer.policy import Policy
+from trainer.stages.base import StageError
+from trainer.stages.codebase import (
+    COMMITS,
+    Codebase,
+    FileBits,
+    Interval,
+    Recent,
+    by_file,
+    difference,
+    rate,
+    read_codebase,
+)
 from trainer.stages.corpus.documents import Document
-from trainer.stages.corpus.readers import read_source
+from trainer.stages.corpus.readers import is_git
+from trainer.stages.device import device_of
 
 WINDOW, STRIDE = 512, 256
 """Tokens that are seen at a time, and by how many the window rolls: every token but the first has at least half a window
 before it (fewer at the beginning)."""
+MOST_BYTES = 256 << 10
+"""Of a codebase that are measured, where nothing else is asked."""
 QUESTION = "\n# the file after these changes:\n"
 
 
 class Selection(BaseModel):
-    """What one candidate scored. Lower is better everywhere."""
+    """What one candidate scored. Of bits and of distances lower is better."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     policy: str
+    codebase: str
+    revision: str
+    before: str
+    """The commit that recent lines came after; empty where none is recent."""
+    text_digest: str
+    """Of what was read: two candidates compare where it is the same."""
+    window: int
     codebase_nll: float
     """Summed nats."""
-    nll_per_character: float
     codebase_tokens: int
-    state_distance: float
+    codebase_bytes: int
+    bits_per_byte: Interval
+    recent_bits_per_byte: Interval | None
+    recent_bytes: int
+    unknown_tokens: int
+    """Pieces of the text that the tokenizer has no token for: their bits are too few."""
+    bytes_per_second: float
+    """Of scoring, on the machine that measured."""
+    state_distance: Interval
     """Mean characters to insert, delete or replace."""
     state_items: int
+    files: list[FileBits]
+
+    @property
+    def tokens_per_byte(self) -> float:
+        return self.codebase_tokens / self.codebase_bytes
+
+    @property
+    def all(self) -> list[tuple[float, float]]:
+        """(bits, bytes) of each file."""
+        return [(file.bits, file.bytes) for file in self.files]
+
+    @property
+    def recent(self) -> list[tuple[float, float]]:
+        """Those of recent lines."""
+        return [(file.recent_bits, file.recent_bytes) for file in self.files]
+
+
+class Difference(BaseModel):
+    """Bits a byte of one candidate less those of another, file by file; below zero the first is better."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    policy: str
+    other: str
+    bits_per_byte: Interval
+    recent_bits_per_byte: Interval | None
+
+
+def compare(ours: Selection, theirs: Selection) -> Difference:
+    """Raises ValueError when they read different text."""
+    if ours.text_digest != theirs.text_digest:
+        raise ValueError(
+            f"{ours.policy} was measured on {ours.codebase} at {ours.revision[:12] or 'no commit'} and {theirs.policy} on "
+            f"{theirs.codebase} at {theirs.revision[:12] or 'no commit'}; measure both in one command"
+        )
+    recent = difference(ours.recent, theirs.recent) if ours.before and ours.before == theirs.before else None
+    return Difference(
+        policy=ours.policy,
+        other=theirs.policy,
+        bits_per_byte=difference(ours.all, theirs.all),
+        recent_bits_per_byte=recent,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +138,63 @@ def codebase_text(documents: Sequence[Document]) -> str:
     return "".join(f"# {d.path}\n{d.text}\n" for d in sorted(documents, key=lambda d: (d.path, d.source)))
 
 
-@torch.no_grad()
 def rolling_nll(policy: Policy, text: str, *, window: int = WINDOW, stride: int = STRIDE) -> tuple[float, int]:
     """(nats, tokens) of `text`; each token is scored once. Raises ValueError for less than two tokens."""
     ids = policy.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    nats = token_nats(policy, ids, window=window, stride=stride)
+    return sum(nats), len(ids) - 1
+
+
+@torch.no_grad()
+def token_nats(policy: Policy, ids: Sequence[int], *, window: int, stride: int) -> list[float]:
+    """What each token costs after those before it in its window; the first costs nothing. Raises ValueError."""
     if len(ids) < 2:
         raise ValueError("the codebase has no text to score; check its path")
-    total, scored = 0.0, 1
+    embedding: Any = policy.model.get_input_embeddings()
+    known = embedding.weight.shape[0]
+    if max(ids) >= known:
+        raise ValueError(
+            f"the tokenizer makes token id {max(ids)} and the weights know {known} tokens: they are of different policies; "
+            "put the tokenizer files of the model beside its weights"
+        )
+    nats = [0.0]
     for end in range(min(window, len(ids)), len(ids) + stride, stride):
         end = min(end, len(ids))
-        if end <= scored:
+        if end <= len(nats):
             break
         begin = max(0, end - window)
         rows = torch.tensor([ids[begin:end]], device=policy.model.device)
         logps = torch.log_softmax(policy.model(rows, use_cache=False).logits[0].float(), -1)
-        wanted = torch.arange(scored - begin, end - begin)
-        total -= float(logps[wanted - 1, rows[0, wanted]].sum())
-        scored = end
-    return total, len(ids) - 1
+        wanted = torch.arange(len(nats) - begin, end - begin, device=rows.device)
+        nats += (-logps[wanted - 1, rows[0, wanted]]).tolist()
+    return nats
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A codebase as one policy reads it."""
+
+    files: list[FileBits]
+    nats: float
+    tokens: int
+    unknown: int
+    seconds: float
+
+
+def score(policy: Policy, codebase: Codebase, *, window: int) -> Scored:
+    """Raises ValueError (a tokenizer that cannot be measured)."""
+    if not getattr(policy.tokenizer, "is_fast", False):
+        raise ValueError(
+            f"the tokenizer of {policy.dir} does not say where its tokens lie in a text; save it with tokenizer.json"
+        )
+    made = policy.tokenizer(codebase.text, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
+    ids = made["input_ids"]
+    began = time.perf_counter()
+    nats = token_nats(policy, ids, window=window, stride=max(1, window // 2))
+    seconds = time.perf_counter() - began
+    files = by_file(codebase, made["offset_mapping"], [nat / math.log(2) for nat in nats])
+    unknown = ids.count(policy.tokenizer.unk_token_id) if policy.tokenizer.unk_token_id is not None else 0
+    return Scored(files, sum(nats), len(ids) - 1, unknown, seconds)
 
 
 def state_items(count: int, *, changes: int, seed: int) -> list[StateItem]:
@@ -134,21 +246,81 @@ def distance(said: str, right: str) -> int:
 
 
 def select(
-    folder: Path, codebase: Path, *, items: int = 16, changes: int = 3, seed: int = 0, most_tokens: int | None = None
+    folder: Path,
+    codebase: Codebase,
+    *,
+    name: str = "",
+    window: int = WINDOW,
+    items: int = 16,
+    changes: int = 3,
+    seed: int = 0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> Selection:
-    """Measure one candidate. Raises PolicyUnreadable, SourceUnreadable, ValueError (nothing to score)."""
+    """Measure one candidate. Raises StageError (no such device), PolicyUnreadable, ValueError (nothing to score, a tokenizer of
+    another policy)."""
     policy = policies.load(folder)
-    text = codebase_text(list(read_source(codebase)))
-    if most_tokens is not None:
-        text = text[: 4 * most_tokens]
-    window = min(WINDOW, int(policy.model.config.max_position_embeddings))
-    nll, tokens = rolling_nll(policy, text, window=window, stride=window // 2)
+    model: Any = policy.model
+    model.to(device_of(ParallelConfig(device=device)))
+    longest = int(policy.model.config.max_position_embeddings)
+    window = min(window, longest)
+    scored = score(policy, codebase, window=window)
+    size = sum(file.bytes for file in scored.files)
+    recent = [(file.recent_bits, file.recent_bytes) for file in scored.files]
     asked = state_items(items, changes=changes, seed=seed)
-    distances = [distance(answer(policy, item)[: 2 * len(item.answer)], item.answer) for item in asked]
+    distances = [(distance(answer(policy, item)[: 2 * len(item.answer)], item.answer), 1) for item in asked]
     return Selection(
-        policy=str(folder), codebase_nll=nll, nll_per_character=nll / len(text), codebase_tokens=tokens,
-        state_distance=fmean(distances), state_items=len(asked),
-    )  # fmt: skip
+        policy=name or str(folder),
+        codebase=codebase.name,
+        revision=codebase.revision,
+        before=codebase.before,
+        text_digest=codebase.digest,
+        window=window,
+        codebase_nll=scored.nats,
+        codebase_tokens=scored.tokens,
+        codebase_bytes=size,
+        bits_per_byte=rate([(file.bits, file.bytes) for file in scored.files]),
+        recent_bits_per_byte=rate(recent) if codebase.before else None,
+        recent_bytes=sum(file.recent_bytes for file in scored.files),
+        unknown_tokens=scored.unknown,
+        bytes_per_second=size / scored.seconds,
+        state_distance=rate(distances),
+        state_items=len(asked),
+        files=scored.files,
+    )
+
+
+def settings(parser: argparse.ArgumentParser) -> None:
+    """What is measured, of the command line."""
+    window = parser.add_mutually_exclusive_group()
+    window.add_argument(
+        "--commits", type=int, help=f"recent: the last so many (default {COMMITS} of a git repository; 0: none)"
+    )
+    window.add_argument("--since", default="", help="recent: since a date, for example 2026-01-31")
+    parser.add_argument("--window", type=int, default=WINDOW, help="tokens that are seen at a time")
+    parser.add_argument("--most-bytes", type=int, default=MOST_BYTES, help="of the codebase that are measured")
+    parser.add_argument("--items", type=int, default=16, help="questions of state tracking")
+    parser.add_argument("--changes", type=int, default=3, help="diffs of one question")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where it is computed")
+
+
+def asked_codebase(
+    path: Path, *, commits: int | None, since: str, window: int, most_bytes: int, items: int
+) -> Codebase:
+    """Raises SourceUnreadable, NothingToMeasure, ValueError naming the option."""
+    for option, value, least in (
+        ("window", window, 2),
+        ("most-bytes", most_bytes, 1),
+        ("items", items, 1),
+        ("commits", commits or 0, 0),
+    ):
+        if value < least:
+            raise ValueError(f"--{option} is {value}; it must be at least {least}")
+    wanted = (COMMITS if is_git(path) else 0) if commits is None and not since else commits or 0
+    try:
+        recent = Recent(commits=wanted, since=since)
+    except ValueError as error:
+        raise ValueError(f"--since is {since!r}; write a date like 2026-01-31") from error
+    return read_codebase(path, recent, most_bytes=most_bytes)
 
 
 def main() -> None:
@@ -157,13 +329,26 @@ def main() -> None:
         "--policy", type=Path, action="append", required=True, help="Hugging Face folder; may be repeated"
     )
     parser.add_argument("--codebase", type=Path, required=True, help="folder, git repository, .jsonl or .parquet file")
-    parser.add_argument("--items", type=int, default=16, help="questions of state tracking")
-    parser.add_argument("--changes", type=int, default=3, help="diffs of one question")
-    arguments = parser.parse_args()
-    for folder in arguments.policy:
-        found = select(folder, arguments.codebase, items=arguments.items, changes=arguments.changes)
-        sys.stdout.write(json.dumps(found.model_dump()) + "\n")
-        sys.stdout.flush()
+    settings(parser)
+    given = parser.parse_args()
+    found: list[Selection] = []
+    try:
+        codebase = asked_codebase(
+            given.codebase, commits=given.commits, since=given.since, window=given.window,
+            most_bytes=given.most_bytes, items=given.items,
+        )  # fmt: skip
+        for folder in given.policy:
+            found.append(
+                select(
+                    folder, codebase, window=given.window, items=given.items, changes=given.changes, device=given.device
+                )
+            )
+            sys.stdout.write(found[-1].model_dump_json(exclude={"files"}) + "\n")
+            sys.stdout.flush()
+    except (ValueError, StageError) as error:  # each names what was found, and the remedy
+        parser.exit(1, f"error: {error}\n")
+    for other in found[1:]:
+        sys.stdout.write(json.dumps(compare(other, found[0]).model_dump()) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import torch
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.policy.build import build_tiny_model
+from trainer.stages.codebase import Recent, read_codebase
 from trainer.stages.corpus.documents import Document
 from trainer.stages.selection import codebase_text, distance, rolling_nll, select, state_items
 
@@ -56,6 +57,8 @@ def test_a_trained_policy_is_chosen(tmp_path, policy) -> None:
     )
     random = policies.Policy(build_tiny_model(policy.tokenizer, 0), policy.tokenizer, policy.renderer, tmp_path)
     untrained = policies.save(random, tmp_path / "random")
-    scores = [select(folder, tmp_path / "code", items=2, changes=1) for folder in (BASE_POLICY, untrained)]
+    codebase = read_codebase(tmp_path / "code", Recent(), most_bytes=10_000)
+    scores = [select(folder, codebase, items=2, changes=1) for folder in (BASE_POLICY, untrained)]
     assert scores[0].codebase_nll < scores[1].codebase_nll
     assert scores[0].codebase_tokens == scores[1].codebase_tokens
+    assert scores[0].recent_bits_per_byte is None and scores[0].before == ""

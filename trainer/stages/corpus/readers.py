@@ -37,11 +37,16 @@ def read_source(path: Path) -> Iterator[Document]:
         return read_jsonl(path)
     if path.is_file() and path.suffix == ".parquet":
         return read_parquet(path)
-    if path.is_dir() and ((path / ".git").exists() or ((path / "HEAD").is_file() and (path / "objects").is_dir())):
+    if is_git(path):
         return read_git(path)
     if path.is_dir():
         return read_folder(path)
     raise SourceUnreadable(f"{path} is no folder, git repository, .jsonl or .parquet file; check the path")
+
+
+def is_git(path: Path) -> bool:
+    """Whether it is a repository, with a work tree or bare."""
+    return path.is_dir() and ((path / ".git").exists() or ((path / "HEAD").is_file() and (path / "objects").is_dir()))
 
 
 def read_folder(root: Path) -> Iterator[Document]:
@@ -59,9 +64,9 @@ def read_folder(root: Path) -> Iterator[Document]:
 
 def read_git(root: Path) -> Iterator[Document]:
     """Files of the commit at HEAD, in path order, read from its objects: not the work tree, and no link's target."""
-    revision = _git(root, "rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+    revision = git(root, "rev-parse", "--verify", "HEAD^{commit}").decode().strip()
     licence = ""
-    listing = _git(root, "ls-tree", "-r", "-z", "-l", revision).split(b"\0")
+    listing = git(root, "ls-tree", "-r", "-z", "-l", revision).split(b"\0")
     wanted: list[tuple[str, str]] = []
     for entry in filter(None, listing):
         head, _, raw = entry.partition(b"\t")
@@ -85,7 +90,7 @@ def read_git(root: Path) -> Iterator[Document]:
 
 def _blobs(root: Path, names: list[str]) -> Iterator[bytes]:
     """Contents of blobs, one git process for all of them: a process each costs more than the reading."""
-    rest = memoryview(_git(root, "cat-file", "--batch", say="\n".join(names).encode()))
+    rest = memoryview(git(root, "cat-file", "--batch", say="\n".join(names).encode()))
     for _ in names:
         head, _, _ = bytes(rest[:128]).partition(b"\n")
         at, size = len(head) + 1, int(head.rsplit(b" ", 1)[1])
@@ -154,7 +159,8 @@ def _document(data: bytes, path: str, source: str, *, revision: str = "", licenc
     return Document(text=text, path=path, source=source, language=language_of(path), revision=revision, licence=licence)
 
 
-def _git(root: Path, *arguments: str, say: bytes = b"") -> bytes:
+def git(root: Path, *arguments: str, say: bytes = b"") -> bytes:
+    """What git says of a repository, whose own configuration and hooks run nothing. Raises SourceUnreadable."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "GIT_CONFIG_NOSYSTEM": "1",
