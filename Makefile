@@ -81,7 +81,7 @@ lock: install ## compile requirements.lock anew from requirements.in and the dev
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
 	@exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
 
-client: install ## generate the typed answers of the `oc` client from the API's description
+client: install ## generate the typed Python client from the API's description
 	$(PY) -m scripts.client
 
 base-policy: install ## train the shipped base policy again from scratch

@@ -1,6 +1,6 @@
 """The command line of OpenComposer's JSON API, and its typed Python client. Needs nothing of the product itself.
 
-`models.py` is generated from the API's own description (`make client`); everything else is written by hand.
+`models/` and `api/` are generated from the API's own description (`make client`); everything else is written by hand.
 """
 
 from oc.client import ApiError, Client, Unreachable

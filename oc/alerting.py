@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any, get_args
 
+from oc import models
 from oc.client import Client
 from oc.grammar import Grammar, Handler, given, optional
-from oc.installation import Installation
-from oc.models import Event
 from oc.show import Output
 
 ALERT_COLUMNS = ("id", "state", "rule_id", "about", "message", "opened_at", "resolved_at")
@@ -15,7 +15,7 @@ NOTICE_COLUMNS = ("id", "alert_id", "rule", "about", "resolved", "message", "cre
 RULE_COLUMNS = ("id", "name", "kind", "metric", "comparison", "threshold", "window", "role", "webhook_id", "active")
 DELIVERY_COLUMNS = ("id", "alert_id", "webhook_id", "email", "state", "tries", "status", "error")
 WEBHOOK_COLUMNS = ("id", "name", "url", "events", "active", "created_at")
-EVENTS = tuple(one.value for one in Event)
+EVENTS = get_args(get_args(models.WebhookOut.model_fields["events"].annotation)[0])
 FILTERS = ("state", "kind", "rule", "about")
 KINDS = ("metric", "finding", "run_failed", "infra_share", "worker_gone", "guard")
 RULE = (
@@ -71,43 +71,53 @@ def _limits(made: argparse.ArgumentParser) -> None:
 
 
 def _alerts(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     match options.verb:
         case "list":
-            output.rows(calls.alerts(limit=options.limit, **given(options, FILTERS)), ALERT_COLUMNS)
+            output.rows(client.alerts.list(limit=options.limit, **given(options, FILTERS)), ALERT_COLUMNS)
         case "notices":
-            output.rows(calls.notices(limit=options.limit, unread=options.unread), NOTICE_COLUMNS)
+            output.rows(client.alerts.list_notices(limit=options.limit, unread=options.unread), NOTICE_COLUMNS)
         case "ack":
-            output.rows([calls.acknowledge(options.notice)], ("read",))
+            output.rows([_read(client, options.notice)], ("read",))
         case "rules":
-            output.rows(calls.rules(), RULE_COLUMNS)
+            output.rows(client.alerts.list_rules(), RULE_COLUMNS)
         case "create":
-            output.rows([calls.make_rule(given(options, RULE))], RULE_COLUMNS)
+            output.rows([client.alerts.create_rule(**given(options, RULE))], RULE_COLUMNS)
         case "change":
-            output.rows([calls.change_rule(options.id, given(options, RULE))], RULE_COLUMNS)
+            output.rows([client.alerts.replace_rule(options.id, **_changed(client, options))], RULE_COLUMNS)
         case "remove":
-            calls.remove_rule(options.id)
+            client.alerts.remove_rule(options.id)
             output.said(f"removed rule {options.id}", {"removed": options.id})
         case "deliveries":
-            output.rows(calls.deliveries(limit=options.limit), DELIVERY_COLUMNS)
+            output.rows(client.alerts.list_deliveries(limit=options.limit), DELIVERY_COLUMNS)
         case "repeat":
-            output.rows([calls.repeat(options.id)], DELIVERY_COLUMNS)
+            output.rows([client.alerts.repeat_delivery(options.id)], DELIVERY_COLUMNS)
         case switched:
-            output.rows([calls.switch_rule(options.id, switched)], RULE_COLUMNS)
+            output.rows([client.alerts.switch_rule(options.id, switched)], RULE_COLUMNS)
+
+
+def _read(client: Client, notice: int | None) -> models.ReadOut:
+    """One of your notices, or all."""
+    return client.alerts.read_notices() if notice is None else client.alerts.read_notice(notice)
+
+
+def _changed(client: Client, options: argparse.Namespace) -> dict[str, Any]:
+    """The whole rule: what is not named stays. A rule that is not there is the API's to refuse."""
+    rule = next((rule for rule in client.alerts.list_rules() if rule.id == options.id), None)
+    now = {} if rule is None else rule.model_dump(mode="json", exclude={"id", "active"})
+    return {"name": "?", "kind": "finding", **now, **given(options, RULE)}
 
 
 def _webhooks(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     match options.verb:
         case "list":
-            output.rows(calls.webhooks(), WEBHOOK_COLUMNS)
+            output.rows(client.alerts.list_webhooks(), WEBHOOK_COLUMNS)
         case "add":
-            output.one(calls.make_webhook(given(options, ("name", "url", "events"))))
+            output.one(client.alerts.create_webhook(**given(options, ("name", "url", "events"))))
         case "change":
-            output.rows([calls.change_webhook(options.id, given(options, ("name", "url")))], WEBHOOK_COLUMNS)
+            output.rows([client.alerts.change_webhook(options.id, **given(options, ("name", "url")))], WEBHOOK_COLUMNS)
         case "events":
-            output.rows([calls.change_webhook(options.id, {"events": options.events})], WEBHOOK_COLUMNS)
+            output.rows([client.alerts.change_webhook(options.id, events=options.events)], WEBHOOK_COLUMNS)
         case "test":
-            output.rows([calls.try_webhook(options.id)], DELIVERY_COLUMNS)
+            output.rows([client.alerts.try_webhook(options.id)], DELIVERY_COLUMNS)
         case switched:
-            output.rows([calls.change_webhook(options.id, {"active": switched == "on"})], WEBHOOK_COLUMNS)
+            output.rows([client.alerts.change_webhook(options.id, active=switched == "on")], WEBHOOK_COLUMNS)

@@ -50,41 +50,43 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 def _evals(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.evaluations(limit=options.limit, **given(options, FILTERS)), EVAL_COLUMNS)
+            output.rows(client.evaluations.list(limit=options.limit, **given(options, FILTERS)), EVAL_COLUMNS)
         case "show":
-            output.one(client.evaluation(options.id))
+            output.one(client.evaluations.get(options.id))
         case "launch":
-            made = client.evaluate(given(options, ("policy", "suite", "tasks", "samples", "temperature", "seed")))
+            made = client.evaluations.create(
+                **given(options, ("policy", "suite", "tasks", "samples", "temperature", "seed"))
+            )
             _started(client, made.id, options, output)
         case "follow":
             _follow(client, options.id, options, output)
         case _:
-            output.rows([client.cancel_evaluation(options.id)], EVAL_COLUMNS)
+            output.rows([client.evaluations.cancel(options.id)], EVAL_COLUMNS)
 
 
 def _releases(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.releases(limit=options.limit), RELEASE_COLUMNS)
+            output.rows(client.releases.list(limit=options.limit), RELEASE_COLUMNS)
         case "show":
-            output.one(client.release(options.benchmark, options.number))
+            output.one(client.releases.get(options.benchmark, options.number))
         case "publish":
             names = ("benchmark", "suite", "keep", "unreviewed", "notes")
-            output.rows([client.publish(given(options, names))], RELEASE_COLUMNS)
+            output.rows([client.releases.publish(**given(options, names))], RELEASE_COLUMNS)
         case "run":
-            body = given(options, CONDITIONS)
-            _started(client, client.run_release(options.benchmark, options.number, body).id, options, output)
+            made = client.releases.evaluate(options.benchmark, options.number, **given(options, CONDITIONS))
+            _started(client, made.id, options, output)
         case "check":
-            output.rows([client.check_release(options.benchmark, options.number)], RELEASE_COLUMNS)
+            output.rows([client.releases.check(options.benchmark, options.number)], RELEASE_COLUMNS)
         case _:
-            output.one(client.standings(options.benchmark, options.number))
+            output.one(client.releases.get_standings(options.benchmark, options.number))
 
 
 def _started(client: Client, pk: int, options: argparse.Namespace, output: Output) -> None:
     if options.follow:
         _follow(client, pk, options, output)
     else:
-        output.rows([client.evaluation(pk)], EVAL_COLUMNS)
+        output.rows([client.evaluations.get(pk)], EVAL_COLUMNS)
 
 
 def _follow(client: Client, pk: int, options: argparse.Namespace, output: Output) -> None:

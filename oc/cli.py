@@ -7,10 +7,10 @@ import getpass
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO
 
 from oc import alerting, benchmark, everything, exports, governing, labels, saved, serving, supply
-from oc.client import ApiError, Client, RunAction, Unreachable
+from oc.client import ApiError, Client, Unreachable
 from oc.follow import FollowTimeout, follow
 from oc.grammar import Grammar, Handler, given
 from oc.launch import UsageError, configuration, fields
@@ -32,6 +32,7 @@ ROLLOUT_COLUMNS = (
     "stop_reason",
 )
 POLICY_COLUMNS = ("name", "kind", "newest_version", "checkpoint_count", "parent", "run_id", "description")
+RUN_ACTIONS = ("start", "pause", "resume", "stop", "archive", "restore")
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 ROLLOUT_FILTERS = (
     *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text", "finding", "quarantined"),
@@ -56,7 +57,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     runs = top.noun("runs", "training jobs")
     runs.listing("runs", *RUN_FILTERS)
     runs.add("show", "everything of a run", "id")
-    for name in get_args(RunAction):
+    for name in RUN_ACTIONS:
         runs.add(name, f"{name} a run", "id")
     for name, words in (
         ("launch", "make a run from a file, and start it"),
@@ -150,9 +151,9 @@ def _failed(options: argparse.Namespace, status: int, words: str, data: dict[str
 def _runs(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.runs(limit=options.limit, **given(options, RUN_FILTERS)), RUN_COLUMNS)
+            output.rows(client.runs.list(limit=options.limit, **given(options, RUN_FILTERS)), RUN_COLUMNS)
         case "show":
-            output.one(client.run(options.id))
+            output.one(client.runs.get(options.id))
         case "launch":
             _launch(client, options, output)
         case "sweep":
@@ -160,22 +161,22 @@ def _runs(client: Client, options: argparse.Namespace, output: Output) -> None:
         case "follow":
             _follow(client, options.id, options, output)
         case "tag":
-            output.rows([client.label(options.id, tags=options.tags)], RUN_COLUMNS)
+            output.rows([client.runs.label(options.id, tags=options.tags)], RUN_COLUMNS)
         case "note":
-            output.rows([client.label(options.id, notes=options.text)], RUN_COLUMNS)
+            output.rows([client.runs.label(options.id, notes=options.text)], RUN_COLUMNS)
         case "export":
             with exports.target(options.output, output.out) as target:
                 exports.of_run(client, options.id, options.what, options.format, target)
         case action:
-            output.rows([client.act(options.id, action)], RUN_COLUMNS)
+            output.rows([client.runs.act(options.id, action)], RUN_COLUMNS)
 
 
 def _launch(client: Client, options: argparse.Namespace, output: Output) -> None:
     config = configuration(client, options)
     if options.dry_run:
-        output.one(client.validate(config, parent=options.parent))
+        output.one(client.runs.validate(config, parent=options.parent))
         return
-    run = client.create(config, start=not options.draft, parent=options.parent)
+    run = client.runs.create(config, start=not options.draft, parent=options.parent)
     if options.follow and not options.draft:
         output.streamed(f"run {run.id} is {run.state}", {"run": run.id, "state": run.state})
         _follow(client, run.id, options, output)
@@ -186,10 +187,10 @@ def _launch(client: Client, options: argparse.Namespace, output: Output) -> None
 def _sweep(client: Client, options: argparse.Namespace, output: Output) -> None:
     config, varied = configuration(client, options), fields(options.vary)
     if options.dry_run:
-        found = client.preview_sweep(config, varied, options.mode)
+        found = client.sweeps.preview(config=config, fields=varied, mode=options.mode)
         output.rows(found.runs, ("name", "values", "errors"))
         return
-    sweep = client.create_sweep(config, varied, options.mode, start=not options.draft)
+    sweep = client.sweeps.create(config=config, fields=varied, mode=options.mode, start=not options.draft)
     output.said(f"sweep {sweep.id}: {sweep.runs} runs of {sweep.name}", sweep.model_dump(mode="json"))
 
 
@@ -200,15 +201,15 @@ def _follow(client: Client, pk: int, options: argparse.Namespace, output: Output
 
 
 def _templates(client: Client, options: argparse.Namespace, output: Output) -> None:
-    output.rows(client.templates()[: options.limit], TEMPLATE_COLUMNS)
+    output.rows(client.templates.list()[: options.limit], TEMPLATE_COLUMNS)
 
 
 def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.rollouts(limit=options.limit, **given(options, ROLLOUT_FILTERS)), ROLLOUT_COLUMNS)
+            output.rows(client.rollouts.list(limit=options.limit, **given(options, ROLLOUT_FILTERS)), ROLLOUT_COLUMNS)
         case "show":
-            output.one(client.rollout(options.id))
+            output.one(client.rollouts.get(options.id))
         case _:
             with exports.target(options.output, output.out) as target:
                 exports.trajectory(client, options.id, target, tokens=options.tokens)
@@ -216,6 +217,6 @@ def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> No
 
 def _policies(client: Client, options: argparse.Namespace, output: Output) -> None:
     if options.verb == "list":
-        output.rows(client.policies(limit=options.limit), POLICY_COLUMNS)
+        output.rows(client.policies.list(limit=options.limit), POLICY_COLUMNS)
     else:
-        output.one(client.policy(options.name))
+        output.one(client.policies.get(options.name))

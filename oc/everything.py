@@ -33,9 +33,9 @@ def _api(client: Client, options: argparse.Namespace, output: Output) -> None:
     path = "/" + options.path.removeprefix("/api/v1").lstrip("/")
     if options.verb == "get" or options.body is not None:
         body = None if options.body is None else read(options.body)
-        found = client.call(options.verb.upper(), path, query=values, body=body)
+        found = client.transport.send(options.verb.upper(), path, query=values, body=body)
     else:
-        found = client.call(options.verb.upper(), path, body=values or None)
+        found = client.transport.send(options.verb.upper(), path, body=values or None)
     output.json(found)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 from urllib.parse import urlencode
 
-from oc.client import Client
+from oc.client import PAGE, Client
 from oc.grammar import Grammar, Handler, patience
 from oc.launch import UsageError
 from oc.show import Output
@@ -41,7 +40,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 def _exports(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.exports(limit=options.limit), COLUMNS)
+            output.rows(client.exports.list(limit=options.limit), COLUMNS)
         case "make":
             if wrong := [word for word in options.filters if "=" not in word]:
                 raise UsageError(f"{wrong[0]!r}: write name=value")
@@ -59,25 +58,21 @@ class Target:
     def __init__(self, out: TextIO, file: BinaryIO | None) -> None:
         self._out, self._file = out, file
 
-    def write(self, text: str) -> None:
-        if self._file is None:
-            self._out.write(text)
-        else:
-            self._file.write(text.encode())
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
 
-    def writelines(self, lines: Iterable[str]) -> None:
-        for text in lines:
-            self.write(text)
-
-    def take(self, parts: Iterator[bytes], form: str) -> None:
+    def fits(self, form: str) -> None:
         """Raises UsageError for a form that no terminal shows."""
-        if self._file is not None:
-            self._file.writelines(parts)
-        elif form == "parquet":
+        if self._file is None and form == "parquet":
             raise UsageError("Parquet is no text: name a file with -o")
+
+    def write(self, data: bytes, /) -> None:
+        if self._file is None:
+            self._out.write(self._decode(data))
         else:
-            decode = codecs.getincrementaldecoder("utf-8")().decode
-            self._out.writelines(decode(part) for part in parts)
+            self._file.write(data)
+
+    def text(self, text: str) -> None:
+        self.write(text.encode())
 
     def __enter__(self) -> Target:
         return self
@@ -95,32 +90,34 @@ def target(name: str, out: TextIO) -> Target:
         raise UsageError(f"{name} cannot be written: {error}") from error
 
 
-def table(client: Client, what: str, query: str, form: str, out: Target, *, timeout: float = PATIENCE) -> None:
+def table(client: Client, what: Any, query: str, form: Any, out: Target, *, timeout: float = PATIENCE) -> None:
     """Ask for the file, wait for the worker that writes it, fetch it. Raises Ended, FollowTimeout, ApiError, Unreachable."""
-    asked = client.make_export(what, query, form)
+    out.fits(form)
+    asked = client.exports.create(what=what, query=query, format=form)
     made = until(
-        lambda: client.export(asked.id),
+        lambda: client.exports.get(asked.id),
         lambda one: one.state in ("done", "failed"),
         timeout=timeout,
         what=f"export {asked.id}",
     )
     if made.state == "failed":
         raise Ended(f"export {made.id}: {made.cause}")
-    out.take(client.export_file(made.id), form)
+    client.exports.get_file(made.id, out)
 
 
 def _fetch(client: Client, pk: int, out: Target) -> None:
-    out.take(client.export_file(pk), client.export(pk).format)
+    out.fits(client.exports.get(pk).format)
+    client.exports.get_file(pk, out)
 
 
-def of_run(client: Client, pk: int, what: str, form: str | None, out: Target) -> None:
+def of_run(client: Client, pk: int, what: str, form: Any, out: Target) -> None:
     """Raises UsageError for a format that does not fit, and what `table` raises."""
     fits = ("yaml", "toml") if what == "config" else FORMATS
     form = form or fits[0]
     if form not in fits:
         raise UsageError(f"{what} come as {', '.join(fits[:-1])} or {fits[-1]}, not {form}")
     if what == "config":
-        out.write(client.config_text(pk, form))
+        out.text(client.runs.get_config(pk, format=form).text)
     else:
         table(client, what, f"run={pk}", form, out)
 
@@ -128,11 +125,16 @@ def of_run(client: Client, pk: int, what: str, form: str | None, out: Target) ->
 def trajectory(client: Client, pk: int, out: Target, *, tokens: bool) -> None:
     """The facts of the rollout in a first line, then a line a turn; with `tokens`, a line a segment at the end."""
     segments: dict[int, Any] = {}
-    for number, page in enumerate(client.turns(pk, tokens=tokens)):
+    offset: int | None = 0
+    while offset is not None:
+        page = client.rollouts.get_trajectory(pk, offset=offset, limit=PAGE, tokens=tokens or None)
         data = page.model_dump(mode="json")
         turns = data.pop("turns")
         segments |= {segment["index"]: segment for segment in data.pop("segments")}
-        if number == 0:
-            out.write(json.dumps({"rollout": data}) + "\n")
-        out.writelines(json.dumps({"turn": turn}) + "\n" for turn in turns)
-    out.writelines(json.dumps({"segment": segment}) + "\n" for segment in segments.values())
+        if offset == 0:
+            out.text(json.dumps({"rollout": data}) + "\n")
+        for turn in turns:
+            out.text(json.dumps({"turn": turn}) + "\n")
+        offset = page.next
+    for segment in segments.values():
+        out.text(json.dumps({"segment": segment}) + "\n")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oc.client import Client
+from oc.client import PAGE, Client
 
 FINAL = ("finished", "failed", "cancelled")
 POLL = 1.0
@@ -31,7 +31,7 @@ def follow(client: Client, pk: int, *, metrics: Sequence[str], timeout: float, p
     end = time.monotonic() + timeout
     step, event, state = -1, 0, ""
     while True:
-        found = client.metrics(pk, metrics, after=step, buckets=2000)
+        found = client.runs.get_metrics(pk, name=metrics, after=step, buckets=2000)
         fresh: dict[int, dict[str, float]] = {}
         for name, buckets in found.series.items():
             for bucket in buckets:
@@ -40,7 +40,7 @@ def follow(client: Client, pk: int, *, metrics: Sequence[str], timeout: float, p
             step = max(step, at)
             words = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
             yield Seen(f"step {at}  {words}", {"step": at, "metrics": values})
-        for one in sorted(client.events(pk, after=event), key=lambda one: one.id):
+        for one in sorted(client.runs.get_events(pk, after=event, limit=PAGE), key=lambda one: one.id):
             event = one.id
             yield Seen(f"{one.level}: {one.message}", {"event": one.model_dump(mode="json")})
         if found.state != state:

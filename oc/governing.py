@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from oc.client import Client, Json
+from oc.client import Client
 from oc.grammar import Grammar, Handler, given
-from oc.installation import Installation
 from oc.launch import UsageError
 from oc.show import Output
 
@@ -49,34 +49,32 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 
 
 def _people(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     match options.verb:
         case "list":
-            output.rows(calls.people(), PEOPLE_COLUMNS)
+            output.rows(client.people.list(), PEOPLE_COLUMNS)
         case "invite":
             member = {"project": options.room, "project_role": options.member_role if options.room else ""}
             asked = {"username": options.username, "role": options.role, "email": options.email, "days": options.days}
-            output.one(calls.invite({**asked, **member}))
+            output.one(client.people.create_invitation(**asked, **member))
         case "invitations":
-            output.rows(calls.invitations(), INVITATION_COLUMNS)
+            output.rows(client.people.list_invitations(), INVITATION_COLUMNS)
         case "withdraw":
-            calls.withdraw(options.id)
+            client.people.delete_invitation(options.id)
             output.said(f"invitation {options.id} is withdrawn", {"withdrawn": options.id})
         case "role":
-            output.rows([calls.change_person(options.username, {"role": options.role})], PEOPLE_COLUMNS)
+            output.rows([client.people.change(options.username, role=options.role)], PEOPLE_COLUMNS)
         case verb:
-            output.rows([calls.change_person(options.username, {"active": verb == "enable"})], PEOPLE_COLUMNS)
+            output.rows([client.people.change(options.username, active=verb == "enable")], PEOPLE_COLUMNS)
 
 
 def _quotas(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     if options.verb == "list":
-        output.rows(calls.quotas(), QUOTA_COLUMNS)
+        output.rows(client.quotas.list(), QUOTA_COLUMNS)
     else:
-        output.rows([calls.set_quota({**_whom(options.whom), **given(options, LIMITS)})], QUOTA_COLUMNS)
+        output.rows([client.quotas.set(**_whom(options.whom), **given(options, LIMITS))], QUOTA_COLUMNS)
 
 
-def _whom(text: str) -> Json:
+def _whom(text: str) -> dict[str, Any]:
     kind, _, name = text.partition(":")
     if text == "everybody":
         return {}
@@ -86,4 +84,4 @@ def _whom(text: str) -> Json:
 
 
 def _audit(client: Client, options: argparse.Namespace, output: Output) -> None:
-    output.rows(Installation(client).audit(limit=options.limit, **given(options, AUDIT_FILTERS)), AUDIT_COLUMNS)
+    output.rows(client.audit.list_entries(limit=options.limit, **given(options, AUDIT_FILTERS)), AUDIT_COLUMNS)

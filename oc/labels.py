@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from oc.client import Client
-from oc.grammar import Grammar, Handler
+from oc.grammar import Grammar, Handler, given
 from oc.launch import UsageError
 from oc.show import Output
 
@@ -30,28 +30,28 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 def _review(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.queues(limit=options.limit), QUEUE_COLUMNS)
+            output.rows(client.review.list_queues(limit=options.limit), QUEUE_COLUMNS)
         case "show":
-            output.one(client.queue(options.name))
+            output.one(client.review.get_queue(options.name))
         case "next":
-            output.rows([client.next_item(options.name)], ("rollout", "waiting"))
+            output.rows([client.review.get_next(options.name)], ("rollout", "waiting"))
         case "label":
             answers = _answers(client, options)
-            output.one(client.label_rollout(options.name, options.rollout, answers))
+            output.one(client.review.label(options.name, rollout=options.rollout, answers=answers))
         case "agreement":
-            output.rows(client.agreement(options.name), ("question", "items", "share", "alpha", "kappa"))
+            output.rows(client.review.get_agreement(options.name), ("question", "items", "share", "alpha", "kappa"))
         case "disagreements":
-            output.rows(client.label_disagreements(options.name), ("rollout", "questions", "hidden"))
+            output.rows(client.review.get_disagreements(options.name), ("rollout", "questions", "hidden"))
         case "rewards":
-            output.rows(client.label_rewards(options.name, options.question), ("rollout", "value"))
+            output.rows(client.review.get_rewards(options.name, question=options.question), ("rollout", "value"))
         case _:
-            body = {"question": options.question, "value": options.value, "tasks": options.tasks}
-            output.rows([client.exclude(options.name, body)], ("count",))
+            named = given(options, ("question", "value", "tasks"))
+            output.rows([client.review.exclude(options.name, **named)], ("count",))
 
 
 def _answers(client: Client, options: argparse.Namespace) -> dict[str, str | list[str]]:
     """`flags=a,b` is a list where the question has flags. Raises UsageError."""
-    flags = {one["id"] for one in client.queue(options.name).questions if one["kind"] == "flags"}
+    flags = {one["id"] for one in client.review.get_queue(options.name).questions if one["kind"] == "flags"}
     found: dict[str, str | list[str]] = {}
     for word in options.answers:
         question, separator, answer = word.partition("=")

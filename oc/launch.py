@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oc.client import Client, Json
+from oc.client import Client
 
 
 class UsageError(Exception):
     """The command line asks for something that cannot be. The message says what to write instead."""
 
 
-def configuration(client: Client, options: Any) -> Json:
+def configuration(client: Client, options: Any) -> dict[str, Any]:
     """Raises UsageError, ApiError (with the line of a wrong setting in a file)."""
     chosen = [name for name in ("file", "preset", "template") if getattr(options, name)]
     if len(chosen) != 1:
@@ -24,11 +24,11 @@ def configuration(client: Client, options: Any) -> Json:
             text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{options.file} cannot be read: {error}") from error
-        config = client.read(text)
+        config = client.runs.read_text(text=text).config
     elif options.preset:
-        config = _pick({one.key: one.config for one in client.presets()}, options.preset, "preset")
+        config = _pick({one.key: one.config for one in client.runs.presets()}, options.preset, "preset")
     else:
-        config = _pick({one.name: one.config for one in client.templates()}, options.template, "template")
+        config = _pick({one.name: one.config for one in client.templates.list()}, options.template, "template")
     for word in options.set:
         path, separator, value = word.partition("=")
         if not separator:
@@ -37,7 +37,7 @@ def configuration(client: Client, options: Any) -> Json:
     return config
 
 
-def _pick(known: dict[str, Json], name: str, noun: str) -> Json:
+def _pick(known: dict[str, dict[str, Any]], name: str, noun: str) -> dict[str, Any]:
     if name not in known:
         raise UsageError(f"there is no {noun} {name!r}; there are: {', '.join(known) or 'none yet'}")
     return known[name]
@@ -50,7 +50,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _assign(config: Json, path: list[str], value: Any) -> None:
+def _assign(config: dict[str, Any], path: list[str], value: Any) -> None:
     for name in path[:-1]:
         inner = config.get(name)
         if not isinstance(inner, dict):
@@ -59,9 +59,9 @@ def _assign(config: Json, path: list[str], value: Any) -> None:
     config[path[-1]] = value
 
 
-def fields(words: list[str]) -> Json:
+def fields(words: list[str]) -> dict[str, Any]:
     """`stage.steps=20,40` → {"stage.steps": [20, 40]}. Raises UsageError."""
-    found: Json = {}
+    found: dict[str, Any] = {}
     for word in words:
         name, separator, values = word.partition("=")
         if not separator or not values:

@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import argparse
 
-from oc.client import Client, Kept
-from oc.grammar import Grammar, Handler
+from oc.client import Client
+from oc.grammar import Grammar, Handler, given
 from oc.show import Output
 
 COLUMNS = ("id", "name", "query", "shared", "owner")
-NOUNS: dict[str, tuple[str, Kept]] = {
-    "views": ("saved views of the runs table", "/runs/views"),
-    "queries": ("saved queries of the rollouts table", "/rollouts/queries"),
-}
+NOUNS = {"views": "saved views of the runs table", "queries": "saved queries of the rollouts table"}
+NAMED = ("name", "query", "shared")
 
 
 def grammar(top: Grammar) -> dict[str, Handler]:
-    for noun, (words, _) in NOUNS.items():
+    for noun, words in NOUNS.items():
         group = top.noun(noun, words)
         group.add("list", "yours and shared ones")
         made = group.add("save", "keep one; yours of the same name is replaced", "name")
         made.add_argument("query", help="what follows the ? of the page's address: verdict=failed&sort=-reward")
         made.add_argument("--shared", action="store_true", help="for everybody")
         group.add("delete", "delete one of yours", "id")
-    return dict.fromkeys(NOUNS, _saved)
+    return {"views": _views, "queries": _queries}
 
 
-def _saved(client: Client, options: argparse.Namespace, output: Output) -> None:
-    path = NOUNS[options.noun][1]
+def _views(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.kept(path), COLUMNS)
+            output.rows(client.runs.list_views(), COLUMNS)
         case "save":
-            output.rows([client.keep(path, options.name, options.query, shared=options.shared)], COLUMNS)
+            output.rows([client.runs.save_view(**given(options, NAMED))], COLUMNS)
         case _:
-            client.forget(path, options.id)
+            client.runs.delete_view(options.id)
+            output.said(f"deleted {options.id}", {"deleted": options.id})
+
+
+def _queries(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.rollouts.list_queries(), COLUMNS)
+        case "save":
+            output.rows([client.rollouts.save_query(**given(options, NAMED))], COLUMNS)
+        case _:
+            client.rollouts.delete_query(options.id)
             output.said(f"deleted {options.id}", {"deleted": options.id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,7 +14,6 @@ from oc import exports, models
 from oc.client import Client
 from oc.everything import pair, read
 from oc.grammar import Grammar, Handler, given, optional
-from oc.installation import Installation
 from oc.launch import UsageError
 from oc.show import Output
 
@@ -88,21 +87,26 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 
 
 def _promotions(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     match options.verb:
         case "list":
-            output.rows(calls.promotions(limit=options.limit), PROMOTION_COLUMNS)
+            output.rows(client.promotions.list(limit=options.limit), PROMOTION_COLUMNS)
         case "gate":
-            output.one(calls.gate())
+            output.one(client.promotions.get_gate())
         case "set-gate":
-            output.one(calls.set_gate(read(options.file)))
+            output.one(client.promotions.set_gate(read(options.file)))
         case "check":
-            _checked(calls.check_version(options.policy), output)
+            _checked(client.promotions.check_version(policy=options.policy), output)
         case "watch":
-            _watched(calls.canary(), output)
+            _watched(client.promotions.compare_canary(), output)
         case doing:
-            names = [name for name in ("policy", "share", "note") if name in options]
-            output.rows([calls.change_channel(doing, given(options, names))], PROMOTION_COLUMNS)
+            calls: dict[str, Callable[..., models.PromotionOut]] = {
+                "promote": client.promotions.promote,
+                "canary": client.promotions.start_canary,
+                "end-canary": client.promotions.end_canary,
+                "rollback": client.promotions.rollback,
+            }
+            named = given(options, [name for name in ("policy", "share", "note") if name in options])
+            output.rows([calls[doing](**named)], PROMOTION_COLUMNS)
 
 
 def _checked(found: models.Preview, output: Output) -> None:
@@ -138,54 +142,53 @@ def _nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _gateway(client: Client, options: argparse.Namespace, output: Output) -> None:
-    calls = Installation(client)
     match options.verb:
         case "status":
-            output.one(_status(calls))
+            output.one(_status(client))
         case "set":
-            output.one(calls.change_gateway(_nested(pair(word) for word in options.values)))
+            output.one(client.gateway.change_settings(_nested(pair(word) for word in options.values)))
         case "sessions":
             filters = given(options, SESSION_FILTERS)
-            output.rows(calls.sessions(limit=options.limit, **filters), SESSION_COLUMNS)
+            output.rows(client.gateway.list_sessions(limit=options.limit, **filters), SESSION_COLUMNS)
         case "show":
-            output.one(calls.session(options.id))
+            output.one(client.gateway.get_session(options.id))
         case "export":
-            _export(calls, options, output)
+            _export(client, options, output)
         case "draft":
-            body = given(options, ("task", "slug", "instruction", "category"))
-            output.rows([calls.draft_of_session(options.id, body)], DRAFT_COLUMNS)
+            named = given(options, ("task", "slug", "instruction", "category"))
+            output.rows([client.gateway.draft_of_session(options.id, **named)], DRAFT_COLUMNS)
         case "delete":
-            calls.delete_session(options.id)
+            client.gateway.delete_session(options.id)
             output.said(f"deleted session {options.id}", {"deleted": options.id})
         case "erase":
-            output.rows([calls.erase(options.user)], ("sessions",))
+            output.rows([client.gateway.erase_user(user=options.user)], ("sessions",))
         case "signal":
-            output.rows([_signal(calls, options)], ("new", "known"))
+            output.rows([_signal(client, options)], ("new", "known"))
         case _:
-            calls.delete_own_session(options.session)
+            client.gateway.delete_own_session(options.session)
             output.said(f"deleted session {options.session}", {"deleted": options.session})
 
 
-def _status(calls: Installation) -> Status:
-    newest = next(calls.promotions(limit=1), None)
+def _status(client: Client) -> Status:
+    newest = next(client.promotions.list(limit=1), None)
     return Status(
         promoted=newest.promoted if newest else None,
         canary=newest.canary if newest else None,
         canary_share=newest.canary_share if newest else 0.0,
-        settings=calls.gateway(),
+        settings=client.gateway.get_settings(),
     )
 
 
-def _signal(calls: Installation, options: argparse.Namespace) -> models.SignalsOut:
+def _signal(client: Client, options: argparse.Namespace) -> models.SignalsOut:
     if options.kind == "edit_kept" and not options.after:
         raise UsageError("edit_kept says when the edit was looked at: --after '30 minutes' or --after '2 commits'")
     signal = {"id": options.signal_id or str(uuid.uuid4()), **given(options, ("kind", "turn", "value", "after"))}
-    return calls.signal(options.session, [signal])
+    return client.gateway.send_signals(session=options.session, signals=[signal])
 
 
-def _export(calls: Installation, options: argparse.Namespace, output: Output) -> None:
+def _export(client: Client, options: argparse.Namespace, output: Output) -> None:
     with exports.target(options.output, output.out) as target:
         if options.session is None:
-            target.take(calls.all_sessions(), "jsonl")
+            client.gateway.get_jsonl(target)
         else:
-            target.write(json.dumps(calls.session_as_atif(options.session), ensure_ascii=False) + "\n")
+            target.text(json.dumps(client.gateway.get_session_atif(options.session), ensure_ascii=False) + "\n")

@@ -90,18 +90,18 @@ def grammar(top: Grammar) -> dict[str, Handler]:
 def _repositories(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.repositories(limit=options.limit), REPOSITORY_COLUMNS)
+            output.rows(client.environments.list_repositories(limit=options.limit), REPOSITORY_COLUMNS)
         case "show":
-            output.one(client.environment(options.name))
+            output.one(client.environments.get(options.name))
         case "log":
-            text = client.log(options.name)
+            text = client.environments.get_log(options.name).text
             output.said(text.rstrip(), {"log": text})
         case "cancel":
-            output.rows([client.cancel_build(options.name)], ENVIRONMENT_COLUMNS)
+            output.rows([client.environments.cancel(options.name)], ENVIRONMENT_COLUMNS)
         case "follow":
             _build(client, options.name, options, output)
         case "again":
-            found = client.build_again(options.name)
+            found = client.environments.build_again(options.name)
             if options.follow:
                 _build(client, options.name, options, output)
             else:
@@ -116,12 +116,13 @@ def _repositories(client: Client, options: argparse.Namespace, output: Output) -
 
 def _added(client: Client, options: argparse.Namespace) -> RepositoryOut:
     if options.verb == "upload":
-        return client.upload_repository(options.location, _bytes(options.location), name=options.name or "")
+        return client.environments.upload_repository(archive=readable(options.location), **given(options, ("name",)))
     token = ""
     if options.private:
         token = getpass.getpass("Access token: ") if sys.stdin.isatty() else sys.stdin.readline().strip()
-    body = {"kind": options.kind, "location": options.location, "token": token}
-    return client.add_repository(body | given(options, ("name", "revision")))
+    return client.environments.add_repository(
+        kind=options.kind, location=options.location, token=token, **given(options, ("name", "revision"))
+    )
 
 
 def _build(client: Client, name: str, options: argparse.Namespace, output: Output) -> None:
@@ -131,41 +132,41 @@ def _build(client: Client, name: str, options: argparse.Namespace, output: Outpu
 def _tasks(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.tasks(limit=options.limit, **given(options, TASK_FILTERS)), TASK_COLUMNS)
+            output.rows(client.tasks.list(limit=options.limit, **given(options, TASK_FILTERS)), TASK_COLUMNS)
         case "show":
-            output.one(client.task(options.name))
+            output.one(client.tasks.get(options.name))
         case "generate":
             _generate(client, options, output)
         case "orders":
-            output.rows(client.orders(), ORDER_COLUMNS)
+            output.rows(client.tasks.list_orders(), ORDER_COLUMNS)
         case "yields":
-            output.rows(client.yields(limit=options.limit), YIELD_COLUMNS)
+            output.rows(client.tasks.list_generator_runs(limit=options.limit), YIELD_COLUMNS)
         case "next":
-            output.rows([client.next_task(**given(options, TASK_FILTERS))], ("task", "waiting"))
+            output.rows([client.curation.get_next(**given(options, TASK_FILTERS))], ("task", "waiting"))
         case "review":
-            body = {"decision": DECISIONS[options.decision], **given(options, ("note", "into", "version"))}
-            output.rows([client.review_task(options.name, body)], REVIEW_COLUMNS)
+            named = {"decision": DECISIONS[options.decision], **given(options, ("note", "into", "version"))}
+            output.rows([client.curation.review(options.name, **named)], REVIEW_COLUMNS)
         case "edit":
-            made = client.edit_instruction(options.name, _text(options.file))
+            made = client.curation.edit_instruction(options.name, instruction=_text(options.file))
             output.rows([made], ("task", "version"))
         case "change":
-            body = {"action": options.action, "value": options.value, "tasks": options.tasks}
-            output.rows([client.change_tasks(body)], ("id", "changed", "unchanged"))
+            named = given(options, ("action", "value", "tasks"))
+            output.rows([client.curation.change_tasks(**named)], ("id", "changed", "unchanged"))
         case "undo":
-            output.rows([client.undo(options.batch)], ("id", "changed", "unchanged"))
+            output.rows([client.curation.undo(options.batch)], ("id", "changed", "unchanged"))
         case "history":
-            output.rows(client.changes(limit=options.limit, **given(options, ("task",))), CHANGE_COLUMNS)
+            output.rows(client.curation.list_changes(limit=options.limit, **given(options, ("task",))), CHANGE_COLUMNS)
         case "compare":
-            parts = client.compare_versions(options.name, options.before, options.after)
+            parts = client.curation.compare_versions(options.name, before=options.before, after=options.after)
             words = "\n".join(f"{part.name}\n{part.diff}" for part in parts) or "they are the same"
             output.said(words, [part.model_dump(mode="json") for part in parts])
         case _:
-            output.rows(client.disagreements(), ("task", "version", "reviews", "hidden"))
+            output.rows(client.curation.list_disagreements(), ("task", "version", "reviews", "hidden"))
 
 
 def _generate(client: Client, options: argparse.Namespace, output: Output) -> None:
     names = ("name", "packages", "generators", "styles", "purpose", "rewriter", "count", "seed")
-    asked = client.generate(given(options, names))
+    asked = client.tasks.generate(**given(options, names))
     if options.follow:
         output.last(waiting.order(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
     else:
@@ -175,14 +176,14 @@ def _generate(client: Client, options: argparse.Namespace, output: Output) -> No
 def _suites(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
-            output.rows(client.suites(limit=options.limit), SUITE_COLUMNS)
+            output.rows(client.suites.list(limit=options.limit), SUITE_COLUMNS)
         case "show":
-            output.one(client.suite(options.name))
+            output.one(client.suites.get(options.name))
         case "open":
             names = ("name", "purpose", "description", "reviewed")
-            output.rows([client.open_suite(given(options, names))], SUITE_COLUMNS)
+            output.rows([client.curation.open_suite(**given(options, names))], SUITE_COLUMNS)
         case _:
-            asked = client.run_controls(options.name)
+            asked = client.suites.validate(options.name)
             if options.follow:
                 output.last(waiting.proven(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
             else:
@@ -196,8 +197,10 @@ def _text(name: str) -> str:
         raise UsageError(f"{name} cannot be read: {error}") from error
 
 
-def _bytes(name: str) -> bytes:
+def readable(name: str) -> Path:
+    """A file to send. Raises UsageError."""
     try:
-        return Path(name).read_bytes()
+        with Path(name).open("rb"):
+            return Path(name)
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error}") from error

@@ -34,8 +34,8 @@ def build(client: Client, name: str, output: Output, *, timeout: float) -> Envir
 
     def look() -> EnvironmentOut:
         nonlocal seen
-        found = client.environment(name)
-        text = client.log(name)
+        found = client.environments.get(name)
+        text = client.environments.get_log(name).text
         for line in text[seen:].splitlines():
             output.streamed(line, {"log": line})
         seen = len(text)
@@ -51,7 +51,7 @@ def order(client: Client, name: str, *, timeout: float) -> SuiteOut:
     """The suite that generators were asked for, its controls run. Raises Ended when they gave none."""
 
     def newest() -> OrderOut | None:
-        return next((one for one in client.orders() if one.name == name), None)
+        return next((one for one in client.tasks.list_orders() if one.name == name), None)
 
     made = until(
         newest, lambda one: one is None or one.state != "under way", timeout=timeout, what=f"the order of {name}"
@@ -64,7 +64,7 @@ def order(client: Client, name: str, *, timeout: float) -> SuiteOut:
 def proven(client: Client, name: str, *, timeout: float) -> SuiteOut:
     """A suite whose controls have all run."""
     return until(
-        lambda: client.suite(name),
+        lambda: client.suites.get(name),
         lambda one: one.valid_count + one.rejected_count >= one.task_count,
         timeout=timeout,
         what=f"the controls of {name}",
@@ -77,7 +77,7 @@ def evaluation(client: Client, pk: int, output: Output, *, timeout: float) -> Ev
 
     def look() -> EvaluationOut:
         nonlocal told
-        found = client.evaluation(pk)
+        found = client.evaluations.get(pk)
         if found.groups_done != told:
             told = found.groups_done
             data = {"evaluation": pk, "state": found.state, "groups_done": told, "groups_total": found.groups_total}

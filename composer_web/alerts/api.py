@@ -85,7 +85,7 @@ def _fields(payload: RuleIn) -> dict[str, Any]:
     auth=needs("operate"),
     summary="Switch a rule on or off",
 )
-def change_rule(request: HttpRequest, rule_id: int, action: str) -> Any:
+def switch_rule(request: HttpRequest, rule_id: int, action: str) -> Any:
     if action not in ("on", "off"):
         raise UserError("action", f"a rule is switched on or off, not {action[:40]!r}")
     return services.switch_rule(rule=selectors.get_rule(rule_id), active=action == "on", actor=caller(request))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import Any
 
 from ninja import NinjaAPI
+from ninja.operation import Operation
 
 from composer_web.accounts.api import router as accounts
 from composer_web.accounts.audit_api import router as audit
@@ -36,7 +38,11 @@ from composer_web.tasks.curation_api import router as curation
 
 
 class Api(NinjaAPI):
-    """Its description says of every operation what any refusal looks like, not only those that it lists itself."""
+    """Its description says of every operation what any refusal looks like, not only those that it lists itself, and
+    calls it by noun and verb: `runs.get`. So are the methods of the generated client called."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        return f"{operation.view_func.__module__}.{operation.view_func.__name__}"
 
     def get_openapi_schema(self, **options: Any) -> Any:
         schema = super().get_openapi_schema(**options)
@@ -44,10 +50,19 @@ class Api(NinjaAPI):
             "description": "A refusal",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}},
         }
-        for operations in schema["paths"].values():
+        for path, operations in schema["paths"].items():
             for operation in operations.values():
+                operation["operationId"] = operation_name(path, operation["operationId"].rpartition(".")[2])
                 operation["responses"].setdefault("default", refusal)
         return schema
+
+
+def operation_name(path: str, function: str) -> str:
+    """`/api/v1/runs/{run_id}` and `get_run` are `runs.get`: a verb does not repeat its own noun."""
+    noun = path.removeprefix("/api/v1/").partition("/")[0].partition(".")[0]
+    one = {"people": "person"}.get(noun) or (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s"))
+    verb, _, last = function.rpartition("_")
+    return f"{noun}.{verb if verb and last in (noun, one) and not iskeyword(verb) else function}"
 
 
 api = Api(

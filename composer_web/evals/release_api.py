@@ -46,7 +46,7 @@ def get_release(request: HttpRequest, benchmark: str, number: int) -> Any:
 
 
 @router.get("/{benchmark}/{number}/standings", response={200: BoardOut, 404: ErrorOut}, summary="Leaderboard and flags")
-def board(request: HttpRequest, benchmark: str, number: int) -> Any:
+def get_standings(request: HttpRequest, benchmark: str, number: int) -> Any:
     return standings.board(standings.get_release(benchmark, number))
 
 
@@ -56,7 +56,7 @@ def board(request: HttpRequest, benchmark: str, number: int) -> Any:
     auth=needs("operate"),
     summary="Run a policy over a release",
 )
-def run(request: HttpRequest, benchmark: str, number: int, payload: ReleaseRunIn) -> Any:
+def evaluate(request: HttpRequest, benchmark: str, number: int, payload: ReleaseRunIn) -> Any:
     evaluation = releases.run(
         release=standings.get_release(benchmark, number),
         reference=payload.policy,

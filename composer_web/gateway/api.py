@@ -52,7 +52,7 @@ class GatewayToken(HttpBearer):
 @router.post(
     "/signals", response={200: SignalsOut, **REFUSED}, auth=[GatewayToken()], summary="What users did after an answer"
 )
-def post_signals(request: HttpRequest, payload: SignalsIn) -> Any:
+def send_signals(request: HttpRequest, payload: SignalsIn) -> Any:
     """Idempotent by the id of each signal; all are kept or none."""
     return signals.take(owner=caller(request), session=payload.session, signals=payload.signals)
 
@@ -63,7 +63,7 @@ def post_signals(request: HttpRequest, payload: SignalsIn) -> Any:
     auth=[GatewayToken()],
     summary="Delete a session that this client recorded",
 )
-def delete_own(request: HttpRequest, client_id: str) -> Any:
+def delete_own_session(request: HttpRequest, client_id: str) -> Any:
     found = Session.objects.filter(owner=caller(request), client_id=client_id).first()
     if found is None:
         raise NotFound("recorded session", repr(client_id[:120]))
@@ -117,7 +117,7 @@ def get_session(request: HttpRequest, session_id: int) -> Any:
 
 
 @router.get("/sessions/{session_id}/atif", response={200: dict, 404: ErrorOut}, auth=needs("review"), summary="As ATIF")
-def get_atif(request: HttpRequest, session_id: int) -> Any:
+def get_session_atif(request: HttpRequest, session_id: int) -> Any:
     return exporting.as_atif(selectors.get(session_id))
 
 
@@ -143,7 +143,7 @@ def delete_session(request: HttpRequest, session_id: int) -> Any:
 
 
 @router.post("/erase", response={200: ErasedOut, 422: ErrorOut}, auth=needs("operate"), summary="Delete a user's data")
-def erase(request: HttpRequest, payload: UserIn) -> Any:
+def erase_user(request: HttpRequest, payload: UserIn) -> Any:
     """Every session of an end user, with turns, signals, texts and tokens."""
     return {"sessions": recording.erase(user=payload.user, actor=caller(request))}
 
@@ -154,7 +154,7 @@ def erase(request: HttpRequest, payload: UserIn) -> Any:
     auth=needs("review"),
     summary="Make a draft of a task",
 )
-def promote(request: HttpRequest, session_id: int, payload: PromoteIn) -> Any:
+def draft_of_session(request: HttpRequest, session_id: int, payload: PromoteIn) -> Any:
     session = selectors.get(session_id)
     draft = promoting.promote(session=session, actor=caller(request), **payload.dict())
     return Status(201, get_draft(draft.pk))

@@ -14,7 +14,7 @@ router = Router()
 
 
 @router.get("", response=HealthOut, summary="Every part and whether it answers")
-def health(request: HttpRequest) -> Any:
+def get_health(request: HttpRequest) -> Any:
     found = checks()
     return {"ok": all(check.ok for check in found), "checks": [CheckOut.from_orm(check) for check in found]}
 

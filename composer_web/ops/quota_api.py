@@ -49,7 +49,7 @@ def list_quotas(request: HttpRequest) -> Any:
 @router.put(
     "", response={200: QuotaOut, 404: ErrorOut, 422: ErrorOut}, auth=needs("admin"), summary="Set or remove a quota"
 )
-def put_quota(request: HttpRequest, payload: QuotaIn) -> Any:
+def set_quota(request: HttpRequest, payload: QuotaIn) -> Any:
     """All limits empty removes it."""
     user = User.objects.filter(username=payload.username).first() if payload.username else None
     if payload.username and user is None:

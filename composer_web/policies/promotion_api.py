@@ -22,7 +22,7 @@ CHANGED: Any = {201: PromotionOut, 409: ErrorOut, 422: ErrorOut}
 
 
 @router.get("", response=Page[PromotionOut], summary="What was promoted; the newest counts")
-def history(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
+def list_promotions(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
     return page(promotion.history(), limit=limit, before=before)
 
 
@@ -32,7 +32,7 @@ def promote(request: HttpRequest, payload: PromotionIn) -> Any:
 
 
 @router.post("/canary", response=CHANGED, auth=needs("operate"), summary="Give a version a share of new sessions")
-def canary(request: HttpRequest, payload: CanaryIn) -> Any:
+def start_canary(request: HttpRequest, payload: CanaryIn) -> Any:
     made = promotion.canary(reference=payload.policy, share=payload.share, note=payload.note, actor=caller(request))
     return Status(201, made)
 
@@ -52,7 +52,7 @@ def rollback(request: HttpRequest, payload: NoteIn) -> Any:
     response={200: Comparison, 404: ErrorOut},
     summary="The canary beside what is promoted, as sessions show it",
 )
-def compare(request: HttpRequest) -> Any:
+def compare_canary(request: HttpRequest) -> Any:
     """What guards judge, measure by measure. 404 while there is no canary."""
     found = watching.compare()
     if found is None:
@@ -61,7 +61,7 @@ def compare(request: HttpRequest) -> Any:
 
 
 @router.get("/check", response={200: Preview, 422: ErrorOut}, summary="Whether a version would pass the gate")
-def check(request: HttpRequest, policy: str) -> Any:
+def check_version(request: HttpRequest, policy: str) -> Any:
     """Nothing is promoted. Each rule that does not hold says what to do."""
     return promotion.preview(policy)
 

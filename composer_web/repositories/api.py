@@ -85,7 +85,7 @@ def cancel(request: HttpRequest, name: str) -> Any:
     auth=needs("operate"),
     summary="Build an environment that failed again",
 )
-def again(request: HttpRequest, name: str) -> Any:
+def build_again(request: HttpRequest, name: str) -> Any:
     services.build_again(environment=selectors.get_environment(name), actor=caller(request))
     return selectors.get_environment(name)
 

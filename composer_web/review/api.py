@@ -90,7 +90,7 @@ def get_next(request: HttpRequest, name: str) -> Any:
 @queues.post(
     "/{name}/labels", response={201: LabelOut, **REFUSED}, auth=needs("review"), summary="Answer about a rollout"
 )
-def post_label(request: HttpRequest, name: str, payload: LabelIn) -> Any:
+def label(request: HttpRequest, name: str, payload: LabelIn) -> Any:
     item = item_of(selectors.get_queue(name), payload.rollout)
     return Status(201, services.label(item=item, answers=payload.answers, actor=caller(request)))
 

@@ -34,6 +34,7 @@ from composer_web.tasks.schemas import (
     SuiteIn,
     SuiteOut,
     TaskDetail,
+    TaskFilters,
     TaskOut,
     TrajectoryOut,
     VersionOut,
@@ -54,21 +55,9 @@ def download(data: bytes, name: str, losses: list[str]) -> HttpResponse:
 @tasks.get("", response=Page[TaskOut], summary="List tasks")
 def list_tasks(
     request: HttpRequest,
+    filters: Query[TaskFilters],
     limit: int = Query(50, ge=1, le=MAX_PAGE),
     before: int | None = None,
-    q: str = "",
-    source: str = "",
-    category: str = "",
-    suite: str = "",
-    controls: str = "",
-    strength: str = "",
-    difficulty: str = "",
-    strength_max: float | None = None,
-    review: str = "",
-    mine: str = "",
-    split: str = "",
-    tag: str = "",
-    finding: str = "",
 ) -> Any:
     """Newest first; the filters are those of the tasks page."""
     return page(filtered(TaskFilter, request, selectors.tasks()), limit=limit, before=before)
@@ -144,7 +133,7 @@ def get_task(request: HttpRequest, slug: str) -> Any:
     auth=needs("review"),
     summary="Run all controls of a task again",
 )
-def run_task_controls(request: HttpRequest, slug: str) -> Any:
+def run_controls(request: HttpRequest, slug: str) -> Any:
     """Oracle, no-op, wrong patches, exploits and mutants of the newest version, on the build workers."""
     version = selectors.newest_version(selectors.get_task(slug))
     return {"requested": services.request_task_controls(versions=[version], actor=caller(request))}

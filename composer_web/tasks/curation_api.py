@@ -31,7 +31,7 @@ from composer_web.tasks.curation_schemas import (
 from composer_web.tasks.facets import facets
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.models import Task, TaskVersion
-from composer_web.tasks.schemas import SuiteOut
+from composer_web.tasks.schemas import SuiteOut, TaskFilters
 
 router = Router()
 
@@ -56,14 +56,14 @@ def reviews_of(slug: str, user: User) -> dict[str, Any]:
 
 
 @router.get("/facets", response=list[FacetOut], summary="Tasks of each kind under the filters of the list")
-def get_facets(request: HttpRequest) -> Any:
+def list_facets(request: HttpRequest, filters: Query[TaskFilters]) -> Any:
     """Takes the filters of `GET /tasks`; each facet counts under all others."""
     filtered(TaskFilter, request, selectors.tasks())  # refuses wrong and unknown filters
     return facets(request)
 
 
 @router.get("/next", response=NextOut, auth=needs("review"), summary="The next task that waits for your review")
-def get_next(request: HttpRequest) -> Any:
+def get_next(request: HttpRequest, filters: Query[TaskFilters]) -> Any:
     """Takes the filters of `GET /tasks`."""
     query, user = filtered(TaskFilter, request, selectors.tasks()), caller(request)
     task = reviewing.following(query, user, None)
@@ -84,7 +84,7 @@ def get_reviews(request: HttpRequest, slug: str) -> Any:
     auth=needs("review"),
     summary="Accept, reject or withdraw",
 )
-def post_review(request: HttpRequest, slug: str, payload: ReviewIn) -> Any:
+def review(request: HttpRequest, slug: str, payload: ReviewIn) -> Any:
     task, version = _newest(slug)
     if payload.version not in (None, version.number):
         raise UserError("version", f"the newest version of {slug} is {version.number}, not {payload.version}")
@@ -101,7 +101,7 @@ def post_review(request: HttpRequest, slug: str, payload: ReviewIn) -> Any:
     auth=needs("review"),
     summary="The next version, with other words",
 )
-def post_instruction(request: HttpRequest, slug: str, payload: InstructionIn) -> Any:
+def edit_instruction(request: HttpRequest, slug: str, payload: InstructionIn) -> Any:
     made = curation.edit_instruction(task=selectors.get_task(slug), text=payload.instruction, actor=caller(request))
     return Status(201, {"task": slug, "version": made.number})
 
@@ -111,7 +111,7 @@ def post_instruction(request: HttpRequest, slug: str, payload: InstructionIn) ->
     response={200: list[DiffPartOut], 404: ErrorOut},
     summary="What differs between two versions",
 )
-def get_compare(request: HttpRequest, slug: str, before: int, after: int) -> Any:
+def compare_versions(request: HttpRequest, slug: str, before: int, after: int) -> Any:
     """Hidden tests and gold patch are given to reviewers and above only."""
     task = selectors.get_task(slug)
     versions = {v.number: v for v in task.versions.filter(number__in=[before, after])}
@@ -128,7 +128,7 @@ def get_compare(request: HttpRequest, slug: str, before: int, after: int) -> Any
     auth=needs("operate"),
     summary="One change of many tasks",
 )
-def post_bulk(request: HttpRequest, payload: BulkIn) -> Any:
+def change_tasks(request: HttpRequest, payload: BulkIn) -> Any:
     """All of them or none."""
     return curation.apply(
         tasks=curation.named(payload.tasks), action=payload.action, value=payload.value, actor=caller(request)
@@ -141,21 +141,21 @@ def post_bulk(request: HttpRequest, payload: BulkIn) -> Any:
     auth=needs("review"),
     summary="Undo a batch of changes",
 )
-def post_undo(request: HttpRequest, batch: uuid.UUID) -> Any:
+def undo(request: HttpRequest, batch: uuid.UUID) -> Any:
     """Reviewers undo their own changes, operators anybody's."""
     curation.require_may_undo(batch=batch, actor=caller(request))
     return curation.undo(batch=batch, actor=caller(request))
 
 
 @router.get("/changes", response={200: Page[TaskChangeOut], 404: ErrorOut}, summary="History of changes")
-def get_changes(
+def list_changes(
     request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None, task: str = ""
 ) -> Any:
     return page(selectors.changes(selectors.get_task(task) if task else None), limit=limit, before=before)
 
 
 @router.get("/disagreements", response=list[DisagreementOut], summary="Tasks whose reviewers do not agree")
-def get_disagreements(request: HttpRequest) -> Any:
+def list_disagreements(request: HttpRequest) -> Any:
     return [
         {
             "task": row.task.slug,
@@ -174,6 +174,6 @@ def get_disagreements(request: HttpRequest) -> Any:
     auth=needs("review"),
     summary="An empty suite to curate into",
 )
-def post_suite(request: HttpRequest, payload: OpenSuiteIn) -> Any:
+def open_suite(request: HttpRequest, payload: OpenSuiteIn) -> Any:
     suite = curation.open_suite(**payload.dict(), actor=caller(request))
     return Status(201, selectors.get_suite(suite.pk))

@@ -12,6 +12,24 @@ from composer_web.api.schemas import Body
 from sandbox.tasks.spec import TaskSpec
 
 
+class TaskFilters(Schema):
+    """The filters of the tasks page, as an address has them. What they mean is the page's own FilterSet's to say."""
+
+    q: str = ""
+    source: str = ""
+    category: str = ""
+    suite: str = ""
+    controls: str = ""
+    strength: str = ""
+    difficulty: str = ""
+    strength_max: float | None = None
+    review: str = ""
+    mine: str = ""
+    split: str = ""
+    tag: str = ""
+    finding: str = ""
+
+
 class TaskOut(Schema):
     id: int
     slug: str
