@@ -9,6 +9,7 @@ from oc.models.configuration import (
     CorrectionConfig,
     FeedbackConfig,
     HarnessConfig,
+    HeadsConfig,
     LabelsConfig,
     LengthWeights,
     LoraConfig,
@@ -115,7 +116,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "9701bd5e24270995785a79519588e6348ab489a6fa2f76a0e1d20321801b4eb0"
+DESCRIPTION = "2a7e15337660f76811606b83d75c75e9bb97834478ec4e514512a711ca6a080c"
 
 __all__ = [
     "AgreementOut",
@@ -171,6 +172,7 @@ __all__ = [
     "GroupDetail",
     "GroupOut",
     "HarnessConfig",
+    "HeadsConfig",
     "HealthOut",
     "ImportedOut",
     "InlineEnvironment",

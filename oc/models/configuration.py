@@ -191,6 +191,30 @@ class FeedbackConfig(BaseModel):
     turns_at_once: Annotated[int, Field(description="Hinted turns of one forward pass")] = 16
 
 
+class HeadsConfig(BaseModel):
+    """
+    A head that guesses tokens ahead, for speculative decoding (`mtp/` beside the weights of a checkpoint). It learns once,
+    when the stage's last step is done, from what the policy itself would say in the stage's last texts or rollouts.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    ahead: Annotated[
+        int,
+        Field(description="Tokens that it learns to guess; 0 trains none and keeps what was there"),
+    ] = 0
+    tokens: Annotated[
+        int,
+        Field(description="Tokens of texts or rollouts that it learns from, at most"),
+    ] = 65536
+    window: Annotated[int, Field(description="Length of the pieces that they are cut into")] = 192
+    width: Annotated[int, Field(description="Inner width")] = 256
+    steps: Annotated[int, Field(description="Optimiser steps")] = 400
+    batch: Annotated[int, Field(description="Pieces of one step")] = 8
+    learning_rate: Annotated[float, Field(description="Peak learning rate, which falls as a cosine")] = 0.003
+
+
 class LabelsConfig(BaseModel):
     """
     An answer counts once a rollout has all its reviewers and more than half of them gave it.
@@ -351,6 +375,10 @@ class ParallelConfig(BaseModel):
         int,
         Field(description="Processes of the trainer, one a GPU; 1 is the trainer process itself"),
     ] = 1
+    machines: Annotated[
+        int,
+        Field(description="Machines that the ranks are spread over evenly; `manage.py ranks` waits on the others"),
+    ] = 1
     shards: Annotated[
         int,
         Field(description="Ranks that share weights and optimizer state, each with rows of its own"),
@@ -461,6 +489,7 @@ class SFTConfig(BaseModel):
         ),
     ] = ""
     optimizer: OptimizerConfig | None = None
+    heads: HeadsConfig | None = None
     checkpoint: CheckpointConfig | None = None
     parallel: ParallelConfig | None = None
 
@@ -513,6 +542,12 @@ class SamplingConfig(BaseModel):
     max_context_tokens: Annotated[int, Field(description="Most tokens of one episode, observations included")] = 768
     max_turns: Annotated[int, Field(description="Most policy turns of one episode")] = 8
     episode_seconds: Annotated[float, Field(description="Wall-clock limit of one episode's tool calls")] = 120.0
+    speculate: Annotated[
+        int | None,
+        Field(
+            description="Tokens that embedded engines guess ahead where the policy has a head for it; empty: as the engines were started"
+        ),
+    ] = None
     engine_seconds: Annotated[
         float,
         Field(
@@ -630,6 +665,10 @@ class MidtrainConfig(BaseModel):
             description="Folder or git repository below `corpora` whose loss is measured and that is never trained on"
         ),
     ] = ""
+    held_out_tokens: Annotated[
+        int,
+        Field(description="Tokens of each language, and of the codebase, on which the held-out loss is measured"),
+    ] = 8192
     row_tokens: Annotated[
         int,
         Field(description="Length of the rows that a corpus' documents are packed into"),
@@ -647,6 +686,7 @@ class MidtrainConfig(BaseModel):
         Field(description="How the rotary embedding reaches the long context"),
     ] = "theta"
     optimizer: OptimizerConfig | None = None
+    heads: HeadsConfig | None = None
     checkpoint: CheckpointConfig | None = None
     parallel: ParallelConfig | None = None
 
@@ -685,6 +725,7 @@ class RLConfig(BaseModel):
     optimizer: OptimizerConfig | None = None
     feedback: FeedbackConfig | None = None
     lora: LoraConfig | None = None
+    heads: HeadsConfig | None = None
     asynchrony: AsynchronyConfig | None = None
     checkpoint: CheckpointConfig | None = None
     parallel: ParallelConfig | None = None
