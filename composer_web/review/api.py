@@ -11,7 +11,7 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.ops.errors import NotFound
-from composer_web.review import excluding, promoting, selectors, services
+from composer_web.review import blind, excluding, promoting, selectors, services
 from composer_web.review.filling import found_by
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
@@ -134,9 +134,13 @@ def get_disagreements(request: HttpRequest, name: str) -> Any:
     "/{name}/rewards", response={200: list[RewardOut], 404: ErrorOut, 422: ErrorOut}, summary="Labels as rewards"
 )
 def get_rewards(request: HttpRequest, name: str, question: str) -> Any:
-    """A scale by its ends; the options of a choice from the last (0) to the first (1)."""
-    found = selectors.rewards(selectors.get_queue(name), question)
-    return [{"rollout": rollout, "value": value} for rollout, value in found.items()]
+    """A scale by its ends; the options of a choice from the last (0) to the first (1). Without rollouts that wait for you."""
+    queue = selectors.get_queue(name)
+    found, hidden = (
+        selectors.rewards(queue, question),
+        set(blind.items().filter(queue=queue).values_list("rollout", flat=True)),
+    )
+    return [{"rollout": rollout, "value": value} for rollout, value in found.items() if rollout not in hidden]
 
 
 @queues.post(

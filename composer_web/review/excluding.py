@@ -14,14 +14,12 @@ from composer_web.live.hints import hint
 from composer_web.ops.errors import UserError
 from composer_web.ops.history import change_state, say_why
 from composer_web.review import selectors
+from composer_web.review.blind import RULE
 from composer_web.review.models import Queue
 from composer_web.review.questions import Choice, Flags, Scale, Text
 from composer_web.rollouts import quarantine
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Rollout
 from composer_web.tasks.models import TaskVersion
-
-RULE = "review-label"
-"""Rule of the findings that labels raise."""
 
 
 @transaction.atomic

@@ -14,7 +14,8 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, page, show
-from composer_web.review import excluding, selectors, services
+from composer_web.review import selectors, services
+from composer_web.review.blind import RULE, is_blind
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
 from composer_web.rollouts import reading, transcript
@@ -45,10 +46,11 @@ def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
     item = selectors.get_item(queue, pk)
     rollout = rollouts.get_rollout(item.rollout_id)
     blind = not selectors.sees_labels(item, request.user)
+    unsaid = blind or is_blind(rollout, request.user)  # another queue may ask about it too
     context: dict[str, Any] = {"queue": queue, "item": item, "rollout": rollout, "here": _address(queue, item)}
     only_turns = request.headers.get("HX-Target") == "item-turns"
     try:
-        context |= _trajectory(request, rollout, blind=blind, only_turns=only_turns)
+        context |= _trajectory(request, rollout, blind=unsaid, only_turns=only_turns)
     except (NotFound, ArtifactError) as error:
         context["problem"] = str(error)
     if only_turns:
@@ -74,7 +76,7 @@ def _trajectory(request: PageRequest, rollout: Rollout, *, blind: bool, only_tur
     read = reading.of(rollout)
     found = rollouts.findings_of(rollout)
     if blind:  # such a finding says what others labelled
-        found = [finding for finding in found if finding.rule != excluding.RULE]
+        found = [finding for finding in found if finding.rule != RULE]
     at = whole(request.GET.get("turn", "")) or 0
     context = {
         "blind": blind,

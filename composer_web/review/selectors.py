@@ -12,7 +12,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from composer_web.accounts.models import User
 from composer_web.ops.errors import NotFound, UserError
-from composer_web.review import agreement
+from composer_web.review import agreement, blind
 from composer_web.review.models import Answer, Draft, Label, Queue, QueueItem
 from composer_web.review.questions import Choice, Flags, Scale, Text
 from composer_web.rollouts.models import Rollout
@@ -87,9 +87,8 @@ def label_of(item: QueueItem, user: User) -> Label | None:
 
 
 def sees_labels(item: QueueItem, user: User) -> bool:
-    """Whether others' labels would not bias this person: there is one of theirs, or they give none."""
-    full = item.labelled_by >= item.queue.reviewers
-    return not user.may("reviewer") or full or Label.objects.filter(item=item, reviewer=user).exists()
+    """Whether others' labels would not bias this person: there is one of theirs, or they give none any more."""
+    return not user.may("reviewer") or not blind.unanswered(user.pk).filter(pk=item.pk).exists()
 
 
 def labelled(text: str) -> QuerySet[QueueItem]:
@@ -233,7 +232,7 @@ def disagreements(queue: Queue, user: User, *, limit: int = 200) -> list[Disagre
         if not differ:
             continue
         item = items[pk]
-        open_ = item.labelled_by < queue.reviewers and user.may("reviewer")
+        open_ = item.labelled_by < queue.reviewers and queue.closed_at is None and user.may("reviewer")
         hidden = open_ and user.pk not in {one.reviewer_id for one in found}
         rows.append(Disagreement(item, differ, () if hidden else tuple(found), hidden))
     return rows[:limit]
@@ -259,5 +258,5 @@ def get_draft(pk: int) -> Draft:
 
 
 def labelled_rollouts(query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
-    """Of these rollouts, those that somebody labelled so (`labelled`)."""
-    return query.filter(Exists(labelled(text).filter(rollout=OuterRef("pk"))))
+    """Of these rollouts, those that somebody labelled so (`labelled`), as far as whoever asks may know it."""
+    return query.filter(Exists(labelled(text).exclude(pk__in=blind.items()).filter(rollout=OuterRef("pk"))))

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting
-from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.models import DEFAULT_PROJECT, Role, User
 from composer_web.accounts.reach import may_in, placed
 from composer_web.accounts.services import audit
 from composer_web.env import env
@@ -100,10 +100,11 @@ def _write(export: Export) -> None:
     """As who asked, in the project where it was asked for, with what its libraries share."""
     places = placed(export.owner_id)
     project = export.project_id or DEFAULT_PROJECT
-    if not (export.owner.is_active and may_in(export.owner, project, "viewer")):
+    held = [role for role in Role.values if export.owner.is_active and may_in(export.owner, project, role)]
+    if not held:
         raise ExportFailed(f"{export.owner.username} may not read this project any more")
     shared = tuple(place["id"] for place in places if place["library"] and not place["archived"])
-    with acting(Access(export.owner_id, "viewer", project, project, shared)):
+    with acting(Access(export.owner_id, held[-1], project, project, shared)):
         _fill(export)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import django_filters as filters
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from composer_web.ops.filters import slug_contains
+from composer_web.review import blind
 from composer_web.rollouts import fulltext
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Quarantine, Rollout
@@ -87,14 +88,15 @@ class RolloutFilter(filters.FilterSet):
 
     def by_finding(self, query, name, value):  # type: ignore[no-untyped-def]
         """With a finding that nobody dismissed: of any rule, of one, or without."""
-        found = Finding.objects.filter(rollout=OuterRef("pk"), subject="rollout").exclude(state="dismissed")
+        found = Finding.objects.filter(blind.findings(), rollout=OuterRef("pk"), subject="rollout")
+        found = found.exclude(state="dismissed")
         if value not in ("any", "none"):
             found = found.filter(rule=value)
         return query.filter(~Exists(found) if value == "none" else Exists(found))
 
     def by_quarantine(self, query, name, value):  # type: ignore[no-untyped-def]
         """Kept out of training now."""
-        held = Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))
+        held = Q(Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))) & blind.quarantines("pk")
         return query.filter(held if value == "true" else ~held)
 
     def by_text(self, query, name, value):  # type: ignore[no-untyped-def]

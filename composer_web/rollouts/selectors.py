@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, When
 
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
 from composer_web.policies.models import Policy
+from composer_web.review import blind
 from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
 from trainer.rollouts.types import Trajectory
@@ -68,12 +69,14 @@ def trajectory(rollout: Rollout) -> Trajectory:
     return artifacts().get_model(rollout.artifact_key, Trajectory)
 
 
-HELD = Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))
-
-
 def of_group(group: Group) -> QuerySet[Rollout]:
-    """All rollouts of a group, in sample order; `held`: kept out of training now."""
-    return rollouts().filter(group=group).annotate(held=HELD).order_by("sample")
+    """All rollouts of a group, in sample order; `held`: kept out of training now, as far as whoever asks may know it."""
+    return rollouts().filter(group=group).annotate(held=_held("pk")).order_by("sample")
+
+
+def _held(column: str) -> Case:
+    quarantine = Exists(Quarantine.objects.filter(rollout=OuterRef(column), state="active"))
+    return Case(When(Q(quarantine) & blind.quarantines(column), then=True), default=False)
 
 
 def forks_of(rollout: Rollout) -> QuerySet[Fork]:
@@ -112,22 +115,21 @@ def with_trajectories(run: Run) -> QuerySet[Group]:
     return mine.select_related("run", "evaluation", "task_version").order_by("pk")
 
 
-QUARANTINED = Exists(Quarantine.objects.filter(rollout=OuterRef("rollout"), state="active"))
-
-
 def findings() -> QuerySet[Finding]:
     """For lists: run, task and who decided come along."""
     return (
         Finding.objects.select_related("run", "task_version__task", "rollout", "group__evaluation", "decided_by")
         .defer("task_version__spec", "run__config", "run__latest", "rollout__reward_parts", "rollout__seconds")
-        .annotate(quarantined=QUARANTINED)
+        .annotate(quarantined=_held("rollout"))
+        .filter(blind.findings())
     )
 
 
 def finding_rows() -> QuerySet[Finding]:
     """For the table: what its columns show; the task's name is the finding's own."""
     shown = ("subject", "rollout_id", "rule", "severity", "summary", "evidence", "state", "slug", "created_at")
-    return Finding.objects.select_related("run").only(*shown, "run__name").annotate(quarantined=QUARANTINED)
+    rows = Finding.objects.select_related("run").only(*shown, "run__name").filter(blind.findings())
+    return rows.annotate(quarantined=_held("rollout"))
 
 
 def get_finding(pk: int) -> Finding:

@@ -18,10 +18,11 @@ from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.streaming import streamed
 from composer_web.ops.templatetags import ui
 from composer_web.policies.selectors import references
+from composer_web.review import blind
 from composer_web.rollouts import lens, narrowing, reading, saved_queries, searching, selectors, transcript
 from composer_web.rollouts.auditing import RULE_TITLES
 from composer_web.rollouts.filters import RolloutFilter
-from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.overview import overview
 from composer_web.rollouts.tables import RolloutTable
@@ -79,6 +80,8 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         context["overview"] = json.dumps(overview(read.head.facts, context["marks"]))
         if read.head.trajectory is not None:
             context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
+            if blind.unsaid(rollout, request.user):
+                context |= {"quarantined": False, "weight": None}
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -88,7 +91,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -> dict[str, Any]:
     """The turns that are asked for, and what is known of all of them. Raises ArtifactError, Http404."""
-    found = selectors.findings_of(rollout)
+    found = _findings(request, rollout)
     marks = transcript.marks(found)
     only = narrowing.wanted(request.GET.get("only", ""))
     places = narrowing.places(read.head, only, marks)
@@ -107,6 +110,12 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
         "may_review": request.user.may("reviewer"),
         **_refusals(read),
     }
+
+
+def _findings(request: PageRequest, rollout: Rollout) -> list[Finding]:
+    """Without those that labels raised, for whoever has yet to answer about it."""
+    unsaid = blind.is_blind(rollout, request.user)
+    return [finding for finding in selectors.findings_of(rollout) if not (unsaid and finding.rule == blind.RULE)]
 
 
 def _refusals(read: reading.Reading) -> dict[str, str]:
@@ -175,7 +184,7 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
             index = _number(request, "one")
             if index >= read.total:
                 raise Http404(f"rollout {pk} has {read.total} turns")
-            marks = transcript.marks(selectors.findings_of(rollout))
+            marks = transcript.marks(_findings(request, rollout))
             turn = transcript.view(*read.turns([index]), whole=True)
             facts = {"turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
             return show(request, "rollouts/_turn.html", {"rollout": rollout, **facts})

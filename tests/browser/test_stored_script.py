@@ -21,7 +21,7 @@ from tests.browser.screenshots import log_in, settle
 from tests.web.test_attacks import PAYLOAD, poison
 from trainer.rollouts.types import Trajectory
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 FILE = "a'\"><img xss=1 src=x onerror=alert(3)>.py"
 
 
