@@ -177,12 +177,17 @@ def follow_provider(*, user: User, role: str) -> User:
     return user
 
 
-def kept_admin() -> tuple[str, str] | None:
+def admins() -> list[tuple[int, str]]:
+    """Who may administer the installation, and log in."""
+    return list(User.objects.filter(role=Role.ADMIN, is_active=True).values_list("pk", "username"))
+
+
+def kept_admin(known: list[tuple[int, str]] | None = None) -> tuple[str, str] | None:
     """Name of the only admin, and the role that the provider wanted them to have instead; None where all is well."""
-    admins = User.objects.filter(role=Role.ADMIN, is_active=True).values_list("pk", "username")[:2]
-    if len(admins) != 1:
+    known = admins() if known is None else known
+    if len(known) != 1:
         return None
-    ((pk, username),) = admins
+    ((pk, username),) = known
     last = AuditEntry.objects.filter(target=f"user:{pk}", action__in=(KEPT, AGREED)).first()
     return (username, str(last.detail["asked"])) if last is not None and last.action == KEPT else None
 

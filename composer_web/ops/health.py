@@ -14,8 +14,7 @@ import redis
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from composer_web.accounts.models import Role, User
-from composer_web.accounts.people import kept_admin
+from composer_web.accounts.people import admins, kept_admin
 from composer_web.env import env
 from composer_web.ops import inference
 from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
@@ -134,9 +133,9 @@ def _leases() -> tuple[bool, str, dict[str, Any]]:
 
 
 def _admins() -> tuple[bool, str, dict[str, Any]]:
-    kept = kept_admin()
-    if kept is None:
-        return True, f"{User.objects.filter(role=Role.ADMIN, is_active=True).count()} may administer", {}
+    known = admins()
+    if (kept := kept_admin(known)) is None:
+        return True, f"{len(known)} may administer", {}
     name, asked = kept
     return (
         False,

@@ -26,14 +26,16 @@ def unanswered(user_id: int) -> QuerySet[QueueItem]:
     return QueueItem.objects.filter(~Exists(mine), queue__closed_at=None, labelled_by__lt=F("queue__reviewers"))
 
 
-def is_blind(rollout: Rollout, user: User) -> bool:
-    """On the pages of one rollout, whoever it is that may answer."""
-    return user.may(Role.REVIEWER) and unanswered(user.pk).filter(rollout=rollout).exists()
+def blind_in(rollout: Rollout, user: User) -> set[int]:
+    """Queues in which this person may answer about it and has not. For its own pages, whatever role it is that may answer."""
+    if not user.may(Role.REVIEWER):
+        return set()
+    return set(unanswered(user.pk).filter(rollout=rollout).values_list("queue_id", flat=True))
 
 
-def unsaid(rollout: Rollout, user: User) -> bool:
-    """Whether labels have kept it out of training and its page may not say so."""
-    return is_blind(rollout, user) and Finding.objects.filter(rollout=rollout, rule=RULE).exists()
+def unsaid(rollout: Rollout) -> bool:
+    """Whether labels have kept it out of training, which its page does not say to who is blind."""
+    return Finding.objects.filter(rollout=rollout, rule=RULE).exists()
 
 
 def items() -> QuerySet[QueueItem]:

@@ -15,7 +15,7 @@ from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.numbers import whole
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.review import selectors, services
-from composer_web.review.blind import RULE, is_blind
+from composer_web.review.blind import RULE, blind_in
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
 from composer_web.rollouts import reading, transcript
@@ -45,8 +45,8 @@ def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
     queue = selectors.get_queue(name)
     item = selectors.get_item(queue, pk)
     rollout = rollouts.get_rollout(item.rollout_id)
-    blind = not selectors.sees_labels(item, request.user)
-    unsaid = blind or is_blind(rollout, request.user)  # another queue may ask about it too
+    waiting = blind_in(rollout, request.user)
+    blind, unsaid = queue.pk in waiting, bool(waiting)  # another queue may ask about it too
     context: dict[str, Any] = {"queue": queue, "item": item, "rollout": rollout, "here": _address(queue, item)}
     only_turns = request.headers.get("HX-Target") == "item-turns"
     try:

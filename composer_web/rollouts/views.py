@@ -80,7 +80,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
         context["overview"] = json.dumps(overview(read.head.facts, context["marks"]))
         if read.head.trajectory is not None:
             context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
-            if blind.unsaid(rollout, request.user):
+            if context["labels_hidden"] and blind.unsaid(rollout):
                 context |= {"quarantined": False, "weight": None}
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
@@ -91,7 +91,8 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -> dict[str, Any]:
     """The turns that are asked for, and what is known of all of them. Raises ArtifactError, Http404."""
-    found = _findings(request, rollout)
+    hidden = bool(blind.blind_in(rollout, request.user))
+    found = _findings(rollout, hidden=hidden)
     marks = transcript.marks(found)
     only = narrowing.wanted(request.GET.get("only", ""))
     places = narrowing.places(read.head, only, marks)
@@ -100,6 +101,7 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
         "head": read.head,
         "turns_total": read.total,
         "findings": found,
+        "labels_hidden": hidden,
         "marks": marks,
         "only": ",".join(sorted(only)),
         "chips": narrowing.chips(read.head, only, marks),
@@ -112,10 +114,9 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
     }
 
 
-def _findings(request: PageRequest, rollout: Rollout) -> list[Finding]:
+def _findings(rollout: Rollout, *, hidden: bool) -> list[Finding]:
     """Without those that labels raised, for whoever has yet to answer about it."""
-    unsaid = blind.is_blind(rollout, request.user)
-    return [finding for finding in selectors.findings_of(rollout) if not (unsaid and finding.rule == blind.RULE)]
+    return [finding for finding in selectors.findings_of(rollout) if not (hidden and finding.rule == blind.RULE)]
 
 
 def _refusals(read: reading.Reading) -> dict[str, str]:
@@ -184,7 +185,7 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
             index = _number(request, "one")
             if index >= read.total:
                 raise Http404(f"rollout {pk} has {read.total} turns")
-            marks = transcript.marks(_findings(request, rollout))
+            marks = transcript.marks(_findings(rollout, hidden=bool(blind.blind_in(rollout, request.user))))
             turn = transcript.view(*read.turns([index]), whole=True)
             facts = {"turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
             return show(request, "rollouts/_turn.html", {"rollout": rollout, **facts})
