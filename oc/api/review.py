@@ -85,7 +85,7 @@ class Review(Noun):
     def get_rewards(self, name: str, *, question: str) -> builtins.list[models.RewardOut]:
         """Labels as rewards
 
-        A scale by its ends; the options of a choice from the last (0) to the first (1).
+        A scale by its ends; the options of a choice from the last (0) to the first (1). Without rollouts that wait for you.
         """
         return self._api.ask(
             builtins.list[models.RewardOut], "GET", f"/review/{part(name)}/rewards", query={"question": question}
