@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainer.config import FeedbackConfig, LoraConfig, ParallelConfig, RLConfig
+from trainer.config import ParallelConfig
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,3 @@ def test_published_sizes_fit() -> None:
     """Experts over 8 with contexts over 8 (reinforcement learning), and contexts over 2 (continued pre-training)."""
     assert ParallelConfig(ranks=64, shards=8, context=8, experts=8).ranks == 64
     assert ParallelConfig(ranks=8, replicas=2, shards=2, context=2, experts=8).experts == 8
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"feedback": FeedbackConfig(coefficient=0.1)}, r"feedback.coefficient needs parallel.ranks=1, it is 2"),
-        ({"lora": LoraConfig(rank=4)}, "lora.rank needs"),
-    ],
-)
-def test_what_ranks_cannot_do_is_refused(changes: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValidationError, match=text):
-        RLConfig(parallel=ParallelConfig(ranks=2, shards=2), **changes)
-    RLConfig(**changes)

@@ -78,16 +78,6 @@ class RLConfig(Part):
             )
         return self
 
-    @model_validator(mode="after")
-    def _on_ranks(self) -> RLConfig:
-        alone = {
-            "feedback.coefficient": self.feedback.coefficient > 0,
-            "lora.rank": self.lora.rank > 0,
-        }
-        if self.parallel.ranks > 1 and (wrong := [name for name, on in alone.items() if on]):
-            raise ValueError(f"{wrong[0]} needs parallel.ranks=1, it is {self.parallel.ranks}; turn one of them off")
-        return self
-
     @property
     def group_deadline(self) -> float:
         """Seconds after which one try of a group is given up: episodes that all wait for a sandbox and are all run again."""

@@ -52,26 +52,34 @@ class Adapters:
                 model,
             )
 
-    @torch.no_grad()
     def merged(self) -> dict[str, Tensor]:
         """The weights of the plain model, adapters added, under the plain model's names, on the CPU."""
+        return {name: tensor.detach().cpu() for name, tensor in self.merged_in_place().items()}
+
+    @torch.no_grad()
+    def merged_in_place(self) -> dict[str, Tensor]:
+        """The same where the model is, cut as it is; tied weights and others without adapters are the model's own."""
         layers = dict(self._layers())
         out: dict[str, Tensor] = {}
-        for name, tensor in self.model.state_dict().items():
+        for name, tensor in self.model.state_dict(keep_vars=True).items():
             owner, found, rest = name.partition(".base_layer.")
             if not found:
                 if not any(f".{part}." in f".{name}" for part in ("lora_A", "lora_B")):
-                    out[name] = tensor.cpu()
+                    out[name] = tensor
             elif rest == "weight":
                 delta = layers[owner].get_delta_weight(NAME)  # type: ignore[operator]
-                out[f"{owner}.weight"] = (tensor + delta).cpu()
+                out[f"{owner}.weight"] = tensor + delta
             else:
-                out[f"{owner}.{rest}"] = tensor.cpu()
+                out[f"{owner}.{rest}"] = tensor
         return out
 
     def state_tensors(self) -> dict[str, Tensor]:
         """`<parameter name>|adapter` → weights."""
-        return {f"{name}|{WEIGHT_KEY}": p.detach().cpu().contiguous() for name, p in self._parameters()}
+        return {name: tensor.cpu().contiguous() for name, tensor in self.own().items()}
+
+    def own(self) -> dict[str, Tensor]:
+        """The same where they are, cut as they are: the adapters' memory."""
+        return {f"{name}|{WEIGHT_KEY}": p.detach() for name, p in self._parameters()}
 
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:

@@ -91,8 +91,8 @@ class ShardedCheckpoints:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
         distributed.barrier(group=self._group)
-        weights = {name: tensor for name, tensor in whole_state(learner.model) if self.meshes.rank == 0}
-        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.optimizer.state_tensors()}
+        weights = {name: tensor for name, tensor in whole_state(learner.plain_state()) if self.meshes.rank == 0}
+        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
         # Whatever the storage does with it, what is written is what is now: the next step changes it in place.
         written = cast(
             "Future[Any]",
@@ -132,10 +132,10 @@ class ShardedCheckpoints:
         """Weights and optimizer state of the checkpoint at `path`, whatever ranks wrote it. Raises CheckpointError."""
         try:
             if (path / SHARDS).is_dir():
-                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.optimizer.state_tensors()}
+                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
                 load(content, storage_reader=FileSystemReader(path / SHARDS), process_group=self._group)
             else:
-                deal_out(load_file(path / OPTIMIZER_FILE), learner.optimizer.state_tensors())
+                deal_out(load_file(path / OPTIMIZER_FILE), learner.kept_state())
         except (*FAILURES, KeyError) as error:
             raise CheckpointError(
                 f"checkpoint {path} does not fit this policy or cannot be read ({error}); remove this folder to resume "

@@ -129,6 +129,34 @@ def positions(layout: Layout, rows: int) -> Tensor:
     return layout.mine(at_BT - start_BT)
 
 
+def decoded(model: PreTrainedModel, tokens_BT: Tensor, meshes: Meshes) -> Tensor:
+    """The decoder's last states [B, T, D] of whole rows, which ranks that share them compute together and all of them get.
+
+    Called within the root's forward pass (`shard.py`). Where each of these ranks goes on to the whole loss, its gradients
+    have to be divided by their number.
+    """
+    if meshes.config.context == 1:
+        return cast(Tensor, model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state)
+    none = torch.zeros(0, device=tokens_BT.device)
+    rows = MicroBatch(
+        tokens_BT=tokens_BT,
+        predict_from_N=none.long(),
+        targets_N=none.long(),
+        sampler_logprobs_N=none,
+        advantages_N=none,
+        rows_N=none.long(),
+        tokens=tokens_BT.numel(),
+    )
+    local, _, layout = cut(rows, meshes)
+    states_BTD = model.get_decoder()(
+        input_ids=local.tokens_BT,
+        position_ids=positions(layout, len(tokens_BT)).to(tokens_BT.device),
+        past_key_values=GatheringCache(layout),
+        zigzag=layout,
+    ).last_hidden_state
+    return layout.gather(states_BTD, 1)[:, : tokens_BT.shape[1]]
+
+
 def zigzag_attention(
     module: nn.Module,
     query_BHTD: Tensor,

@@ -6,15 +6,15 @@ differentiated but the head.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
 from trainer.inference.mtp.distil import Lesson, lesson, study
 from trainer.inference.mtp.head import MultiToken
-from trainer.learning.packing import MicroBatch
 from trainer.parallel import context
 from trainer.parallel.mesh import Meshes
 from trainer.parallel.shard import Rooted
@@ -36,6 +36,8 @@ class OnRanks:
             sums, *gradients = self._root(
                 _taught, self._meshes, head, mine_BT if counted else tokens_BT[:1], ahead, learn
             )
+        # A pass without a backward one leaves the root's weights gathered.
+        cast(FSDPModule, self._root).reshard()
         for tensor in (sums, *gradients):
             distributed.all_reduce(tensor.mul_(counted))
         return lesson(head, sums, gradients, len(tokens_BT))
@@ -44,32 +46,6 @@ class OnRanks:
 def _taught(
     model: PreTrainedModel, meshes: Meshes, head: MultiToken, tokens_BT: Tensor, ahead: int, learn: bool
 ) -> tuple[Tensor, ...]:
-    decoder: dict[str, Any] = {}
-    local_BT, layout, width = tokens_BT, None, tokens_BT.shape[1]
-    if meshes.config.context > 1:
-        local, _, layout = context.cut(_unweighted(tokens_BT), meshes)
-        local_BT = local.tokens_BT
-        decoder = {
-            "position_ids": context.positions(layout, len(tokens_BT)).to(tokens_BT.device),
-            "past_key_values": context.GatheringCache(layout),
-            "zigzag": layout,
-        }
-    hidden_BTC = model.get_decoder()(input_ids=local_BT, **({"use_cache": False} | decoder)).last_hidden_state
-    if layout is not None:
-        hidden_BTC = layout.gather(hidden_BTC, 1)[:, :width]
+    hidden_BTC = context.decoded(model, tokens_BT, meshes)
     sums, gradients = study(model, head, hidden_BTC, tokens_BT, ahead, learn=learn)
     return (sums, *gradients)
-
-
-def _unweighted(tokens_BT: Tensor) -> MicroBatch:
-    """Rows without a loss."""
-    none = torch.zeros(0, device=tokens_BT.device)
-    return MicroBatch(
-        tokens_BT=tokens_BT,
-        predict_from_N=none.long(),
-        targets_N=none.long(),
-        sampler_logprobs_N=none,
-        advantages_N=none,
-        rows_N=none.long(),
-        tokens=tokens_BT.numel(),
-    )

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.correction import Correction
+from trainer.learning.lora import Adapters
 from trainer.learning.loss import TokenScores, score_tokens
 from trainer.learning.packing import PAD, MicroBatch, order, stack
 from trainer.learning.step import Learner, Scored
@@ -56,6 +57,7 @@ class ShardedLearner(Learner):
         total_steps: int,
         micro_batch_tokens: int,
         reference: PreTrainedModel | None = None,
+        adapters: Adapters | None = None,
         repeat_experts: bool = True,
     ) -> None:
         """Raises RouterUnknown, ParallelRefused."""
@@ -68,6 +70,7 @@ class ShardedLearner(Learner):
             total_steps=total_steps,
             micro_batch_tokens=micro_batch_tokens,
             reference=reference,
+            adapters=adapters,
             repeat_experts=repeat_experts,
         )
         self.meshes = meshes
@@ -85,7 +88,15 @@ class ShardedLearner(Learner):
 
     def weights(self) -> dict[str, Tensor]:
         """Whole weights on every rank. For small policies: `publish.py` and `checkpoint.py` never hold them all."""
-        return checkpoint_state(self.model, dict(whole_state(self.model)))
+        return checkpoint_state(self.model, dict(whole_state(self.plain_state())))
+
+    def plain_state(self) -> dict[str, Tensor]:
+        """What is published and saved, cut as it is here: adapters are merged."""
+        return self.adapters.merged_in_place() if self.adapters else self.model.state_dict(keep_vars=True)
+
+    def kept_state(self) -> dict[str, Tensor]:
+        """What a checkpoint has beside the weights, cut as it is here: the memory that it is loaded into."""
+        return self.optimizer.state_tensors() | (self.adapters.own() if self.adapters else {})
 
     @torch.no_grad()
     def probe(self) -> Probe:

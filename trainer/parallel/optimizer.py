@@ -67,12 +67,18 @@ class ShardedOptimizer(NamedOptimizer):
         self._muon = _OwnedMuon(self._whole, config, meshes) if self._whole else None
         # Plain tensors over the same memory: no mesh has a say in what is done number by number.
         self._mirrors = {name: nn.Parameter(local(p.data)) for name, p in self._parts.items()}
-        self._adamw = torch.optim.AdamW(
-            [mirror for mirror in self._mirrors.values() if mirror.numel()],
-            lr=config.learning_rate,
-            betas=(config.beta1, config.beta2),
-            weight_decay=0.0 if self._muon else config.weight_decay,
-            fused=True,
+        here = [mirror for mirror in self._mirrors.values() if mirror.numel()]
+        # None where a rank has no part of anything, or all are matrices (Muon on adapters).
+        self._adamw = (
+            torch.optim.AdamW(
+                here,
+                lr=config.learning_rate,
+                betas=(config.beta1, config.beta2),
+                weight_decay=0.0 if self._muon else config.weight_decay,
+                fused=True,
+            )
+            if here
+            else None
         )
 
     def step(self, rate: float) -> None:
@@ -80,14 +86,16 @@ class ShardedOptimizer(NamedOptimizer):
         for name, mirror in self._mirrors.items():
             gradient = self._parts[name].grad
             mirror.grad = None if gradient is None else local(gradient)
-        for group in self._adamw.param_groups:
-            group["lr"] = rate
-        self._adamw.step()
+        if self._adamw:
+            for group in self._adamw.param_groups:
+                group["lr"] = rate
+            self._adamw.step()
         if self._muon:
             self._muon.step(rate)
         for parameter in (*self._parts.values(), *self._whole.values()):
             parameter.grad = None
-        self._adamw.zero_grad(set_to_none=True)
+        for mirror in self._mirrors.values():
+            mirror.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
         """`<parameter>|<key>` → this rank's part as a sharded tensor, or a whole tensor that one rank alone holds.
@@ -96,7 +104,7 @@ class ShardedOptimizer(NamedOptimizer):
         """
         out: dict[str, Tensor] = {}
         for name, mirror in self._mirrors.items():
-            state = self._adamw.state[mirror] if mirror.numel() else {}
+            state = self._adamw.state[mirror] if self._adamw and mirror.numel() else {}
             if not state:
                 state |= {"step": torch.zeros((), dtype=torch.float32)}
                 state |= {key: torch.zeros_like(mirror) for key in ("exp_avg", "exp_avg_sq")}

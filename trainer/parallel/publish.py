@@ -6,7 +6,7 @@ its part of each named tensor is consecutive words, and nothing is gathered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,7 +28,7 @@ GATE_UP, DOWN = WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """Where a named tensor of a checkpoint lies in memory."""
 
     name: str
@@ -37,10 +37,15 @@ class _Source:
     """0: gate, 1: up, of the rows of the two stacked into one."""
 
 
-def published(model: PreTrainedModel, meshes: Meshes) -> dict[str, Tensor | Slice]:
-    """This rank's part of the policy, for `RankPublisher.publish`. Raises ParallelRefused, PlacementUnknown."""
-    state = model.state_dict()
-    sources = _sources(model)
+def published(
+    model: PreTrainedModel, meshes: Meshes, state: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor | Slice]:
+    """This rank's part of the policy, for `RankPublisher.publish`; of `state` in place of the model's own (merged adapters).
+
+    Raises ParallelRefused, PlacementUnknown.
+    """
+    state = {name: tensor.detach() for name, tensor in (state or model.state_dict()).items()}
+    sources = sources_of(model, state)
     stacks = {name: tensor for name, tensor in state.items() if _is_stack(name)}
     plain = {new: state[source.name] for new, source in sources.items() if source.expert is None}
     out = owned(plain, rank=meshes.rank, world=meshes.world)
@@ -49,7 +54,7 @@ def published(model: PreTrainedModel, meshes: Meshes) -> dict[str, Tensor | Slic
     return out
 
 
-def _experts(name: str, tensor: Tensor, names: dict[_Source, str]) -> Iterator[tuple[str, Slice]]:
+def _experts(name: str, tensor: Tensor, names: dict[Source, str]) -> Iterator[tuple[str, Slice]]:
     """Rows of each expert that this rank holds. Replicas of one are published by the first."""
     if isinstance(tensor, DTensor):
         coordinate = tensor.device_mesh.get_coordinate()
@@ -69,7 +74,7 @@ def _experts(name: str, tensor: Tensor, names: dict[_Source, str]) -> Iterator[t
             start, stop = max(first, half * height), min(last, (half + 1) * height)
             if start < stop:
                 words = part[at, start - first : stop - first]
-                source = _Source(name, offset[0] + at, half)
+                source = Source(name, offset[0] + at, half)
                 yield names[source], Slice(words, (height, width), (start - half * height) * width)
 
 
@@ -77,20 +82,20 @@ def _is_stack(name: str) -> bool:
     return name.endswith(tuple(f".experts.{weight}" for weight in WEIGHTS))
 
 
-def _sources(model: PreTrainedModel) -> dict[str, _Source]:
-    """Every name of a checkpoint and where it comes from, found by sending numbers through the library's own renaming."""
-    state = model.state_dict()
+def sources_of(model: PreTrainedModel, state: Mapping[str, Tensor]) -> dict[str, Source]:
+    """Every name of a checkpoint and where it comes from, found by sending numbers through the library's own renaming.
+    `state` is the model's, in memory."""
     if not stacks_experts(model):
-        return {name: _Source(name) for name in state}
-    sources: list[_Source] = []
+        return {name: Source(name) for name in state}
+    sources: list[Source] = []
     probe = {}
     for name, tensor in state.items():
         if _is_stack(name):
             halves = 2 if name.endswith(GATE_UP) else 1
-            mine = [_Source(name, expert, half) for expert in range(tensor.shape[0]) for half in range(halves)]
+            mine = [Source(name, expert, half) for expert in range(tensor.shape[0]) for half in range(halves)]
             shape: tuple[int, ...] = (-1, halves, 1)
         else:
-            mine, shape = [_Source(name)], (1,)
+            mine, shape = [Source(name)], (1,)
         probe[name] = torch.arange(len(sources), len(sources) + len(mine)).view(shape)
         sources += mine
     found = {}

@@ -68,13 +68,13 @@ def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
     return root
 
 
-def whole_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Name and whole tensor of the state, one at a time on the CPU; all ranks iterate together. Tied ones share memory.
+def whole_state(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Name and whole tensor of a state, one at a time on the CPU; all ranks iterate together. Tied ones share memory.
 
     The tensors are copies: they stay what they are while training goes on.
     """
     tied: dict[int, Tensor] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    for name, tensor in state.items():
         if id(tensor) not in tied:
             tied[id(tensor)] = whole(tensor).cpu() if is_cut(tensor) else whole(tensor).cpu().clone()
         yield name, tied[id(tensor)]

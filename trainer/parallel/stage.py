@@ -6,7 +6,7 @@ so that all ranks take the same turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,7 +17,9 @@ from trainer import policy as policies
 from trainer.config import ObjectiveConfig, RLConfig
 from trainer.inference.mtp.distil import Teacher
 from trainer.learning.algorithms import correction_of
+from trainer.learning.lora import Adapters
 from trainer.parallel.checkpoint import ShardedCheckpoints
+from trainer.parallel.feedback import learn_from_hints
 from trainer.parallel.heads import OnRanks
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import Meshes
@@ -56,7 +58,10 @@ class ShardedRLStage(RLStage):
         self.checkpoints = checkpoints
         self.sharded = ShardedCheckpoints(checkpoints, meshes)
         found = checkpoints.latest(stage=STAGE, whole=False)
-        self.policy = policies.load(found.policy_dir if found else policy_dir)
+        # Adapters start from the same base again: a checkpoint's policy has them merged.
+        from_checkpoint = found is not None and not config.lora.rank
+        self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
+        adapters = Adapters(self.policy.model, config.lora, seed=seed) if config.lora.rank else None
         self.reference = None
         if config.objective.kl_coefficient > 0:
             self.reference = ShardedReference(meshes, policies.load_model(policy_dir), config.objective, store)
@@ -70,6 +75,7 @@ class ShardedRLStage(RLStage):
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
             reference=self.reference.model if self.reference else None,
+            adapters=adapters,
             repeat_experts=config.sampling.routed_experts,
         )
         self.publisher = RankPublisher(
@@ -88,13 +94,16 @@ class ShardedRLStage(RLStage):
     def publish(self, sink: StageSink) -> dict[str, float]:
         anchor = self.step % self.config.checkpoint.anchor_every == 0
         probe = self.learner.probe()
-        parts = published(self.policy.model, self.meshes)
+        parts = published(self.policy.model, self.meshes, self.learner.plain_state())
         manifest = self.publisher.publish(self.step, parts, anchor=anchor, probe=probe)
         sink.version_published(self.step, manifest.digest)
         if self.meshes.rank == 0:
             self.store.collect(keep=self.config.checkpoint.keep_versions)
         self._tell(sink, self.sharded.finished())
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+
+    def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
+        return learn_from_hints(self.learner.root, self.meshes, groups, self.config)
 
     def _teacher(self) -> Teacher:
         return OnRanks(self.learner.root, self.meshes)

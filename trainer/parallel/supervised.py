@@ -53,6 +53,14 @@ class ShardedSupervisedLearner:
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
 
+    def plain_state(self) -> dict[str, Tensor]:
+        """What is saved, cut as it is here."""
+        return self.model.state_dict(keep_vars=True)
+
+    def kept_state(self) -> dict[str, Tensor]:
+        """What a checkpoint has beside the weights, cut as it is here: the memory that it is loaded into."""
+        return self.optimizer.state_tensors()
+
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
         started = time.perf_counter()

@@ -92,7 +92,7 @@ class RLStage:
         if self.reference is not None:
             self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
-        values |= learn_from_hints(self.learner.model, groups, self.config)
+        values |= self.learn_from_hints(groups)
         try:
             values |= self.learner.train(groups, step=self.step + 1) | {"optim/skipped": 0.0}
         except NonFiniteGradients:
@@ -104,6 +104,10 @@ class RLStage:
         self.step += 1
         self.consumed += prompts
         return values
+
+    def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
+        """Textual feedback: gradients that the next optimiser step takes along; returns metrics."""
+        return learn_from_hints(self.learner.model, groups, self.config)
 
     def _skipped_in_a_row(self) -> int:
         """Steps just before the next one that were skipped."""

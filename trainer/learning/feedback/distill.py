@@ -16,7 +16,7 @@ Shape suffixes: B rows, T padded length, N tokens of the hinted turns, D hidden 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, cast
 
@@ -28,6 +28,8 @@ from transformers import PreTrainedModel
 from trainer.config import FeedbackConfig, RLConfig
 from trainer.learning.packing import PAD
 from trainer.rollouts.types import HintedTurn, TrainGroup
+
+Decode = Callable[[PreTrainedModel, Tensor], Tensor]
 
 LEAST = 1e-8
 """Probability below which the bucket of the remaining tokens is not resolved."""
@@ -67,7 +69,6 @@ def add_gradients(
     `precision` is what is computed in; divergences are in float32.
     """
     kind = next(model.parameters()).device.type
-    size = max(1, logits_at_once // len(cast(nn.Embedding, model.get_input_embeddings()).weight))
     used, shift, tokens = 0, 0.0, 0
     for start in range(0, len(turns), config.turns_at_once):
         batch = turns[start : start + config.turns_at_once]
@@ -75,36 +76,55 @@ def add_gradients(
         with torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False):
             with torch.no_grad():
                 teacher_ND = turn_states(model, [turn.hinted_tokens for turn in batch], batch)
-            student_ND = turn_states(model, [turn.tokens for turn in batch], batch)
-            pairs = [(teacher_ND, student_ND)]
-            if logits_at_once:
-                pairs = list(zip(teacher_ND.split(size), student_ND.split(size), strict=True))
-            # Of each part the logits are gone before the next, and are computed again in the backward pass.
-            whole = partial(_divergence, model, temperature, config.top_k)
-            parts = [
-                checkpoint(whole, *pair, use_reentrant=False) if logits_at_once else whole(*pair) for pair in pairs
-            ]
-        kl_N = torch.cat(parts)
-        means = [float(part.mean()) for part in kl_N.detach().split([turn.turn_tokens for turn in batch])]
-        keep_N = torch.tensor(
-            [
-                mean >= config.least_shift
-                for turn, mean in zip(batch, means, strict=True)
-                for _ in range(turn.turn_tokens)
-            ],
-            device=kl_N.device,
-        )
-        capped_N = kl_N * (config.cap / kl_N.detach().clamp(min=config.cap))
-        if keep_N.any():
-            (config.coefficient * capped_N[keep_N].sum() / divisor).backward()
-        used += sum(mean >= config.least_shift for mean in means)
+            kl_N = divergences(model, teacher_ND, batch, config, temperature=temperature, logits_at_once=logits_at_once)
+        loss, teaching = weighed(kl_N, batch, config, divisor=divisor)
+        if teaching:
+            loss.backward()
+        used += teaching
         shift += float(kl_N.detach().sum())
         tokens += kl_N.numel()
+    return metrics(len(turns), used, shift, tokens)
+
+
+def metrics(turns: int, used: int, shift: float, tokens: int) -> dict[str, float]:
     return {
-        "feedback/turns": float(len(turns)),
-        "feedback/dropped": 1.0 - used / len(turns),
+        "feedback/turns": float(turns),
+        "feedback/dropped": 1.0 - used / turns,
         "feedback/shift": shift / tokens,
     }
+
+
+def divergences(
+    model: PreTrainedModel,
+    teacher_ND: Tensor,
+    turns: Sequence[HintedTurn],
+    config: FeedbackConfig,
+    *,
+    temperature: float,
+    logits_at_once: int,
+    decode: Decode | None = None,
+) -> Tensor:
+    """KL [N] of the tokens of some turns, with the student's gradients."""
+    student_ND = turn_states(model, [turn.tokens for turn in turns], turns, decode=decode)
+    pairs = [(teacher_ND, student_ND)]
+    if logits_at_once:
+        size = max(1, logits_at_once // len(cast(nn.Embedding, model.get_input_embeddings()).weight))
+        pairs = list(zip(teacher_ND.split(size), student_ND.split(size), strict=True))
+    # Of each part the logits are gone before the next, and are computed again in the backward pass.
+    whole = partial(_divergence, model, temperature, config.top_k)
+    parts = [checkpoint(whole, *pair, use_reentrant=False) if logits_at_once else whole(*pair) for pair in pairs]
+    return torch.cat(parts)
+
+
+def weighed(kl_N: Tensor, turns: Sequence[HintedTurn], config: FeedbackConfig, *, divisor: float) -> tuple[Tensor, int]:
+    """The loss of some turns, and how many of them teach something."""
+    means = [float(part.mean()) for part in kl_N.detach().split([turn.turn_tokens for turn in turns])]
+    keep_N = torch.tensor(
+        [mean >= config.least_shift for turn, mean in zip(turns, means, strict=True) for _ in range(turn.turn_tokens)],
+        device=kl_N.device,
+    )
+    capped_N = kl_N * (config.cap / kl_N.detach().clamp(min=config.cap))
+    return config.coefficient * capped_N[keep_N].sum() / divisor, sum(mean >= config.least_shift for mean in means)
 
 
 def _divergence(
@@ -122,18 +142,30 @@ def logps(model: PreTrainedModel, hidden_ND: Tensor, temperature: float) -> Tens
     return torch.log_softmax(logits_NV, dim=-1)
 
 
-def turn_states(model: PreTrainedModel, rows: Sequence[Sequence[int]], turns: Sequence[HintedTurn]) -> Tensor:
+def decoded(model: PreTrainedModel, tokens_BT: Tensor) -> Tensor:
+    """The decoder's last states [B, T, D]."""
+    states_BTD: Tensor = model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    return states_BTD
+
+
+def turn_states(
+    model: PreTrainedModel,
+    rows: Sequence[Sequence[int]],
+    turns: Sequence[HintedTurn],
+    *,
+    decode: Decode | None = None,
+) -> Tensor:
     """What the decoder says [N, D] at the last `turn_tokens` positions of each row, of the token that comes."""
     width = max(len(row) for row in rows)
     device = next(model.parameters()).device
     tokens_BT = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
-    hidden_BTD = model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    hidden_BTD = (decode or decoded)(model, tokens_BT)
     at = [
         b * width + position - 1
         for b, (row, turn) in enumerate(zip(rows, turns, strict=True))
         for position in range(len(row) - turn.turn_tokens, len(row))
     ]
-    return cast(Tensor, hidden_BTD.flatten(0, 1)[torch.tensor(at, device=device)])
+    return hidden_BTD.flatten(0, 1)[torch.tensor(at, device=device)]
 
 
 def bucket_kl(teacher_NV: Tensor, student_NV: Tensor, *, top_k: int) -> Tensor:
