@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from oc import alerting, benchmark, everything, exports, governing, labels, saved, serving, supply
+from oc import alerting, benchmark, datasets, everything, exports, governing, labels, oversight, saved, serving, supply
 from oc.client import ApiError, Client, Unreachable
 from oc.follow import FollowTimeout, follow
 from oc.grammar import Grammar, Handler, given
@@ -105,7 +105,10 @@ def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
     """The whole command line, and what carries each noun out."""
     top = Grammar(__doc__)
     handlers = grammar(top)
-    for part in (supply, benchmark, labels, saved, serving, alerting, governing, exports, everything):
+    for part in (
+        *(supply, datasets, benchmark, labels, saved, serving, alerting, governing, oversight, exports),
+        everything,
+    ):
         handlers |= part.grammar(top)
     return top.parser, handlers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,35 @@ def test_every_operation_has_a_method_of_its_own(description: Description) -> No
         if not verb.startswith("_")
     }
     assert methods_ == set(names)
+
+
+BY_ADDRESS = {
+    "a draft's verifier and files are edited on its page; a script has `oc api`": "drafts.",
+    "an endpoint's key must not stand on a command line; `oc api --body FILE` keeps it off": "endpoints.",
+    "groups are looked at through their rollouts": "groups.",
+    "tokens are made and revoked by sessions only": "tokens.create tokens.revoke",
+    "a liveness probe asks without a token": "health.live",
+    "what a page draws itself from": "curation.list_facets curation.get_reviews review.get_labels runs.write_text",
+    "a body of structured JSON: `oc api --body FILE`": "review.create_queue suites.create runs.change_reward"
+    " runs.get_reward templates.create templates.change projects.change environments.build evaluations.grade",
+    "a look or a step that `oc api` spells as shortly": "environments.list evaluations.compare evaluations.task_history"
+    " review.fill_queue review.set_closed suites.get_difficulty suites.get_members suites.start_prepass"
+    " sweeps.get sweeps.list tasks.run_controls templates.get templates.delete",
+    "bundles of other projects' formats: pages, the Python client and `manage.py`": "suites.export suites.import_suite"
+    " tasks.export tasks.export_rollout tasks.export_trajectory tasks.import_trajectory",
+}
+"""Operations without a command of their own, and why."""
+
+
+def test_what_no_command_reaches_is_said(description: Description) -> None:
+    source = "".join(file.read_text() for file in (methods.ROOT / "oc").glob("*.py"))
+    reached = set(re.findall(r"client\.(\w+\.\w+)", source))
+    left = {f"{one.noun}.{one.verb}" for one in description.operations} - reached
+    words = [word for line in BY_ADDRESS.values() for word in line.split()]
+    allowed = {name for name in left if name in words or f"{name.partition('.')[0]}." in words}
+    assert left == allowed
+    stale = [word for word in words if not any(name == word or name.startswith(word) for name in left)]
+    assert not stale, "a command reaches these now"
 
 
 class Quiet(WSGIRequestHandler):

@@ -298,3 +298,26 @@ def test_control_characters_never_reach_the_terminal() -> None:
     Output(as_json=False, out=out).one(models.ParsedOut(config={}))
     Output(as_json=False, out=out).rows([models.TextOut(text="\x1b[2Jred\nline")], ["text"])
     assert "\x1b" not in out.getvalue() and "·[2Jred·line" in out.getvalue()
+
+
+@pytest.mark.django_db
+def test_datasets_findings_projects_and_health(
+    trained: Run, oc: Oc, tmp_path: Path, people: dict[str, User], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "talks.jsonl"
+    talk = {"messages": [{"role": "user", "content": "add two"}, {"role": "assistant", "content": "done"}]}
+    file.write_text(json.dumps(talk) + "\n")
+    (made,) = data(oc("datasets", "upload", "ours", str(file), "--json"))
+    assert (made["name"], made["state"]) == ("ours", "waiting")
+    assert [one["id"] for one in data(oc("datasets", "list", "--json"))] == [made["id"]]
+    assert data(oc("datasets", "show", str(made["id"]), "--json"))["name"] == "ours"
+    assert oc("datasets", "upload", "theirs", str(tmp_path / "none"))[0] == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert {one["id"] for one in data(oc("findings", "rules", "--json"))}
+    assert data(oc("findings", "list", "--run", str(trained.pk), "--json")) == []
+    assert data(oc("findings", "audit", str(trained.pk), "--json")) == {"audited": trained.pk}
+    rollout = trained.groups.first().rollouts.first()
+    assert data(oc("forks", "list", str(rollout.pk), "--json")) == []
+    assert [one["slug"] for one in data(oc("projects", "list", "--json"))] == ["default"]
+    assert "checks" in data(oc("health", "show", "--json"))
+    assert data(oc("tokens", "list", "--json"))[0]["name"] == "oc"
