@@ -11,6 +11,8 @@ from pathlib import Path
 from . import lock
 
 BIN = Path(sys.executable).parent
+MOST_TEMPLATE = 160
+"""Characters of a line of a template."""
 CHECKS: dict[str, list[str]] = {
     "ruff check": [str(BIN / "ruff"), "check", "--quiet", "."],
     "ruff format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
@@ -33,10 +35,24 @@ def run(command: list[str]) -> tuple[int, str, float]:
     return done.returncode, done.stdout.strip(), time.monotonic() - began
 
 
+def long_lines() -> list[str]:
+    """Lines of templates that nobody can read in a diff."""
+    found = []
+    for path in sorted((lock.REPOSITORY / "templates").rglob("*.html")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > MOST_TEMPLATE:
+                place = path.relative_to(lock.REPOSITORY)
+                found.append(
+                    f"{place}:{number}: {len(line)} characters, at most {MOST_TEMPLATE}; break it where HTML ignores it"
+                )
+    return found
+
+
 def main() -> int:
-    stale = lock.problems(lock.LOCK.read_text())
-    failed = ["lock"] if stale else []
-    print("\n".join(stale or ["lint: lock ok"]))
+    failed = []
+    for name, problems in (("lock", lock.problems(lock.LOCK.read_text())), ("templates", long_lines())):
+        print("\n".join(problems or [f"lint: {name} ok"]))
+        failed += [name] if problems else []
     with ThreadPoolExecutor(max_workers=2) as pool:
         for name, (code, output, seconds) in zip(CHECKS, pool.map(run, CHECKS.values()), strict=True):
             if code:

@@ -51,7 +51,7 @@ export function start() {
     const turn = transcript.turn(current);
     const card = document.getElementById("this-turn");
     if (!turn || !card) return;
-    const [tokens, thinking, start, segment, generate, tools] = turn.dataset.facts.split(" ").map(Number);
+    const [tokens, thinking, start, segment, generate, tools] = turn.dataset.facts.split(/\s+/).map(Number);
     const rows = [
       ["Turn", `${current + 1}`],
       ["Sampled", `${tokens} tokens${thinking ? `, ${thinking} of them thinking` : ""}`],

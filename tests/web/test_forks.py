@@ -30,7 +30,7 @@ from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
 from sandbox.backends.snapshots import SnapshotStore
 from tests.web.conftest import PASSWORD
-from tests.web.helpers import eventually
+from tests.web.helpers import as_read, eventually
 from tests.web.making import claim, trajectory
 from tests.web.product import Product
 from trainer.config import HarnessConfig
@@ -179,12 +179,12 @@ class TestAsking:
         assert "Fork here" not in client.get(page).content.decode()
         assert client.post(form, {"turn": "1", "count": "2"}).status_code == 403
         client.login(username="operator", password=PASSWORD)
-        text = client.get(page + "?fork=2").content.decode()
+        text = as_read(client.get(page + "?fork=2").content)
         assert text.count("&amp;fork=") == 2 and 'required value="2"' in text
         done = client.post(form, {"turn": "2", "count": "2", "policy": ""}, follow=True)
         fork = Fork.objects.get()
         assert done.redirect_chain == [(f"/groups/{fork.group.pk}/", 302)]
-        text = done.content.decode()
+        text = as_read(done.content)
         assert f'href="/rollouts/{parent.pk}/">rollout {parent.pk}</a> after turn 2' in text and "Cancel" in text
         assert f'href="/groups/{fork.group.pk}/">2</a>' in client.get(page).content.decode()
         assert f"fork of #{parent.pk}" in client.get("/rollouts/").content.decode()

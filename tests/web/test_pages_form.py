@@ -9,6 +9,7 @@ from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.web import seeded
+from tests.web.helpers import as_read
 from tests.web.seeded import client
 
 pytestmark = pytest.mark.django_db
@@ -20,9 +21,9 @@ def test_form_starts_from_a_run_a_checkpoint_or_a_preset(world: seed.World) -> N
     html = operator.get(f"/runs/new/?from={world.run.pk}").content.decode()
     assert "Everything as in run RL on small repositories" in html
     assert f'name="parent" value="{world.run.pk}"' in html
-    html = operator.get(f"/runs/new/?from={world.run.pk}&policy=base@0").content.decode()
+    html = as_read(operator.get(f"/runs/new/?from={world.run.pk}&policy=base@0").content)
     assert 'value="base@0" selected' in html
-    assert '<a href="#f-policy">Policy</a></dt><dd>base → base@0' in html
+    assert '<a href="#f-policy">Policy</a></dt><dd> base → base@0' in html
     assert operator.get("/runs/new/?from=999999").status_code == 404
 
 

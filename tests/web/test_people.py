@@ -24,6 +24,7 @@ from composer_web.accounts.services import authenticate_token, create_token, cre
 from composer_web.env import env
 from composer_web.ops.errors import Conflict, UserError
 from oc.cli import main
+from tests.web.helpers import as_read
 from tests.web.test_oc import connected
 
 pytestmark = pytest.mark.django_db
@@ -239,7 +240,7 @@ def test_roles_here_and_in_projects(people: dict[str, User]) -> None:
     posted(admin, "/people/member/", username="viewer", project="lab", role="reviewer")
     user = User.objects.get(username="viewer")
     assert user.role == Role.OPERATOR and user.memberships.get().role == "reviewer"
-    text = admin.get("/people/").content.decode()
+    text = as_read(admin.get("/people/").content)
     assert '<a href="/projects/lab/">Lab</a>: reviewer' in text
     assert posted(admin, "/people/role/", username="nobody", role="viewer").status_code == 404
     assert posted(admin, "/people/crown/", username="viewer").status_code == 404

@@ -32,6 +32,7 @@ from composer_web.runs.models import Run
 from sandbox.grading.report import CaseResult
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.conftest import PASSWORD
+from tests.web.helpers import as_read
 from tests.web.making import claim, finish
 from trainer.rollouts.types import Turn
 
@@ -214,7 +215,7 @@ class TestPages:
         ).json()
         after = queue.items.order_by("pk")[1]
         assert told["next"] == f"/review/quality/{after.pk}/"
-        html = page.get(path).content.decode()
+        html = as_read(page.get(path).content)
         assert "&lt;b&gt;zebra" in html
         assert 'value="right" data-hotkey="1" checked' in html
         assert "flags reward_hack" in browser(people["viewer"]).get("/review/quality/").content.decode()

@@ -24,6 +24,7 @@ from composer_web.runs.forms import SCHEMA
 from composer_web.runs.models import Run, RunTemplate, Sweep
 from composer_web.runs.schema_form import flatten
 from composer_web.runs.text import load, render
+from tests.web.helpers import as_read
 from tests.web.making import SMALL
 from tests.web.test_commands import run as command
 from trainer.config import RunConfig
@@ -61,7 +62,7 @@ def api(path: str, body: Any, headers: dict[str, str], verb: str = "post") -> An
 
 def test_a_text_fills_the_form(draft: Run, pages: Client) -> None:
     text = "name: pasted\nstage:\n  kind: rl\n  steps: 2\n  groups_per_step: 2\n  max_in_flight_groups: 4\n  eval_suite: null\n"
-    html = pages.post("/runs/new/text/", {"text": text, "preset": "rl-toy"}).content.decode()
+    html = as_read(pages.post("/runs/new/text/", {"text": text, "preset": "rl-toy"}).content)
     assert 'value="pasted"' in html and "Filled from the text" in html
     assert "held-out → <span" in html  # told against the preset
     upload = SimpleUploadedFile("run.toml", render(CONFIG, "toml").encode())
