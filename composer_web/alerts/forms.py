@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 from django.db.models import Q
 
-from composer_web.alerts.models import Event, Rule, Webhook
+from composer_web.alerts.models import Event, Kind, Rule, Webhook
 
 
 class RuleForm(forms.ModelForm):
@@ -39,6 +39,8 @@ class RuleForm(forms.ModelForm):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         offered = Q(active=True) | Q(pk=self.instance.webhook_id)  # the chosen one stays although it is off
+        self.fields["kind"].choices = [("", "choose…"), *Kind.choices]  # type: ignore[attr-defined]
+        self.fields["webhook"].empty_label = "none"  # type: ignore[attr-defined]
         self.fields["webhook"].queryset = Webhook.objects.filter(offered)  # type: ignore[attr-defined]
         if self.instance.pk:
             self.initial["emails"] = ", ".join(self.instance.emails)

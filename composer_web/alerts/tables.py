@@ -31,14 +31,16 @@ class AlertTable(Table):
         return ui.badge("failed" if record.state == "open" else "ok", record.state + quiet)
 
     def render_about(self, value: str) -> str:
+        """In words, with a link to it: `run:12` is run 12."""
         kind, _, key = value.partition(":")
+        words = value.replace(":", " ", 1)
         if kind in PLACES and key.isdigit():
-            return format_html('<a href="{}">{}</a>', PLACES[kind].format(key), value)
+            return format_html('<a href="{}">{}</a>', PLACES[kind].format(key), words)
         if kind == "worker":
-            return format_html('<a href="{}">{}</a>', reverse("ops:system"), value)
+            return format_html('<a href="{}">{}</a>', reverse("ops:system"), words)
         if kind == "channel":
-            return format_html('<a href="{}">{}</a>', reverse("policies:promotion"), value)
-        return value
+            return format_html('<a href="{}">{}</a>', reverse("policies:promotion"), words)
+        return words
 
 
 class DeliveryTable(Table):

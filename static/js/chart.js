@@ -205,21 +205,22 @@ class Panel {
     const text = colour("--muted");
     const grid = colour("--line");
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, automargin: true };
+    const titled = (text) => (text ? { title: { text, standoff: 4, font: { size: 10.5, color: axis.tickfont.color } } } : {});
     const upright = (unit) => ({
-      ...axis, type: view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
+      ...axis, ...titled(unit === "%" ? "" : unit), type: view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
       rangemode: unit === "%" && view.y === "linear" ? "tozero" : "normal",
     });
     const range = view.range ? { range: view.range.map((edge) => edge / place.unit) } : { autorange: true };
     return {
-      margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 26 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--surface"), bordercolor: grid, font: { color: colour("--text"), size: 11 } },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10.5 }, bgcolor: "rgba(0,0,0,0)" }, showlegend: legend,
-      xaxis: { ...axis, ...range, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix, hoverformat: place.hover },
+      xaxis: { ...axis, ...titled(place.title), ...range, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix, hoverformat: place.hover },
       yaxis: upright(this.unit),
       yaxis2: AXIS,
       ...(this.rightUnit || this.series.some(({ right }) => right)
-        ? { yaxis3: { ...upright(this.rightUnit), overlaying: "y", side: "right", showgrid: false } } : {}),
+        ? { yaxis3: { ...upright(this.rightUnit), overlaying: "y", side: "right", showgrid: false, tickmode: "auto" } } : {}),
     };
   }
 
@@ -234,11 +235,11 @@ class Panel {
 
 // How positions of the axis are written: steps as they are, tokens as 12k, seconds in the unit that fits the longest.
 function placement(positions) {
-  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", hover: ".4~s" };
-  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", hover: "~d" };
+  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", hover: ".4~s", title: "tokens trained" };
+  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", hover: "~d", title: "step" };
   const longest = positions.reduce((most, x) => Math.max(most, x), 0);
   const [unit, suffix] = [[86_400, " d"], [3600, " h"], [60, " min"]].find(([size]) => longest > 2 * size) ?? [1, " s"];
-  return { unit, format: "~g", suffix, hover: ".2~f" };
+  return { unit, format: "~g", suffix, hover: ".2~f", title: "time since the start" };
 }
 
 // Plotly reads a small set of tags in hover texts; a run's name is text.

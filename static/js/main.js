@@ -1,10 +1,12 @@
 // Entry of every page: always-on behaviour, then the modules that this page's elements ask for.
 import { startConfirm } from "./confirm.js";
+import { startFailures } from "./failures.js";
 import { relative } from "./format.js";
 import { startLive } from "./live.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
+startFailures();
 startLive();
 startConfirm();
 

@@ -15,6 +15,7 @@ from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services, sweeps
 from composer_web.tasks import importing
 from tests.browser import sessions
+from tests.browser.offices import offices
 from tests.browser.seed import World
 from trainer.config import RunConfig
 from trainer.config.supervised import SFTConfig
@@ -45,7 +46,8 @@ def corners(world: World) -> None:
     importing.keep_trajectory("".join(records.as_atif(failed)).encode(), actor=operator)
     a_canary(world)
     told = ["run.failed", "evaluation.finished"]
-    Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
+    hook = Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
+    offices(world, hook)
 
 
 def a_canary(world: World) -> None:

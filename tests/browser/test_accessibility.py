@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product, strict_tab
-from tests.browser.screenshots import log_in, places, settle
+from tests.browser.places import places
+from tests.browser.screenshots import log_in, settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

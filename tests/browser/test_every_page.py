@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
-from tests.browser.screenshots import log_in, places, settle
+from tests.browser.places import places
+from tests.browser.screenshots import log_in, settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from composer_web.accounts.models import User
 from tests.browser import seed
-from tests.browser.screenshots import WIDTHS, settle, shrink
+from tests.browser.screenshots import LOOKS, look
 
 PICTURES = os.environ.get("WALK_PICTURES", "")
 """Where pictures are kept; empty for none."""
@@ -44,13 +44,7 @@ def picture(page: Page, name: str, *looks: str) -> None:
     The page is not loaded anew."""
     if not PICTURES:
         return
-    settle(page)
-    for look in ("", *looks):
-        page.emulate_media(color_scheme="dark" if look == "dark" else "light")
-        width, height, *_ = WIDTHS["narrow" if look == "narrow" else "wide"]
-        page.set_viewport_size({"width": width, "height": height})
-        target = Path(PICTURES) / f"{name}{look and '-'}{look}.png"
-        page.screenshot(path=target, animations="disabled")
-        shrink(target)
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": WIDTHS["wide"][0], "height": WIDTHS["wide"][1]})
+    look(page, Path(PICTURES) / name, ("", *looks), full=False)
+    width, height, theme = LOOKS[""]
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": height})

@@ -15,7 +15,9 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 TONES: dict[str, str] = {
-    **dict.fromkeys(("passed", "finished", "ready", "serving", "accepted", "consumed", "ok", "alive", "final"), "good"),
+    **dict.fromkeys(
+        ("passed", "finished", "ready", "serving", "accepted", "consumed", "ok", "alive", "final", "done"), "good"
+    ),
     **dict.fromkeys(("failed", "error", "dead", "timeout", "missing", "high", "confirmed"), "bad"),
     **dict.fromkeys(
         (

@@ -1,0 +1,68 @@
+"""Where the team works: datasets, kept views and templates, invitations, alerts that were raised, a second factor."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP
+
+from composer_web.accounts import people
+from composer_web.accounts.services import create_user
+from composer_web.alerts import services as alerts
+from composer_web.alerts import watching
+from composer_web.alerts.models import Webhook
+from composer_web.datasets import services as datasets
+from composer_web.datasets.schemas import Wanted
+from composer_web.review import services as review
+from composer_web.review.questions import EXAMPLE
+from composer_web.rollouts import saved_queries
+from composer_web.rollouts.models import Rollout
+from composer_web.runs import saved_views, templates
+from tests.browser.seed import PASSWORD, World
+from tests.browser.states import CAREFUL, SECRET
+from trainer.config import RunConfig
+
+
+def offices(world: World, hook: Webhook) -> None:
+    admin, operator = world.people["admin"], world.people["operator"]
+    careful = create_user(username=CAREFUL, password=PASSWORD, role="reviewer")
+    TOTP.activate(careful, SECRET)
+    RecoveryCodes.activate(careful)
+    people.invite(actor=admin, username="new-colleague", role="operator", email="new.colleague@example.org")
+    _datasets(world)
+    saved_views.save_view(name="Failed this week", query="state=failed", shared=True, owner=operator)
+    saved_views.save_view(name="RL only", query="kind=rl", shared=False, owner=admin)
+    saved_queries.save(name="Lost to machines", query="verdict=infra_error", shared=True, owner=operator)
+    config = RunConfig.model_validate(world.run.config)
+    templates.save_template(name="Small repositories", config=config, description="As in the demo", actor=operator)
+    told = {"webhook": hook, "emails": ["ops@example.org"]}
+    entropy = {"metric": "policy/entropy", "comparison": "below", "threshold": 0.2, "window": 5}
+    alerts.make_rule(actor=operator, name="Entropy collapses", kind="metric", **entropy, **told)
+    alerts.make_rule(actor=operator, name="A high finding", kind="finding", severity="high")
+    watching.look()
+    queue = review.create_queue(name="calibration", questionnaire=EXAMPLE, reviewers=1, actor=operator)
+    review.fill(
+        queue=queue, rollouts=Rollout.objects.filter(group__run=world.run, verdict="passed"), limit=1, actor=operator
+    )
+    answers = {"verdict": "right", "quality": "5", "flags": []}
+    review.label(item=queue.items.get(), answers=answers, actor=world.people["reviewer"])
+
+
+def _datasets(world: World) -> None:
+    """One made of a file and of rollouts, one that waits, one whose source is no conversation."""
+    operator = world.people["operator"]
+    said = [("What does scale do?", "It multiplies by `by`."), ("And shift?", "It adds.")]
+    lines = [
+        {"messages": [{"role": "user", "content": f"{asked} ({n})"}, {"role": "assistant", "content": answer}]}
+        for n in range(20)
+        for asked, answer in said
+    ] * 2
+    file = "\n".join(map(json.dumps, lines)).encode()
+    wanted = Wanted(rollouts=f"verdict=passed&run={world.run.pk}", suites=["held-out"])
+    done = datasets.ask(name="answers-v1", wanted=wanted, files={"answers.jsonl": io.BytesIO(file)}, actor=operator)
+    datasets.write(done.pk)
+    broken = datasets.ask(name="broken", wanted=Wanted(), files={"odd.jsonl": io.BytesIO(b"{}\n")}, actor=operator)
+    datasets.write(broken.pk)
+    datasets.ask(name="next", wanted=Wanted(), files={"more.jsonl": io.BytesIO(file)}, actor=operator)
