@@ -13,7 +13,7 @@ from composer_web.env import env
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import WorkerHeartbeat
 from composer_web.policies.selectors import resolve
-from trainer.config import RLConfig, RunConfig
+from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 FLOAT32, HALF = 4, 2
 MOMENTS = {"adamw": 2, "muon": 2}
@@ -123,12 +123,9 @@ def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
     """At most, of one forward pass before its backward pass; attention keeps no square."""
     stage = config.stage
     parallel = stage.parallel
-    if isinstance(stage, RLConfig):
-        tokens = math.ceil(stage.micro_batch_tokens / parallel.context)
-    else:
-        tokens = math.ceil(stage.batch_tokens / (parallel.shards * parallel.replicas * parallel.context))
+    tokens = math.ceil(_pass_tokens(stage) / parallel.context)
     size = HALF if parallel.precision == "bfloat16" else FLOAT32
-    layer = 6 * shape.width + 3 * shape.queries + 4 * shape.keys + 4 * shape.inner
+    layer = 6 * shape.width + 5 * shape.queries + 6 * shape.keys + 4 * shape.inner  # norms of heads are among them
     if parallel.checkpoint_activations:
         values, words = shape.layers * shape.width + layer, "the input of each layer, and one whole layer"
     else:
@@ -140,6 +137,19 @@ def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
         Part("Activations, at most", tokens * values * size, f"{tokens} tokens × {words}, {size} bytes each"),
         Part("Logits, at most", bounded * FLOAT32 * LOGIT_COPIES, f"{said}, and their gradient, {FLOAT32} bytes each"),
     )
+
+
+def _pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
+    """Most padded tokens of one forward and backward pass of one rank: rows are never cut, so one that is longer than the
+    bound has a pass of its own (`learning/packing.py`, `learning/supervised.py`)."""
+    if isinstance(stage, RLConfig):
+        return max(stage.micro_batch_tokens, stage.sampling.max_context_tokens)
+    own = math.ceil(stage.batch_tokens / (stage.parallel.shards * stage.parallel.replicas))
+    if isinstance(stage, SFTConfig):
+        row = stage.max_tokens if stage.dataset else 0  # the toy's demonstrations are short
+    else:
+        row = max(stage.row_tokens, stage.long_tokens if stage.long_share else 0)
+    return min(own, max(stage.micro_batch_tokens, row)) if stage.micro_batch_tokens else own
 
 
 def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part, ...]:

@@ -163,14 +163,19 @@ def test_memory_is_of_one_rank_with_activations_logits_and_keys(draft: Run, poli
         "intermediate_size": 128, "vocab_size": 1000,
     }  # fmt: skip
     (real_path(policy.base_dir) / "config.json").write_text(json.dumps(shape))
-    stage = {"micro_batch_tokens": 512, "max_in_flight_groups": 3, "group_size": 2}
+    stage = {"micro_batch_tokens": 512, "max_in_flight_groups": 3, "group_size": 2,
+             "sampling": {**CONFIG.stage.sampling.model_dump(), "max_context_tokens": 512}}  # fmt: skip
 
     def parts(**more: Any) -> dict[str, int]:
-        found = memory.memory(changed(**stage, **more))
+        found = memory.memory(changed(**{**stage, **more}))
         assert found is not None
         return {part.label: part.bytes for part in found.trainer}
 
-    layer = 6 * 64 + 3 * 64 + 4 * 32 + 4 * 128
+    layer = 6 * 64 + 5 * 64 + 6 * 32 + 4 * 128
+    longer = parts(sampling={"max_context_tokens": 2048})
+    assert longer["Activations, at most"] == 2048 * 2 * layer * 4, (
+        "a row is never cut: a longer one is a pass of its own"
+    )
     alone = parts()
     assert alone == {"State": 64, "Activations, at most": 512 * 2 * layer * 4, "Logits, at most": 512 * 1000 * 8}
     ranks = {"ranks": 8, "shards": 2, "context": 2, "replicas": 2}
@@ -182,7 +187,7 @@ def test_memory_is_of_one_rank_with_activations_logits_and_keys(draft: Run, poli
     assert less["Logits, at most"] == 5000 * 8
     found = memory.memory(changed(**stage))
     assert found is not None
-    kv = 3 * 2 * CONFIG.stage.sampling.max_context_tokens * (2 * 2 * 32 * 4)
+    kv = 3 * 2 * 512 * (2 * 2 * 32 * 4)
     assert [part.bytes for part in found.engine] == [16, kv]
 
 
