@@ -32,6 +32,7 @@ ROLLOUT_COLUMNS = (
     "stop_reason",
 )
 POLICY_COLUMNS = ("name", "kind", "newest_version", "checkpoint_count", "parent", "run_id", "description")
+MEASUREMENT_COLUMNS = ("policy", "codebase", "bits_per_byte", "recent_bits_per_byte", "apart", "state_distance")
 RUN_ACTIONS = ("start", "pause", "resume", "stop", "archive", "restore")
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 ROLLOUT_FILTERS = (
@@ -98,6 +99,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     policies = top.noun("policies", "lineages of weights")
     policies.listing("policies")
     policies.add("show", "one of them", "name")
+    policies.add("measurements", "what one scored on codebases, with others on the same text", "name")
     return {"runs": _runs, "templates": _templates, "rollouts": _rollouts, "policies": _policies}
 
 
@@ -221,5 +223,7 @@ def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> No
 def _policies(client: Client, options: argparse.Namespace, output: Output) -> None:
     if options.verb == "list":
         output.rows(client.policies.list(limit=options.limit), POLICY_COLUMNS)
+    elif options.verb == "measurements":
+        output.rows(client.policies.list_measurements(options.name), MEASUREMENT_COLUMNS)
     else:
         output.one(client.policies.get(options.name))

@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel
 
+from oc.models import Interval
+
 WIDEST = 60
 
 
@@ -79,6 +81,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         text = f"{value:.4g}"
+    elif isinstance(value, Interval):
+        text = f"{value.value:.3f} ({value.low:.3f} to {value.high:.3f})"
     elif isinstance(value, list):
         text = ", ".join(map(str, value)) or "-"
     else:

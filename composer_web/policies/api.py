@@ -9,8 +9,8 @@ from ninja import Query, Router
 
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.policies import selectors
-from composer_web.policies.schemas import PolicyDetail, PolicyOut
+from composer_web.policies import measuring, selectors
+from composer_web.policies.schemas import MeasurementOut, PolicyDetail, PolicyOut
 
 router = Router()
 
@@ -23,3 +23,13 @@ def list_policies(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE
 @router.get("/{name}", response={200: PolicyDetail, 404: ErrorOut}, summary="One policy with lineage and checkpoints")
 def get_policy(request: HttpRequest, name: str) -> Any:
     return selectors.get_policy(name)
+
+
+@router.get(
+    "/{name}/measurements",
+    response={200: list[MeasurementOut], 404: ErrorOut},
+    summary="What a policy scored on codebases, with others on the same text",
+)
+def list_measurements(request: HttpRequest, name: str) -> Any:
+    groups = measuring.measured(selectors.get_policy(name))
+    return [MeasurementOut.of(row) for group in groups for row in group]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Material
+from composer_web.accounts.owned import Material, SharedManager
 
 
 class PolicyKind(models.TextChoices):
@@ -114,6 +114,39 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.policy_id}@{self.version}"
+
+
+class MeasurementManager(SharedManager["Measurement"]):
+    """Those of policies that the project may see."""
+
+    path = "policy__project_id"
+
+
+class Measurement(models.Model):
+    """What a policy version scored on a codebase as a candidate for a base (`manage.py measure`)."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="measurements")
+    version = models.PositiveIntegerField()
+    codebase = models.CharField(max_length=200)
+    text_digest = models.CharField(max_length=64, help_text="Of what was read: measurements of one text compare")
+    before = models.CharField(max_length=64, blank=True, help_text="The commit that recent lines came after")
+    window = models.PositiveIntegerField(help_text="Tokens seen at a time")
+    result = models.JSONField(help_text="trainer.stages.scores.Selection")
+    created_at = models.DateTimeField(auto_now=True)
+
+    objects = MeasurementManager()
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["text_digest", "before"], name="measurement_by_text")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["policy", "version", "text_digest", "before", "window"], name="measurement_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy_id}@{self.version} on {self.codebase}"
 
 
 class Gate(models.Model):

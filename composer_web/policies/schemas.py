@@ -10,7 +10,9 @@ from pydantic import ConfigDict, Field
 
 from composer_web.api.schemas import Body
 from composer_web.policies.gate import Outcome, Rule
+from composer_web.policies.measuring import Row
 from composer_web.policies.selectors import lineage
+from trainer.stages.scores import Interval
 
 
 class PolicyOut(Schema):
@@ -57,6 +59,38 @@ class PolicyDetail(PolicyOut):
     @staticmethod
     def resolve_checkpoints(policy: Any) -> list[Any]:
         return list(policy.checkpoints.all())
+
+
+class MeasurementOut(Schema):
+    """One policy version on a codebase; `apart`: its bits a byte less those of the policy that was asked for."""
+
+    policy: str
+    codebase: str
+    revision: str
+    before: str
+    text_digest: str
+    window: int
+    bits_per_byte: Interval
+    recent_bits_per_byte: Interval | None
+    state_distance: Interval
+    tokens_per_byte: float
+    bytes_per_second: float
+    unknown_tokens: int
+    apart: Interval | None
+    recent_apart: Interval | None
+    created_at: datetime
+
+    @staticmethod
+    def of(row: Row) -> MeasurementOut:
+        found, apart = row.found, row.apart
+        return MeasurementOut(
+            **found.model_dump(include=set(MeasurementOut.model_fields) - {"policy"}),
+            policy=row.name,
+            tokens_per_byte=found.tokens_per_byte,
+            apart=apart.bits_per_byte if apart else None,
+            recent_apart=apart.recent_bits_per_byte if apart else None,
+            created_at=row.row.created_at,
+        )
 
 
 class EndpointFields(Body):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 
 from oc import models
@@ -18,3 +19,7 @@ class Policies(Noun):
     def get(self, name: str) -> models.PolicyDetail:
         """One policy with lineage and checkpoints"""
         return self._api.ask(models.PolicyDetail, "GET", f"/policies/{part(name)}")
+
+    def list_measurements(self, name: str) -> builtins.list[models.MeasurementOut]:
+        """What a policy scored on codebases, with others on the same text"""
+        return self._api.ask(builtins.list[models.MeasurementOut], "GET", f"/policies/{part(name)}/measurements")

@@ -60,7 +60,7 @@ from oc.models.gateway import (
 from oc.models.groups import GroupDetail, GroupOut
 from oc.models.health import Alive, CheckOut, HealthOut
 from oc.models.people import InvitationOut, NewInvitation, PersonOut
-from oc.models.policies import CheckpointOut, PolicyDetail, PolicyOut
+from oc.models.policies import CheckpointOut, Interval, MeasurementOut, PolicyDetail, PolicyOut
 from oc.models.projects import ProjectMemberOut, ProjectOut
 from oc.models.promotions import Comparison, GateRules, Outcome, Preview, PromotionOut, Row, Rule
 from oc.models.quotas import QuotaOut
@@ -116,7 +116,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "2a7e15337660f76811606b83d75c75e9bb97834478ec4e514512a711ca6a080c"
+DESCRIPTION = "df51cf16f8295fdfb06b8c69a40fdc6958af1d2151f922b0f9379bc282c13dd9"
 
 __all__ = [
     "AgreementOut",
@@ -176,6 +176,7 @@ __all__ = [
     "HealthOut",
     "ImportedOut",
     "InlineEnvironment",
+    "Interval",
     "InvitationOut",
     "LabelDisagreementOut",
     "LabelOut",
@@ -184,6 +185,7 @@ __all__ = [
     "LogOut",
     "LoraConfig",
     "MadeOut",
+    "MeasurementOut",
     "MemberOut",
     "MembersOut",
     "MemoryOut",

@@ -16,6 +16,38 @@ class CheckpointOut(BaseModel):
     created_at: AwareDatetime
 
 
+class Interval(BaseModel):
+    """
+    A mean and where 95 % of means over resampled items lie.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+class MeasurementOut(BaseModel):
+    """
+    One policy version on a codebase; `apart`: its bits a byte less those of the policy that was asked for.
+    """
+
+    policy: str
+    codebase: str
+    revision: str
+    before: str
+    text_digest: str
+    window: int
+    bits_per_byte: Interval
+    recent_bits_per_byte: Interval | None
+    state_distance: Interval
+    tokens_per_byte: float
+    bytes_per_second: float
+    unknown_tokens: int
+    apart: Interval | None
+    recent_apart: Interval | None
+    created_at: AwareDatetime
+
+
 class PolicyDetail(BaseModel):
     id: int
     name: str

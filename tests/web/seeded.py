@@ -18,7 +18,7 @@ from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionUse
 from composer_web.ops.models import Quota, WorkerHeartbeat
-from composer_web.policies.models import Policy
+from composer_web.policies.models import Measurement, Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
 from composer_web.rollouts.kept_models import Export, SavedQuery
@@ -26,6 +26,7 @@ from composer_web.rollouts.models import Fork, Group, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed
+from trainer.stages.scores import FileBits, Selection, rate
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,7 @@ def the_rest(owner: User, word: str) -> None:
     WorkerHeartbeat.objects.create(name="worker@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
     _alerts(owner)
     _supply(word)
+    _measured(word)
     SessionDraft.objects.create(session=Session.objects.earliest("pk"), draft=Draft.objects.earliest("pk"))
     run = rollout.group.run
     SessionUse.objects.create(run=run, step=1, place=0, session=Session.objects.earliest("pk"), turns=1, signals=0)
@@ -97,6 +99,20 @@ def _alerts(owner: User) -> None:
     alert = Alert.objects.create(rule=rule, about="worker:one", message="one died", opened_at=now, seen_at=now)
     Notice.objects.create(user=owner, alert=alert)
     Delivery.objects.create(alert=alert, webhook=webhook, body={}, due_at=now)
+
+
+def _measured(word: str) -> None:
+    """Every policy on one codebase, as candidates for a base."""
+    for policy in Policy.objects.all():
+        found = Selection(
+            policy=policy.at(0), codebase=word, revision="", before="", text_digest=word, window=512, codebase_nll=9.0,
+            codebase_tokens=5, codebase_bytes=20, bits_per_byte=rate([(13.0, 20.0)]), recent_bits_per_byte=None, recent_bytes=0,
+            unknown_tokens=0, bytes_per_second=100.0, state_distance=rate([(4.0, 1.0)]), state_items=1,
+            files=[FileBits(path="a.py", bits=13.0, bytes=20)],
+        )  # fmt: skip
+        Measurement.objects.create(
+            policy=policy, version=0, codebase=word, text_digest=word, window=512, result=found.model_dump()
+        )
 
 
 def _supply(word: str) -> None:

@@ -9,22 +9,20 @@ Numbers are in bits a byte of the text, which no tokenizer changes.
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import git, is_git, read_source
+from trainer.stages.scores import FileBits
 
-T = TypeVar("T")
 COMMITS = 50
 """Commits that are recent, where nothing else is asked."""
-RESAMPLES = 1000
 HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -147,26 +145,6 @@ def _added(changes: bytes) -> Iterator[tuple[str, set[int]]]:
         yield path, found
 
 
-class FileBits(BaseModel):
-    """What one file cost: all of it, and its recent lines."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    path: str
-    bits: float = 0.0
-    bytes: int = 0
-    recent_bits: float = 0.0
-    recent_bytes: int = 0
-
-
-class Interval(BaseModel):
-    """A mean and where 95 % of means over resampled items lie."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    value: float
-    low: float
-    high: float
-
-
 def by_file(codebase: Codebase, offsets: Sequence[tuple[int, int]], bits: Sequence[float]) -> list[FileBits]:
     """Bits of tokens, each given to the line in which it begins."""
     totals: list[dict[str, Any]] = [
@@ -184,31 +162,3 @@ def by_file(codebase: Codebase, offsets: Sequence[tuple[int, int]], bits: Sequen
         totals[piece.file]["bits"] += cost
         totals[piece.file]["recent_bits"] += cost if piece.recent else 0.0
     return [FileBits(path=path, **total) for path, total in zip(codebase.files, totals, strict=True)]
-
-
-def rate(pairs: Sequence[tuple[float, float]]) -> Interval:
-    """Sum of the first by sum of the second (bits a byte), with files drawn again and again."""
-    pairs = [pair for pair in pairs if pair[1]]
-    draws = sorted(_rate(sample) for sample in resampled(pairs))
-    return Interval(value=_rate(pairs), low=draws[int(0.025 * len(draws))], high=draws[int(0.975 * len(draws))])
-
-
-def difference(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> Interval:
-    """Rate of the first less that of the second, both over the same files in every draw."""
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a[1]]
-
-    def of(sample: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> float:
-        return _rate([a for a, _ in sample]) - _rate([b for _, b in sample])
-
-    draws = sorted(of(sample) for sample in resampled(both))
-    return Interval(value=of(both), low=draws[int(0.025 * len(draws))], high=draws[int(0.975 * len(draws))])
-
-
-def _rate(pairs: Sequence[tuple[float, float]]) -> float:
-    return sum(pair[0] for pair in pairs) / sum(pair[1] for pair in pairs)
-
-
-def resampled(items: Sequence[T]) -> Iterator[list[T]]:
-    draw = random.Random(0)
-    for _ in range(RESAMPLES):
-        yield draw.choices(items, k=len(items))

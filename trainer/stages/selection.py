@@ -26,27 +26,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from sandbox.tasks.generators.procedural import problem
 from trainer import policy as policies
 from trainer.config import ParallelConfig
 from trainer.policy import Policy
 from trainer.stages.base import StageError
-from trainer.stages.codebase import (
-    COMMITS,
-    Codebase,
-    FileBits,
-    Interval,
-    Recent,
-    by_file,
-    difference,
-    rate,
-    read_codebase,
-)
+from trainer.stages.codebase import COMMITS, Codebase, Recent, by_file, read_codebase
 from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import is_git
 from trainer.stages.device import device_of
+from trainer.stages.scores import FileBits, Selection, compare, rate
 
 WINDOW, STRIDE = 512, 256
 """Tokens that are seen at a time, and by how many the window rolls: every token but the first has at least half a window
@@ -54,75 +44,6 @@ before it (fewer at the beginning)."""
 MOST_BYTES = 256 << 10
 """Of a codebase that are measured, where nothing else is asked."""
 QUESTION = "\n# the file after these changes:\n"
-
-
-class Selection(BaseModel):
-    """What one candidate scored. Of bits and of distances lower is better."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    policy: str
-    codebase: str
-    revision: str
-    before: str
-    """The commit that recent lines came after; empty where none is recent."""
-    text_digest: str
-    """Of what was read: two candidates compare where it is the same."""
-    window: int
-    codebase_nll: float
-    """Summed nats."""
-    codebase_tokens: int
-    codebase_bytes: int
-    bits_per_byte: Interval
-    recent_bits_per_byte: Interval | None
-    recent_bytes: int
-    unknown_tokens: int
-    """Pieces of the text that the tokenizer has no token for: their bits are too few."""
-    bytes_per_second: float
-    """Of scoring, on the machine that measured."""
-    state_distance: Interval
-    """Mean characters to insert, delete or replace."""
-    state_items: int
-    files: list[FileBits]
-
-    @property
-    def tokens_per_byte(self) -> float:
-        return self.codebase_tokens / self.codebase_bytes
-
-    @property
-    def all(self) -> list[tuple[float, float]]:
-        """(bits, bytes) of each file."""
-        return [(file.bits, file.bytes) for file in self.files]
-
-    @property
-    def recent(self) -> list[tuple[float, float]]:
-        """Those of recent lines."""
-        return [(file.recent_bits, file.recent_bytes) for file in self.files]
-
-
-class Difference(BaseModel):
-    """Bits a byte of one candidate less those of another, file by file; below zero the first is better."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    policy: str
-    other: str
-    bits_per_byte: Interval
-    recent_bits_per_byte: Interval | None
-
-
-def compare(ours: Selection, theirs: Selection) -> Difference:
-    """Raises ValueError when they read different text."""
-    if ours.text_digest != theirs.text_digest:
-        raise ValueError(
-            f"{ours.policy} was measured on {ours.codebase} at {ours.revision[:12] or 'no commit'} and {theirs.policy} on "
-            f"{theirs.codebase} at {theirs.revision[:12] or 'no commit'}; measure both in one command"
-        )
-    recent = difference(ours.recent, theirs.recent) if ours.before and ours.before == theirs.before else None
-    return Difference(
-        policy=ours.policy,
-        other=theirs.policy,
-        bits_per_byte=difference(ours.all, theirs.all),
-        recent_bits_per_byte=recent,
-    )
 
 
 @dataclass(frozen=True, slots=True)

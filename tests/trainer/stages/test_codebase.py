@@ -14,16 +14,9 @@ import torch
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.policy.build import build_tiny_model
-from trainer.stages.codebase import (
-    Codebase,
-    NothingToMeasure,
-    Recent,
-    by_file,
-    difference,
-    rate,
-    read_codebase,
-)
-from trainer.stages.selection import Selection, asked_codebase, compare, score, select
+from trainer.stages.codebase import Codebase, NothingToMeasure, Recent, by_file, read_codebase
+from trainer.stages.scores import Selection, compare, difference, rate
+from trainer.stages.selection import asked_codebase, score, select
 
 OLD = "def total(values):\n    out = 0\n    for value in values:\n        out += value\n    return out\n"
 NEW = "\n\ndef ledger(entries):\n    return {entry.account: entry.amount for entry in entries if entry.settled}\n"

@@ -1,0 +1,52 @@
+"""manage.py measure: candidates for a base model on a codebase of one's own."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from composer_web.accounts.commands import ProjectCommand
+from composer_web.ops.errors import UserError
+from composer_web.policies.measuring import measure
+from trainer.stages.scores import Interval, Selection
+
+
+class Command(ProjectCommand):
+    help = "Measure policies on a codebase (likelihood of all and of recent lines, state tracking) and keep the result."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        from trainer.stages.selection import settings
+
+        parser.add_argument("policy", nargs="+", help="name, or name@version; an endpoint has no likelihoods")
+        parser.add_argument(
+            "--codebase", type=Path, required=True, help="git repository, folder, .jsonl or .parquet file"
+        )
+        settings(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        asked = ("commits", "since", "window", "most_bytes", "items", "changes", "device")
+        try:
+            measure(
+                references=options["policy"],
+                path=options["codebase"],
+                said=self._say,
+                **{name: options[name] for name in asked},
+            )
+        except UserError as error:
+            raise CommandError(error.message) from error
+
+    def _say(self, found: Selection) -> None:
+        recent = found.recent_bits_per_byte
+        self.stdout.write(
+            f"{found.policy} on {found.codebase}: {_said(found.bits_per_byte)} bits a byte"
+            + (f", recent lines {_said(recent)}" if recent else "")
+            + f", state distance {_said(found.state_distance)}, {found.tokens_per_byte:.3f} tokens a byte, "
+            f"{found.bytes_per_second / 1024:.1f} KiB/s"
+        )
+
+
+def _said(interval: Interval) -> str:
+    return f"{interval.value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
