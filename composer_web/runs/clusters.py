@@ -76,10 +76,11 @@ def clusters(status: DeploymentStatus, newest: int) -> list[Cluster]:
         members.setdefault(engine.cluster, []).append(engine)
     found = []
     for name, engines in sorted(members.items()):
-        version = min(engine.version for engine in engines)
-        syncs = [engine.last_sync for engine in engines if engine.last_sync is not None]
+        sound = [engine for engine in engines if engine.proof != "differs"]  # what is left out holds nobody up
+        version = min(engine.version for engine in sound or engines)
+        syncs = [engine.last_sync for engine in sound if engine.last_sync is not None]
         found.append(
-            Cluster(name, version, max(0, newest - version), len(engines), max(syncs, key=_seconds, default=None))
+            Cluster(name, version, max(0, newest - version), len(sound), max(syncs, key=_seconds, default=None))
         )
     return found
 

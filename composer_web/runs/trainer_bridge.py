@@ -140,6 +140,8 @@ class DatabaseSink:
         self._digests: dict[int, str] = {}
         """Of the versions published by this process."""
         self._lies: set[int] = set()
+        self._differ: set[tuple[str, str]] = set()
+        """Engines that were reported for what they compute, by address and words."""
         self._meter = EngineMeter()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -165,8 +167,23 @@ class DatabaseSink:
         return self._meter.metrics(health, served)
 
     def _prove(self, served: DeploymentStatus | None) -> None:
-        """An engine that names a version and holds other weights is reported, once a version."""
-        if served is None or served.version in self._lies:
+        """An engine that names a version and holds other weights is reported, once a version; one that computes something
+        else than was published, too."""
+        if served is None:
+            return
+        for engine in served.by_engine:
+            if engine.proof == "differs" and (engine.url, engine.error) not in self._differ:
+                self._differ.add((engine.url, engine.error))
+                others = sum(one.proof not in ("", "differs") for one in served.by_engine)
+                rest = (
+                    f"{others} of {len(served.by_engine)} engines go on"
+                    if others
+                    else "no engine is left, so rollouts wait"
+                )
+                self.event(
+                    "error", f"an engine is left out: {engine.error}; {rest}", {"engine": engine.url or "the engine"}
+                )
+        if served.version in self._lies:
             return
         known = self._digests.get(served.version)
         newest = max(self._digests, default=-1)

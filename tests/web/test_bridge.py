@@ -8,6 +8,7 @@ from composer_web.ops import leases
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
+from composer_web.runs.clusters import clusters
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
@@ -15,7 +16,7 @@ from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
 from composer_web.runs.whereabouts import deployment_name
 from tests.web.making import claim, finish
 from trainer.config import AsynchronyConfig
-from trainer.inference.contract import ServerHealth
+from trainer.inference.contract import DeploymentStatus, ServerHealth
 from trainer.stages.base import BatchTimeout
 
 pytestmark = pytest.mark.django_db
@@ -200,3 +201,24 @@ def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(contro
     assert len(messages) == 2
     assert "version 0 and holds other weights" in messages[0]
     assert "version 9 and holds a version that was never published" in messages[1]
+
+
+def test_an_engine_that_computes_something_else_is_an_event_of_the_run(control: RunControl) -> None:
+    """As the router tells of it: once an engine and cause, with what becomes of the run."""
+    sink = DatabaseSink(control)
+    right = {"url": "http://a", "cluster": "near", "version": 4, "proof": "proven"}
+    wrong = {"url": "http://b", "cluster": "far", "version": -1, "proof": "differs", "error": "http://b: 2.4 nats off"}
+
+    def served(*engines: dict[str, object]) -> DeploymentStatus:
+        found = {"name": deployment_name(control.run), "version": 4, "digest": "", "state": "serving", "follow": True}
+        return DeploymentStatus.model_validate(found | {"engines": engines})
+
+    for _ in range(2):
+        sink._prove(served(right, wrong))
+    events = control.run.events.filter(level="error")
+    assert [event.message for event in events] == [
+        "an engine is left out: http://b: 2.4 nats off; 1 of 2 engines go on"
+    ]
+    assert events[0].kind == "alert" and events[0].data == {"engine": "http://b"}
+    near, far = clusters(served(right, wrong), 4)[::-1]
+    assert (near.name, near.version, near.behind) == ("near", 4, 0) and (far.name, far.engines) == ("far", 0)

@@ -117,6 +117,16 @@ class SyncTimings(Wire):
     """Changed words were overwritten in place; otherwise the weights were loaded whole."""
 
 
+Proof = Literal["", "due", "proven", "unknown", "differs"]
+"""Whether what an engine computes was compared with what the weights say of a fixed text (`proving.py`).
+
+""        nothing is loaded yet
+due       the next load is compared before it answers
+unknown   there is nothing to compare with: the publisher left nothing, and the weights are too large to compute it there
+differs   it computes something else, and nothing that it says is used
+"""
+
+
 class EngineStatus(Wire):
     """What one engine says of a deployment that it serves. What is counted counts from the deployment's creation there."""
 
@@ -124,6 +134,8 @@ class EngineStatus(Wire):
     """Empty: the engine that was asked."""
     cluster: str = ""
     version: int
+    proof: Proof = ""
+    error: str = ""
     last_sync: SyncTimings | None = None
     cache_share: float | None = None
     prompt_tokens: int = 0
@@ -157,6 +169,7 @@ class DeploymentStatus(Wire):
     """Guessed ahead (speculative decoding)."""
     accepted_tokens: int = 0
     """Of these, those that the policy made, too."""
+    proof: Proof = ""
     last_sync: SyncTimings | None = None
     engines: list[EngineStatus] = Field(default_factory=list)
     """Those behind a router; empty where one engine serves it itself."""
@@ -168,6 +181,8 @@ class DeploymentStatus(Wire):
         return self.engines or [
             EngineStatus(
                 version=self.version,
+                proof=self.proof,
+                error=self.error,
                 last_sync=self.last_sync,
                 cache_share=self.cache_share,
                 prompt_tokens=self.prompt_tokens,

@@ -6,6 +6,7 @@ names each expert. Engines and people read checkpoints, so those names are what 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -40,19 +41,24 @@ def memory_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> Mapping
     return build_from_state(type(model), model.config, state).state_dict() if stacks_experts(model) else state
 
 
+_building = threading.Lock()
+"""The library exchanges functions of torch while it builds a model: of two at once, one misses its tied weights."""
+
+
 def build_from_state(
     kind: type[PreTrainedModel], config: Any, state: Mapping[str, Tensor], *, attention: str = "sdpa"
 ) -> PreTrainedModel:
     """A model of the class `kind` in float32 with a checkpoint's tensors. Raises RuntimeError naming what is missing."""
     floats = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
-    model, report = cast(Any, kind).from_pretrained(
-        None,
-        config=config,
-        state_dict=floats,
-        output_loading_info=True,
-        dtype="float32",
-        attn_implementation=attention,
-    )
+    with _building:
+        model, report = cast(Any, kind).from_pretrained(
+            None,
+            config=config,
+            state_dict=floats,
+            output_loading_info=True,
+            dtype="float32",
+            attn_implementation=attention,
+        )
     wrong = sorted([*report["missing_keys"], *report["unexpected_keys"]])
     if wrong:
         raise RuntimeError(f"the weights do not belong to this config.json: {wrong[0]} (and {len(wrong) - 1} more)")

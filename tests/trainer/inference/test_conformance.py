@@ -16,8 +16,12 @@ import torch
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, wait_for
+from tests.trainer.replay import moe
 from trainer.inference.client import HttpInferenceClient
-from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, InferenceRefused
+from trainer.policy.names import checkpoint_state
+from trainer.weights import WeightStore
+from trainer.weights.probe import measure_model
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9]
 
@@ -229,6 +233,74 @@ def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
     assert store.publish(4, site.model(4).state_dict()).kind == "anchor"
     # The engine's thread serves version 4 a moment before the loop that fetched it takes the error back.
     wait_for(lambda: (now := site.status("damaged")).version == 4 and now.error == "", "the anchor")
+
+
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+async def test_steps_that_were_followed_are_what_a_fresh_load_is(
+    site: Site, client: HttpInferenceClient, kind: str
+) -> None:
+    """Digest, tokens and every bit of the log-probabilities, three deltas later and after one whole load."""
+    if kind == "experts" and site.vllm:
+        pytest.skip("a vLLM server holds one architecture: test_vllm_extension and test_vllm_real have experts")
+    policy = site.model(0) if kind == "dense" else moe.make("qwen3-moe")
+    folder = str(models.save(policy, site.root / f"{kind}-steps"))
+    store = WeightStore(site.root / f"{kind}-followed", dtype="float32")
+    store.publish(0, checkpoint_state(policy, policy.state_dict()))
+    site.deploy(f"{kind}-followed", store, follow=True, policy_dir=folder)
+    for version in range(1, 4):
+        state = checkpoint_state(policy, models.nudged(policy, version).state_dict())
+        assert store.publish(version, state).kind == "delta"
+        wait_for(lambda wanted=version: site.status(f"{kind}-followed").version == wanted, "the step")  # type: ignore[misc]
+    whole = WeightStore(site.root / f"{kind}-whole", dtype="float32")
+    assert whole.publish(3, state).kind == "anchor"
+    site.deploy(f"{kind}-whole", whole, version=3, policy_dir=folder)
+    assert site.status(f"{kind}-whole").digest == site.status(f"{kind}-followed").digest
+    for seed in range(3):  # one at a time: sums depend on the batch
+        a, b = [await client.generate(ask(f"{kind}-{name}", seed=seed)) for name in ("followed", "whole")]
+        assert (a.token_ids, a.logprobs) == (b.token_ids, b.logprobs) and a.spans == b.spans
+    for name in ("followed", "whole"):
+        site.admin.remove(f"{kind}-{name}")
+
+
+async def test_weights_that_an_engine_does_not_compute_as_published_are_not_answered_with(
+    site: Site, client: HttpInferenceClient
+) -> None:
+    """Their publisher knows what they say of a fixed text. At the first load, in the middle of a run, and after it."""
+    first = WeightStore(site.root / "differs-first", dtype="float32")
+    first.publish(0, site.model(7).state_dict(), probe=measure_model(site.model(5)))
+
+    async def ask_it() -> None:
+        site.deploy("differs", first)
+        await client.generate(ask("differs"))  # a vLLM that another deployment holds is asked at this one's turn
+
+    with pytest.raises(InferenceRefused, match=r"engine_differs: .*does not compute version 0 of 'differs'.* nats"):
+        await ask_it()
+    if "differs" in {status.name for status in site.admin.deployments()}:
+        assert site.vllm and site.status("differs").proof == "differs"
+        site.admin.remove("differs")
+    assert site.admin.health().ok
+
+    store = WeightStore(site.root / "differs", dtype="float32")
+    store.publish(0, site.model(0).state_dict(), probe=measure_model(site.model(0)))
+    site.deploy("differs", store, follow=True)
+    await client.generate(ask("differs"))
+    assert site.status("differs").proof == "proven"
+    store.publish(1, site.model(1).state_dict(), anchor=True, probe=measure_model(site.model(5)))
+    wait_for(lambda: site.status("differs").proof == "differs", "the refusal")
+    assert site.status("differs").state == "failed"
+    health = site.admin.health()
+    assert not health.ok and "does not compute version 1 of 'differs'" in health.error
+    with pytest.raises(InferenceRefused, match="does not compute version 1 of 'differs'"):
+        await client.generate(ask("differs"))
+
+    store.publish(2, site.model(2).state_dict(), anchor=True, probe=measure_model(site.model(2)))
+    wait_for(lambda: site.status("differs").version == 2, "other weights")
+    wait_for(lambda: site.admin.health().ok, "all is well")
+    request = ask("differs")
+    answer = await client.generate(request)
+    assert [span.version for span in answer.spans] == [2]
+    check(site, 2, request, answer)
+    site.admin.remove("differs")
 
 
 def test_health_tells_load_and_deployments(site: Site) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.trainer.inference import models
+from tests.trainer.replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.kinds import build_decoder, read_shape
 from trainer.inference.embedded.model import Weights
+from trainer.inference.embedded.proof import prove
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
+from trainer.inference.proving import EngineDiffers
+from trainer.policy.names import checkpoint_state
+from trainer.weights.probe import measure_model
 
 
 class Harness:
@@ -313,3 +319,25 @@ def test_weights_of_another_model_are_refused_in_words() -> None:
     del state["model.norm.weight"]
     with pytest.raises(UnsupportedModel, match=r"lack model\.norm\.weight"):
         Weights.build(shape, state)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("family", [*models.FAMILIES, "qwen3-moe", "deepseek-v3"])
+def test_a_decoder_says_what_the_weights_say_and_one_that_does_not_is_told_apart(
+    tmp_path: Path, family: str, compiled: bool
+) -> None:
+    model = models.make(family) if family in models.FAMILIES else moe.make(family)
+    shape = read_shape(models.save(model, tmp_path))
+    state = checkpoint_state(model, model.state_dict())
+    decoder = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
+    probe = measure_model(model)
+    gap = prove(decoder, probe, deployment="x", version=3, max_context=2048)
+    assert gap is not None and gap < 1e-4
+    short = prove(decoder, probe, deployment="x", version=3, max_context=20)  # the prompts that fit
+    assert short is not None and short < 1e-4
+    assert prove(decoder, probe, deployment="x", version=3, max_context=4) is None
+    name = next(name for name in state if name.endswith("down_proj.weight"))
+    state[name] = state[name].roll(1, 0)
+    packed_wrongly = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
+    with pytest.raises(EngineDiffers, match="the embedded engine does not compute version 3 of 'x'"):
+        prove(packed_wrongly, probe, deployment="x", version=3, max_context=2048)

@@ -120,18 +120,6 @@ async def test_everything_that_a_run_needs(server: ServerProcess, policy_dir: Pa
             print(status.last_sync.model_dump())
 
 
-def nudged(policy: PreTrainedModel, seed: int) -> PreTrainedModel:
-    """A step later: one word in fifty of each tensor is another, as after an optimiser step with a small rate."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in policy.parameters():
-            chosen = torch.rand(weight.shape, generator=generator) < 0.02
-            weight[chosen] += (
-                0.3 * weight.std().nan_to_num().clamp(min=0.02) * torch.randn(int(chosen.sum()), generator=generator)
-            )
-    return policy
-
-
 async def in_place_equals_fresh(url: str, policy: PreTrainedModel, policy_dir: Path, tmp_path: Path) -> None:
     """k steps that are overwritten in place, and the last version loaded whole, give the same bits."""
     arguments = ("--servers", url, "--turn-seconds", "1", "--poll-seconds", "0.1")
@@ -153,7 +141,7 @@ async def in_place_equals_fresh(url: str, policy: PreTrainedModel, policy_dir: P
         for request, answer in zip(wanted, await ask(), strict=True):
             check(policy, request, answer, 0, 24)
         for version in range(1, 4):
-            store.publish(version, checkpoint_state(policy, nudged(policy, version).state_dict()))
+            store.publish(version, checkpoint_state(policy, models.nudged(policy, version).state_dict()))
             timings = await asyncio.to_thread(admin.update, "run", version)
             print(timings.model_dump())
             assert timings.patched, (tmp_path / "data" / "inference.log").read_text()

@@ -12,16 +12,20 @@ from pathlib import Path
 
 import torch
 
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
 from trainer.inference.embedded.drafting import load_drafter
-from trainer.inference.embedded.kinds import build_decoder, build_weights, read_shape
+from trainer.inference.embedded.kinds import build_decoder, build_weights, decoder_of, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.places import CPU
+from trainer.inference.embedded.proof import prove
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.memory import remember, remembered
-from trainer.weights import Fetched, Subscriber, WeightError, open_versions
+from trainer.inference.proving import EngineDiffers
+from trainer.inference.reference import reference
+from trainer.weights import Fetched, Manifest, Subscriber, WeightError, open_versions
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
@@ -37,6 +41,9 @@ class Deployment:
     failed: bool = False
     """The last attempt to load the first weights failed; it is tried again."""
     retry_at: float = 0.0
+    proof: Proof = ""
+    refused: tuple[int, str] | None = None
+    """Version and digest of the weights that this engine does not compute; `error` has the words."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One load or swap at a time."""
@@ -47,7 +54,9 @@ class Deployment:
 
     def status(self) -> DeploymentStatus:
         state = "paused" if self.runner.paused else "serving"
-        if not self.loaded:
+        if self.refused:
+            state = "failed"
+        elif not self.loaded:
             state = "failed" if self.failed else "loading"
         return DeploymentStatus.model_validate(
             {
@@ -66,6 +75,7 @@ class Deployment:
                 "guessed_tokens": self.runner.drafter.guessed if self.runner.drafter else 0,
                 "accepted_tokens": self.runner.drafter.right if self.runner.drafter else 0,
                 "last_sync": self.last_sync,
+                "proof": "differs" if self.refused else self.proof,
                 "error": self.error,
             }
         )
@@ -99,8 +109,11 @@ class Deployments:
     async def create(self, spec: DeploymentSpec) -> Deployment:
         """Idempotent: an equal spec is left alone, another one replaces it. Raises what made loading fail."""
         there = self.all.get(spec.name)
-        if there is not None and there.spec == spec and there.loaded:
-            return there
+        if there is not None and there.spec == spec:
+            async with there.lock:  # it may be loading, after a restart say: twice would take twice as long
+                if there.loaded:
+                    return there
+            there = self.all.get(spec.name)
         if there is not None:
             await self.delete(spec.name)
         deployment = self._register(spec)
@@ -159,6 +172,8 @@ class Deployments:
                 if deployment.lock.locked() or time.monotonic() < deployment.retry_at:
                     continue
                 try:
+                    if deployment.refused and not await asyncio.to_thread(_others, deployment):
+                        continue
                     if not deployment.loaded:
                         await self._load(deployment)
                     elif deployment.spec.follow and deployment.subscriber and deployment.subscriber.behind():
@@ -210,10 +225,37 @@ class Deployments:
             state, digest = fetched.mirror.state(), fetched.mirror.digest
             timings = _timings(fetched)
         began = time.perf_counter()
-        length = min(self.limits.max_context, shape.max_position_embeddings)
-        decoder = build_decoder(shape, state, length, device=self.device)
+        decoder = build_decoder(shape, state, self._room(shape), device=self.device)
+        self._prove(deployment, decoder, timings.version, digest, fetched)
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
+
+    def _room(self, shape: DecoderShape) -> int:
+        return min(self.limits.max_context, shape.max_position_embeddings)
+
+    def _prove(
+        self, deployment: Deployment, decoder: Decoder, version: int, digest: str, fetched: Fetched | None
+    ) -> None:
+        """Whole weights are compared with what their publisher knows of them before any request meets them. Blocks.
+
+        Raises EngineDiffers: then nothing that this deployment says is used, until other weights are published."""
+        spec, store = deployment.spec, deployment.subscriber.store if deployment.subscriber else None
+        probe = reference(store, version, Path(spec.policy_dir), fetched.mirror if fetched else None)
+        gap = None
+        try:
+            if probe is not None:
+                gap = prove(decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context)
+        except EngineDiffers as error:
+            deployment.refused, deployment.error = (version, digest), str(error)
+            refusal = error
+            self.engine.call(lambda: deployment.runner.fail_all(refusal))
+            raise
+        deployment.refused = None
+        deployment.proof = "unknown" if gap is None else "proven"
+        if gap is None:
+            log.warning("version %d of %s is not compared with a reference: there is none here", version, spec.name)
+        else:
+            log.info("version %d of %s computes %.2g nats off the reference", version, spec.name, gap)
 
     def _fetch(self, deployment: Deployment, version: int | None) -> Fetched | None:
         assert deployment.subscriber is not None
@@ -241,7 +283,13 @@ class Deployments:
         timings = _timings(fetched)
         began = time.perf_counter()
         assert deployment.runner.decoder is not None
-        weights = build_weights(deployment.runner.decoder.shape, fetched.mirror.state(), device=self.device)
+        shape = deployment.runner.decoder.shape
+        weights = build_weights(shape, fetched.mirror.state(), device=self.device)
+        if fetched.kind == "anchor" or deployment.refused:
+            decoder = decoder_of(
+                shape, weights, self._room(shape), device=self.device
+            )  # requests go on in the other one meanwhile
+            self._prove(deployment, decoder, timings.version, fetched.mirror.digest, fetched)
         timings.decode += time.perf_counter() - began
         return fetched, weights, timings
 
@@ -268,6 +316,14 @@ class Deployments:
             log.warning("deployment %s refused: %s", deployment.spec.name, refusal)
         if not deployment.spec.follow:
             subscriber.store.pin(_pin(deployment.spec.name), fetched.mirror.version)
+
+
+def _others(deployment: Deployment) -> bool:
+    """Whether there are other weights for it than those that were refused. Raises WeightError."""
+    newest: Manifest | None = None
+    if deployment.subscriber is not None and deployment.spec.follow:
+        newest = deployment.subscriber.newest()
+    return newest is not None and (newest.version, newest.digest) != deployment.refused
 
 
 def _pin(name: str) -> str:

@@ -56,6 +56,13 @@ def build_decoder(
     """With compiled loops where the machine has them and `device` is the CPU, unless `compiled` forbids; else by torch's
     operators. Raises UnsupportedModel."""
     weights = build_weights(shape, state, compiled=compiled, device=device)
+    return decoder_of(shape, weights, max_length, compiled=compiled, device=device)
+
+
+def decoder_of(
+    shape: DecoderShape, weights: Weights, max_length: int, *, compiled: bool = True, device: torch.device = CPU
+) -> Decoder:
+    """For weights of `build_weights`, with the same `compiled` and `device`."""
     loops: Loops | None = None
     if compiled and device == CPU:
         prepare()

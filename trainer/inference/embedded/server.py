@@ -26,6 +26,7 @@ from trainer.inference.embedded.places import CPU, DEVICE, place
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError
+from trainer.inference.proving import EngineDiffers
 from trainer.inference.service import serve
 
 
@@ -48,17 +49,21 @@ class EmbeddedEngine:
 
     def health(self) -> ServerHealth:
         busy, speed = self._thread.load()
+        ended = "" if self._thread.alive else "the engine thread ended; see the server's log and start it again"
+        differs = [deployment.error for deployment in self._deployments.all.values() if deployment.refused]
         return ServerHealth(
-            ok=self._thread.alive,
+            ok=self._thread.alive and not differs,
             engine="embedded",
             busy_share=busy,
             tokens_per_second=speed,
             deployments=self.statuses(),
-            error="" if self._thread.alive else "the engine thread ended; see the server's log and start it again",
+            error=ended or "; ".join(differs),
         )
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._deployments.get(request.deployment)
+        if deployment.refused:
+            raise EngineDiffers(deployment.error)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[GenerateResponse | ServerError] = loop.create_future()
 

@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trainer.inference.client import Connections
-from trainer.inference.contract import DeploymentSpec, ServerHealth
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, ServerHealth
 from trainer.inference.errors import BadRequest
 
 
@@ -53,6 +53,19 @@ class BorrowPolicy:
     """After others come back our requests may run on for so long; then they are moved to other engines."""
 
 
+AGAIN_SECONDS = 60.0
+"""After which an engine that refused a deployment for what it computes is asked again."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An engine that would take a deployment, and was seen not to compute it."""
+
+    spec: DeploymentSpec
+    words: str
+    until: float
+
+
 @dataclass(eq=False)
 class Member:
     spec: MemberSpec
@@ -70,6 +83,7 @@ class Member:
     running: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
     served: dict[str, DeploymentSpec] = field(default_factory=dict)
     """What this router deployed there."""
+    refused: dict[str, Refusal] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: MemberSpec) -> Member:
@@ -80,9 +94,31 @@ class Member:
         """Whether our deployments belong there."""
         return not self.draining and (not self.spec.production or self.lent)
 
+    @property
+    def usable(self) -> bool:
+        """Whether it computes; that it does so wrongly for one deployment is no matter of the others."""
+        return self.health is not None and (
+            self.health.ok or any(status.proof == "differs" for status in self.health.deployments)
+        )
+
     def serves(self, deployment: str) -> bool:
-        """Whether a new request for `deployment` may go there."""
-        return self.wanted and self.health is not None and self.health.ok and deployment in self.served
+        """Whether a new request for `deployment` may go there: only once it was seen to compute what was published, or
+        compares it itself before it answers."""
+        status = self.status(deployment)
+        return self.wanted and self.usable and status is not None and status.proof not in ("", "differs")
+
+    def status(self, deployment: str) -> DeploymentStatus | None:
+        """Of a deployment of ours, as it said last."""
+        if self.health is None or deployment not in self.served:
+            return None
+        return next((status for status in self.health.deployments if status.name == deployment), None)
+
+    def differs(self, deployment: str) -> str:
+        """Why nothing that it says for a deployment is used; empty while nothing speaks against it."""
+        if deployment in self.refused:
+            return self.refused[deployment].words
+        status = self.status(deployment)
+        return status.error if status is not None and status.proof == "differs" else ""
 
     def saw(
         self,
@@ -117,7 +153,7 @@ class Member:
     def lost(self, error: str) -> None:
         """It does not answer."""
         self.health, self.error = None, error
-        self.served = {}
+        self.served, self.refused = {}, {}
         self.lent, self.idle_since = False, None
 
     def reclaim(self, now: float | None = None) -> int:

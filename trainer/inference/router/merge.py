@@ -8,13 +8,24 @@ from trainer.inference.contract import DeploymentSpec, DeploymentStatus, EngineS
 from trainer.inference.router.members import MemberSpec
 
 
-def merged(spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus]) -> DeploymentStatus:
+def merged(
+    spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus], refused: Mapping[MemberSpec, str] | None = None
+) -> DeploymentStatus:
     """Sums of what is counted; the fullest engine's cache; the oldest version that any serves, and the last swap of that
-    one. What each engine says of itself is kept beside it."""
+    one. What each engine says of itself is kept beside it, and why one computes it wrongly (`refused`: and so has none)."""
+    wrong = [
+        EngineStatus(url=member.url, cluster=member.cluster, version=-1, proof="differs", error=words)
+        for member, words in (refused or {}).items()
+    ]
     if not parts:
-        return DeploymentStatus(name=spec.name, version=-1, digest="", state="loading", follow=spec.follow)
+        state, proof = ("failed", "differs") if wrong else ("loading", "")
+        return DeploymentStatus.model_validate(
+            {"name": spec.name, "version": -1, "digest": "", "state": state, "follow": spec.follow, "proof": proof}
+            | {"engines": wrong, "error": next((engine.error for engine in wrong), "")}
+        )
     statuses = list(parts.values())
-    behind = min(statuses, key=lambda part: part.version)
+    sound = [part for part in statuses if part.proof != "differs"]
+    behind = min(sound or statuses, key=lambda part: part.version)
     states = {part.state for part in statuses}
     return behind.model_copy(
         update={
@@ -29,8 +40,10 @@ def merged(spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus]) -
             "guessed_tokens": sum(part.guessed_tokens for part in statuses),
             "accepted_tokens": sum(part.accepted_tokens for part in statuses),
             "preemptions": sum(part.preemptions for part in statuses),
-            "engines": [engine for member, part in parts.items() for engine in _engines(member, part)],
-            "error": next((part.error for part in statuses if part.error), ""),
+            "engines": [*(engine for member, part in parts.items() for engine in _engines(member, part)), *wrong],
+            "error": next(
+                (words for words in [*(part.error for part in statuses), *(e.error for e in wrong)] if words), ""
+            ),
         }
     )
 

@@ -30,13 +30,24 @@ from trainer.inference.contract import (
 from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
 from trainer.inference.memory import remember, remembered
 from trainer.inference.router.affinity import Affinity
-from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
+from trainer.inference.router.members import AGAIN_SECONDS, BorrowPolicy, Member, MemberSpec, Refusal, read_members
 from trainer.inference.router.merge import merged
 from trainer.inference.service import serve
 
 log = logging.getLogger(__name__)
-ELSEWHERE = {"unavailable", "internal", "unknown_deployment"}
-"""What one engine says and another may not: it is stopping, its step failed, it came back without our deployment."""
+PLACE_SECONDS = 120.0
+"""Longest that an engine may take to load and compare weights: the first ones compile."""
+DIFFERS = "engine_differs"
+ELSEWHERE = {"unavailable", "internal", "unknown_deployment", DIFFERS}
+"""What one engine says and another may not: it is stopping, its step failed, it came back without our deployment, it
+computes something else than was published."""
+
+
+class AllDiffer(ServerError):
+    """No engine computes what was published."""
+
+    code = DIFFERS
+    status = 422
 
 
 class Relayed(ServerError):
@@ -77,33 +88,41 @@ class Router:
 
     def health(self) -> ServerHealth:
         known = [member.health for member in self.members if member.health is not None]
-        servers = [
-            ServerStatus(
-                url=member.spec.url,
-                ok=member.health is not None and member.health.ok,
-                deployment=", ".join(sorted(member.served)),
-                model=member.spec.cluster + (" (borrowed)" if member.lent else ""),
-                error="draining" if member.draining else member.error,
-            )
-            for member in self.members
-        ]
-        well = any(server.ok for server in servers)
+        servers = [self._seen(member) for member in self.members]
+        usable = any(member.usable for member in self.members)
+        nowhere = [words for name in self.specs if (words := self._all_differ(name))]
+        problem = f"no engine of {self._file} answers; start one, or add it there"
         return ServerHealth(
-            ok=well,
+            ok=usable and not nowhere,
             engine="router",
             busy_share=sum(health.busy_share for health in known) / max(len(known), 1),
             tokens_per_second=sum(health.tokens_per_second for health in known),
             deployments=self.statuses(),
             servers=servers,
-            error=self._problem or ("" if well else f"no engine of {self._file} answers; start one, or add it there"),
+            error="; ".join(filter(None, [self._problem, *nowhere, "" if usable else problem])),
+        )
+
+    def _seen(self, member: Member) -> ServerStatus:
+        wrong = [words for name in self.specs if (words := member.differs(name))]
+        return ServerStatus(
+            url=member.spec.url,
+            ok=member.usable and not wrong,
+            deployment=", ".join(sorted({*member.served, *(name for name in self.specs if member.differs(name))})),
+            model=member.spec.cluster + (" (borrowed)" if member.lent else ""),
+            error="draining" if member.draining else "; ".join(wrong) or member.error,
         )
 
     def statuses(self) -> list[DeploymentStatus]:
-        return [merged(spec, self._parts(spec.name)) for spec in self.specs.values()]
+        return [self._status(spec) for spec in self.specs.values()]
 
-    def _parts(self, name: str) -> dict[MemberSpec, DeploymentStatus]:
-        there = [m for m in self.members if m.health is not None and name in m.served]
-        return {m.spec: status for m in there if m.health for status in m.health.deployments if status.name == name}
+    def _status(self, spec: DeploymentSpec) -> DeploymentStatus:
+        parts = {m.spec: status for m in self.members if (status := m.status(spec.name)) is not None}
+        return merged(spec, parts, {m.spec: m.refused[spec.name].words for m in self.members if spec.name in m.refused})
+
+    def _all_differ(self, name: str) -> str:
+        """What the engines are told to be wrong in, where not one of them computes a deployment; else empty."""
+        words = [member.differs(name) for member in self.members if member.wanted]
+        return "; ".join(words) if words and all(words) else ""
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         if request.deployment not in self.specs:
@@ -114,6 +133,8 @@ class Router:
         while (left := deadline - time.monotonic()) > 0:
             open_to = [m for m in self.members if m.serves(request.deployment) and m not in shunned]
             if not open_to:
+                if words := self._all_differ(request.deployment):
+                    raise AllDiffer(words)
                 if refusal is not None and refusal.code == "queue_full":
                     raise refusal
                 shunned.clear()
@@ -155,15 +176,30 @@ class Router:
         if not usable:
             raise Unavailable(f"no engine of {self._file} answers; start one, or add it there")
         async with self._placing:  # until it stands, a look knows of the former one, or none
-            parts = await asyncio.gather(*(self._place(member, spec) for member in usable))
+            found = await asyncio.gather(*(self._place(member, spec) for member in usable), return_exceptions=True)
+            failed = [problem for problem in found if isinstance(problem, BaseException)]
+            grave = [e for e in failed if not (isinstance(e, ServerError) and e.code in ELSEWHERE)]
+            if grave or len(failed) == len(found):
+                await self._undo(spec)
+                raise (grave or failed)[0]
             self.specs[spec.name] = spec
         remember(self._memory, list(self.specs.values()))
-        return merged(spec, {member.spec: part for member, part in zip(usable, parts, strict=True)})
+        return self._status(spec)
+
+    async def _undo(self, spec: DeploymentSpec) -> None:
+        """Some took it, and others never will: it is nowhere then. What it was to replace comes back with the next look."""
+        there = [member for member in self.members if member.served.get(spec.name) == spec]
+        for member in self.members:
+            if (refusal := member.refused.get(spec.name)) and refusal.spec == spec:
+                del member.refused[spec.name]
+        await asyncio.gather(*(self._displace(member, spec.name) for member in there))
 
     async def remove(self, name: str) -> None:
         async with self._placing:
             self._known(name)
             del self.specs[name]
+            for member in self.members:
+                member.refused.pop(name, None)
             remember(self._memory, list(self.specs.values()))
             await asyncio.gather(*(self._displace(member, name) for member in self.members if name in member.served))
 
@@ -199,12 +235,28 @@ class Router:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {', '.join(sorted(self.specs)) or 'none'})")
 
     def _missing(self, member: Member) -> list[DeploymentSpec]:
-        return [spec for spec in self.specs.values() if member.served.get(spec.name) != spec]
+        """What belongs there and is not, but for what it was just seen to compute wrongly."""
+        now = time.monotonic()
+        refused = {r.spec.name: r.spec for r in member.refused.values() if now < r.until}
+        return [
+            spec
+            for spec in self.specs.values()
+            if member.served.get(spec.name) != spec and refused.get(spec.name) != spec
+        ]
 
     async def _place(self, member: Member, spec: DeploymentSpec) -> DeploymentStatus:
-        answer = DeploymentStatus.model_validate_json(
-            (await _ask(member, "POST", "/deployments", spec.model_dump())).content
-        )
+        """Raises what the engine answers; that it does not compute it is kept with it."""
+        try:
+            response = await _ask(member, "POST", "/deployments", spec.model_dump(), seconds=PLACE_SECONDS)
+        except Relayed as error:
+            if error.code == DIFFERS:
+                log.warning("%s: %s", member.spec.url, error)
+                words = f"{member.spec.url}: {error}"
+                member.refused[spec.name] = Refusal(spec, words, time.monotonic() + AGAIN_SECONDS)
+                member.served.pop(spec.name, None)
+            raise
+        answer = DeploymentStatus.model_validate_json(response.content)
+        member.refused.pop(spec.name, None)
         member.served[spec.name] = spec
         if member.health is not None:
             rest = [status for status in member.health.deployments if status.name != spec.name]
@@ -280,9 +332,9 @@ class Router:
         self.members += [Member.of(spec) for spec in specs if spec not in present]
 
 
-async def _ask(member: Member, method: str, path: str, body: Any) -> httpx.Response:
+async def _ask(member: Member, method: str, path: str, body: Any, *, seconds: float = 30.0) -> httpx.Response:
     try:
-        response = await member.admin.request(method, path, json=body)
+        response = await member.admin.request(method, path, json=body, timeout=seconds)
     except httpx.TransportError as error:
         raise Unavailable(f"{member.spec.url} does not answer ({type(error).__name__})") from error
     if not response.is_success:

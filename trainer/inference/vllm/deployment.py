@@ -8,17 +8,17 @@ import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 import safetensors
 import safetensors.torch
 import torch
 
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
 from trainer.inference.errors import SyncFailed, UnsupportedModel
+from trainer.inference.reference import reference
 from trainer.inference.vllm.api import label
 from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
-from trainer.weights.probe import Probe, measure_model, published_probe
+from trainer.weights.probe import Probe
 
 SHAPE = (
     "model_type",
@@ -49,8 +49,6 @@ SHAPE = (
     "v_head_dim",
 )
 """Fields of config.json that the weights' names and shapes follow from: equal in what one server can hold."""
-LARGEST_REFERENCE = 2_000_000_000
-"""Words that this process computes with itself, in 4 bytes each, where a publisher left no probe."""
 COMPUTES = (
     "hidden_act",
     "rms_norm_eps",
@@ -114,6 +112,8 @@ class Deployment:
     retry_at: float = 0.0
     refused: str = ""
     """Label of the weights that its server does not compute with, whatever it says; `error` has the words."""
+    proof: Proof = ""
+    """Of what its server loaded last; the next whole load is compared before it answers."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One fetch at a time."""
@@ -136,14 +136,9 @@ class Deployment:
         return self.ready and self.refused == self.label
 
     def probe(self) -> Probe | None:
-        """What its weights say of a fixed text: by their publisher, else by the library's forward pass here. Blocks.
-
-        None where nobody can tell: the publisher did not, and the weights are too large for this process."""
-        if self.subscriber is not None:
-            found = published_probe(self.subscriber.store, self.version)
-            if found is not None:
-                return found
-        return _own_probe(Path(self.spec.policy_dir), self.mirror)
+        """What its weights say of the probe's text. Blocks. None where nobody can tell."""
+        store = self.subscriber.store if self.subscriber else None
+        return reference(store, self.version, Path(self.spec.policy_dir), self.mirror)
 
     @property
     def label(self) -> str:
@@ -178,6 +173,7 @@ class Deployment:
                 "reused_tokens": self.reused,
                 "preemptions": self.preemptions,
                 "last_sync": self.last_sync,
+                "proof": "differs" if self.differs else (self.proof or "due") if self.ready else "",
                 "error": self.error,
             }
         )
@@ -259,30 +255,6 @@ def _tied_output(source: Path) -> dict[str, torch.Tensor]:
                 if name.endswith("embed_tokens.weight"):
                     return {"lm_head.weight": file.get_tensor(name)}
     return {}
-
-
-def _own_probe(folder: Path, mirror: Mirror | None) -> Probe | None:
-    sizes = [raw.words for raw in mirror.raw.values()] if mirror else [f.stat().st_size // 2 for f in _files(folder)]
-    if sum(sizes) > LARGEST_REFERENCE:
-        return None
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig  # seconds, and a hundred megabytes
-
-    from trainer.policy.names import build_from_state
-
-    if mirror is not None:
-        state = mirror.state()
-    else:
-        state = {n: t for file in _files(folder) for n, t in safetensors.torch.load_file(file).items()}
-    config = AutoConfig.from_pretrained(folder)
-    try:
-        model = build_from_state(cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)], config, state)
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise SyncFailed(f"the weights are not those of {folder}/config.json: {error}") from error
-    return measure_model(model)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.safetensors"))
 
 
 def _files_digest(folder: Path) -> str:

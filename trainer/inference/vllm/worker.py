@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from trainer.inference.contract import GenerateRequest, GenerateResponse, ServerStatus, SyncTimings
+from trainer.inference.contract import GenerateRequest, GenerateResponse, Proof, ServerStatus, SyncTimings
 from trainer.inference.errors import PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
 from trainer.inference.filling import Filling
 from trainer.inference.proving import EngineDiffers, prove
@@ -53,6 +53,8 @@ class Worker:
         """Set when the weights that were loaded last have been proven, or refused."""
         self._changing = asyncio.Lock()
         """One change of the server's weights at a time."""
+        self._proof: Proof = ""
+        """Of what it loaded whole last."""
         self._unproven = False
         """Its deployment was paused when it was loaded, so that it could not be asked."""
         self._changed = asyncio.Event()
@@ -256,7 +258,9 @@ class Worker:
             if not deployment.paused:
                 await self.api.resume()
             timings.resume = clock.lap()
-            if not timings.patched:
+            if timings.patched:  # words of weights that were proven, each proven to be the published one
+                deployment.proof = self._proof
+            else:
                 await self._prove(deployment)
         except ServerError as error:
             self._note(deployment, str(error))
@@ -273,12 +277,14 @@ class Worker:
 
     async def _prove(self, deployment: Deployment) -> None:
         """That the server answered 200 to a load proves nothing: it must say what the weights say. Raises EngineDiffers."""
+        self._proof = ""
         if deployment.paused:  # nothing is answered meanwhile; `resume` comes back to it
             self._unproven = True
             return
         self._unproven = False
         probe = await asyncio.to_thread(deployment.probe)
         if probe is None:
+            deployment.proof = self._proof = "unknown"
             log.warning(
                 "%s of %s is not compared with a reference: it was published without one, and is too large to make one here",
                 deployment.label,
@@ -307,6 +313,7 @@ class Worker:
             raise
         except TimeoutError as error:
             raise Unavailable(f"{where} did not answer the probe of {deployment.label} in time") from error
+        deployment.proof = self._proof = "proven"
         log.info("%s computes %s: %.2g nats off the reference", where, deployment.label, gap)
 
     async def settled(self, deployment: Deployment, seconds: float) -> None:
