@@ -13,11 +13,14 @@ from django.core.management import CommandError, call_command
 from composer_web.accounts.models import DEFAULT_PROJECT, Project, User
 from composer_web.accounts.projects import create_project
 from composer_web.policies.models import Policy
+from composer_web.policies.services import import_base
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import trajectory
 from composer_web.runs.models import Run
+from scripts.stack.layout import REPOSITORY
 from tests.web.making import claim, finish
+from trainer.weights import WeightStore
 
 pytestmark = pytest.mark.django_db
 
@@ -109,6 +112,18 @@ def test_the_same_suites_are_built_again_without_a_change(draft: Run) -> None:
     first = run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
     assert first == run("build_suites", "--train", "5", "--held-out", "3", "--seed", "1")
     assert "train: 5 tasks (train)\nheld-out: 3 tasks (held-out)" in first
+
+
+def test_a_policy_is_published_to_a_store_that_engines_follow(db: None, tmp_path: Path) -> None:
+    import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
+    where = str(tmp_path / "store")
+    assert f"base@0 is version 0 of {where}" in run("publishweights", "base@0", where)
+    assert f"base@0 is version 1 of {where}" in run("publishweights", "base", where)
+    assert WeightStore(where).latest() == 1
+    with pytest.raises(CommandError, match="give 2 or more"):
+        run("publishweights", "base", where, version_number=1)
+    with pytest.raises(CommandError, match="there is no policy 'none'"):
+        run("publishweights", "none", where)
 
 
 def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp_path: Path) -> None:

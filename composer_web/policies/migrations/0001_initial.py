@@ -5,47 +5,77 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Policy',
+            name="Policy",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, unique=True)),
-                ('description', models.TextField(blank=True)),
-                ('base_dir', models.CharField(help_text='Hugging Face directory with configuration and tokenizer', max_length=400)),
-                ('architecture', models.JSONField(default=dict, help_text='Class, sizes, parameters')),
-                ('parent_version', models.PositiveIntegerField(blank=True, null=True)),
-                ('toy', models.BooleanField(default=False, help_text='Only good for showing that the machinery learns')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='policies.policy')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=100, unique=True)),
+                ("description", models.TextField(blank=True)),
+                (
+                    "base_dir",
+                    models.CharField(
+                        help_text="Hugging Face directory with configuration and tokenizer", max_length=400
+                    ),
+                ),
+                ("architecture", models.JSONField(default=dict, help_text="Class, sizes, parameters")),
+                ("parent_version", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "toy",
+                    models.BooleanField(default=False, help_text="Only good for showing that the machinery learns"),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="children",
+                        to="policies.policy",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'policies',
-                'ordering': ['-created_at'],
+                "verbose_name_plural": "policies",
+                "ordering": ["-created_at"],
             },
         ),
         migrations.CreateModel(
-            name='Checkpoint',
+            name="Checkpoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('version', models.PositiveIntegerField(help_text='Policy version: one per optimiser step')),
-                ('kind', models.CharField(choices=[('base', 'Imported'), ('step', 'Resumable'), ('final', 'Final weights')], default='step', max_length=8)),
-                ('digest', models.CharField(blank=True, max_length=80)),
-                ('path', models.CharField(max_length=400)),
-                ('bytes', models.PositiveBigIntegerField(default=0)),
-                ('removed_at', models.DateTimeField(blank=True, help_text='When retention deleted the files', null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='checkpoints', to='policies.policy')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("version", models.PositiveIntegerField(help_text="Policy version: one per optimiser step")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("base", "Imported"), ("step", "Resumable"), ("final", "Final weights")],
+                        default="step",
+                        max_length=8,
+                    ),
+                ),
+                ("digest", models.CharField(blank=True, max_length=80)),
+                ("path", models.CharField(max_length=400)),
+                ("bytes", models.PositiveBigIntegerField(default=0)),
+                (
+                    "removed_at",
+                    models.DateTimeField(blank=True, help_text="When retention deleted the files", null=True),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "policy",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="checkpoints", to="policies.policy"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['policy_id', '-version'],
-                'constraints': [models.UniqueConstraint(fields=('policy', 'version', 'kind'), name='checkpoint_once')],
+                "ordering": ["policy_id", "-version"],
+                "constraints": [models.UniqueConstraint(fields=("policy", "version", "kind"), name="checkpoint_once")],
             },
         ),
     ]
