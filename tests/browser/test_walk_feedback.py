@@ -33,10 +33,12 @@ from tests.browser.screenshots import log_in
 from tests.browser.walking import free_port, picture
 from tests.web.helpers import eventually
 from tests.web.product import Product
+from trainer.inference.client import InferenceAdmin
+from trainer.inference.contract import InferenceError
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
 db, people = walking.db, walking.people
 
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 LONG_MS = 900_000
 """How long a run or an evaluation may take beside everything else that a machine does."""
 SESSIONS = 6
@@ -60,6 +62,14 @@ stage:
 """
 
 
+def engine_answers() -> bool:
+    try:
+        with InferenceAdmin(env().inference_url) as engine:
+            return engine.health().ok
+    except InferenceError:
+        return False
+
+
 @pytest.fixture
 def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The shipped policy, two small suites, a web server, an engine, workers and a trainer."""
@@ -75,6 +85,7 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
         for name in ("inference", "control", "rollout", "beat", "trainer"):
             product.start(name)
         try:
+            eventually(engine_answers, what="the engine", seconds=60)
             yield url
         finally:
             product.stop()
