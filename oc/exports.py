@@ -16,7 +16,7 @@ from oc.show import Output
 from oc.waiting import Ended, until
 
 OF_RUN = ("metrics", "rollouts", "findings", "evaluations", "config")
-TABLES = ("rollouts", "findings", "runs", "metrics", "evaluations", "tasks")
+TABLES = ("rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks")
 FORMATS = ("jsonl", "csv", "parquet")
 COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
 PATIENCE = 1800.0

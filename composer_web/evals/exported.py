@@ -1,10 +1,16 @@
-"""Evaluations with their results as files."""
+"""Evaluations with their results, and the leaderboards of releases, as files."""
 
 from __future__ import annotations
 
-from composer_web.evals import selectors
-from composer_web.evals.filters import EvaluationFilter
-from composer_web.ops.sheets import Column
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet
+
+from composer_web.evals import selectors, standings
+from composer_web.evals.filters import EvaluationFilter, LeaderboardFilter
+from composer_web.evals.models import Release
+from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts.exported import Table
 
 EVALUATIONS = Table(
@@ -39,5 +45,67 @@ EVALUATIONS = Table(
         "created_at": Column("created_at", "time"),
         "started_at": Column("started_at", "time"),
         "finished_at": Column("finished_at", "time"),
+    },
+)
+
+
+def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int) -> Iterator[list[Row]]:
+    """A leaderboard a page, in the order of the page that shows it."""
+    ranked = Release.objects.filter(pk__in=evaluations.values("release")).order_by("benchmark", "number")
+    for release in ranked:
+        yield [_standing(release, row) for row in standings.leaderboard(release)]
+
+
+def _standing(release: Release, row: standings.Row) -> Row:
+    return {
+        "benchmark": release.benchmark,
+        "release": release.number,
+        "rank": row.rank,
+        "name": row.name,
+        "evaluation": row.evaluation.pk,
+        "policy": row.evaluation.policy.name,
+        "version": row.evaluation.version,
+        "effort": row.evaluation.effort,
+        "samples": row.evaluation.samples,
+        "score": row.score,
+        "low": row.low,
+        "high": row.high,
+        "best": row.best,
+        "tokens_p50": row.tokens,
+        "seconds_p50": row.seconds,
+        "cost_p50": row.cost,
+        "front_tokens": row.pareto_tokens,
+        "front_cost": row.pareto_cost,
+        "sides": row.sides,
+    }
+
+
+LEADERBOARD = Table(
+    noun="Leaderboards",
+    filter=LeaderboardFilter,
+    rows=standings.ranked,
+    page="evals:releases",
+    linked=False,
+    pages=_ranked,
+    columns={
+        "benchmark": Column("release__benchmark"),
+        "release": Column("release__number", "integer"),
+        "rank": Column("rank", "integer"),
+        "name": Column("name"),
+        "evaluation": Column("id", "integer"),
+        "policy": Column("policy__name"),
+        "version": Column("version", "integer"),
+        "effort": Column("effort"),
+        "samples": Column("samples", "integer"),
+        "score": Column("results__pass1", "number"),
+        "low": Column("results__pass1_low", "number"),
+        "high": Column("results__pass1_high", "number"),
+        "best": Column("results__best", "number"),
+        "tokens_p50": Column("results__tokens_p50", "number"),
+        "seconds_p50": Column("results__seconds_p50", "number"),
+        "cost_p50": Column("results__cost_p50", "number"),
+        "front_tokens": Column("front_tokens", "truth"),
+        "front_cost": Column("front_cost", "truth"),
+        "sides": Column("sides", "data"),
     },
 )

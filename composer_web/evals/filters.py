@@ -5,6 +5,7 @@ from __future__ import annotations
 import django_filters as filters
 
 from composer_web.evals.models import Evaluation, EvaluationState, Phase
+from composer_web.ops.numbers import COUNT
 
 
 class EvaluationFilter(filters.FilterSet):
@@ -17,3 +18,12 @@ class EvaluationFilter(filters.FilterSet):
     class Meta:
         model = Evaluation
         fields = ["run", "policy", "suite", "phase", "state"]
+
+
+class LeaderboardFilter(filters.FilterSet):
+    benchmark = filters.CharFilter(field_name="release__benchmark", label="Benchmark")
+    release = filters.NumberFilter(field_name="release__number", label="Release", min_value=1, max_value=10**COUNT)
+
+    class Meta:
+        model = Evaluation
+        fields = ["benchmark", "release"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -65,6 +66,7 @@ def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpRes
     context: dict[str, Any] = {
         "release": release,
         "rows": rows,
+        "own_rows": urlencode({"benchmark": release.benchmark, "release": release.number}),
         "plots": [_plot("tokens", rows), _plot("cost", rows)],
         "carried": standings.carried(release),
         "members": members,

@@ -99,14 +99,15 @@ def find(name: str) -> Release:
     return newest
 
 
-def finished(release: Release) -> QuerySet[Evaluation]:
-    return (
-        Evaluation.objects.filter(
-            release=release, state="finished", results__pass1__isnull=False, interruption__isnull=True
-        )
-        .select_related("policy")
-        .order_by("-pk")
+def ranked() -> QuerySet[Evaluation]:
+    """What may stand on the leaderboard of some release."""
+    return Evaluation.objects.filter(
+        release__isnull=False, state="finished", results__pass1__isnull=False, interruption__isnull=True
     )
+
+
+def finished(release: Release) -> QuerySet[Evaluation]:
+    return ranked().filter(release=release).select_related("policy").order_by("-pk")
 
 
 def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:

@@ -27,6 +27,7 @@ TABLES = {
     "runs": "composer_web.runs.exported:RUNS",
     "metrics": "composer_web.runs.exported:METRICS",
     "evaluations": "composer_web.evals.exported:EVALUATIONS",
+    "leaderboard": "composer_web.evals.exported:LEADERBOARD",
     "tasks": "composer_web.tasks.exported:TASKS",
 }
 """Its name → where it is. Loaded when it is wanted: a table knows its app, and apps know this module."""

@@ -19,7 +19,7 @@ class Exports(Noun):
     def create(
         self,
         *,
-        what: Omit | Literal["rollouts", "findings", "runs", "metrics", "evaluations", "tasks"] = OMIT,
+        what: Omit | Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks"] = OMIT,
         format: Omit | Literal["csv", "jsonl", "parquet"] = OMIT,
         query: Omit | str = OMIT,
     ) -> models.ExportOut:

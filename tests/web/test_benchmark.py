@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +23,8 @@ from composer_web.evals.scoring import Spent, resources
 from composer_web.evals.statistics import measure
 from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
+from composer_web.rollouts import exports
+from composer_web.rollouts.kept_models import Export
 from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
@@ -111,6 +115,33 @@ def test_scores_and_flags_of_a_release(first: Release) -> None:
     assert [row.pareto_cost for row in board] == [True, True]
     flags = {standing.member.position: standing.flag for standing in standings.tasks(first)}
     assert flags == {0: "saturated", 1: "unsolved", 2: ""}
+
+
+def test_a_leaderboard_leaves_as_a_file(first: Release, people: dict[str, User]) -> None:
+    """From its own page; the newest of a policy and effort alone, as there."""
+    measured(first, passed=[16, 16, 16], effort="low")
+    low = measured(first, passed=[16, 0, 4], effort="low")
+    high = measured(first, passed=[16, 0, 12], effort="high", price=2.0)
+    other = releases.publish(benchmark="other", suite=proved("two", range(10, 12)), unreviewed=True)
+    measured(other, passed=[1, 2])
+    browser = Client()
+    browser.force_login(people["viewer"])
+    page = browser.get("/evals/releases/bench/1/").content.decode()
+    query = html.unescape(re.search(r'name="query" value="([^"]*)"', page)[1])  # type: ignore[index]
+    browser.post("/rollouts/exports/new/", {"what": "leaderboard", "format": "jsonl", "query": query})
+    asked = Export.objects.get()
+    exports.write(asked.pk)
+    for form in ("csv", "parquet"):
+        every = exports.ask(owner=people["viewer"], what="leaderboard", format=form, query="")
+        exports.write(every.pk)
+        every.refresh_from_db()
+        assert (every.state, every.rows) == ("done", 3), every.cause
+    rows = [json.loads(line) for line in exports.file_of(asked).read_text().splitlines()]
+    assert [(row["rank"], row["evaluation"], row["effort"]) for row in rows] == [
+        (1, high.pk, "high"),
+        (2, low.pk, "low"),
+    ]
+    assert rows[0]["score"] == pytest.approx(1.75 / 3) and rows[0]["front_cost"] and rows[0]["release"] == 1
 
 
 def test_a_refresh_keeps_scores_apart(first: Release) -> None:
