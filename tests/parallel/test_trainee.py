@@ -13,6 +13,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from tests.trainer.stages.test_supervised import episodes
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig, SFTConfig
+from trainer.parallel import load
 from trainer.parallel.launch import run_stage_on_ranks
 from trainer.parallel.stage import OfFirst
 from trainer.parallel.trainee import ShardedTrainee
@@ -42,6 +43,7 @@ def midtrain(root: Path, sink: MemorySink, parallel: ParallelConfig, rank: int =
         sink=OfFirst(world, None, sink if rank == 0 else None) if world else sink,
         checkpoints=CheckpointStore(root, keep=2),
         trainee_of=partial(ShardedTrainee, world) if world else Alone,
+        load=load.load if world else policies.load,
     )
 
 
@@ -92,7 +94,7 @@ def longer_rows(rank: int, folder: str) -> None:
         return run_midtrain(
             policy_dir=BASE_POLICY, config=config, seed=0, corpora=root / "corpora", trainee_of=trainee_of,
             sink=OfFirst(world, None, sink if rank == 0 else None) if both else sink,
-            checkpoints=CheckpointStore(root / place, keep=2),
+            checkpoints=CheckpointStore(root / place, keep=2), load=load.load if both else policies.load,
         )  # fmt: skip
 
     first, rest = MemorySink(stop_after=2), MemorySink()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -59,8 +60,10 @@ class ShardedLearner(Learner):
         reference: PreTrainedModel | None = None,
         adapters: Adapters | None = None,
         repeat_experts: bool = True,
+        folder: Path | None = None,
+        reference_folder: Path | None = None,
     ) -> None:
-        """Raises RouterUnknown, ParallelRefused."""
+        """The folders are where models of `load.py` are read from. Raises RouterUnknown, ParallelRefused, PolicyUnreadable."""
         super().__init__(
             model,
             objective=objective,
@@ -75,9 +78,9 @@ class ShardedLearner(Learner):
         )
         self.meshes = meshes
         self.cost = cost_of(model.config)
-        self._roots: dict[PreTrainedModel, Rooted] = {model: shard(model, meshes)}
+        self._roots: dict[PreTrainedModel, Rooted] = {model: shard(model, meshes, folder=folder)}
         if reference is not None:
-            self._roots[reference] = shard(reference, meshes)
+            self._roots[reference] = shard(reference, meshes, folder=reference_folder)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self._dealt = _Dealt([], [])
 

@@ -6,6 +6,7 @@ its part of each named tensor is consecutive words, and nothing is gathered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -46,7 +47,7 @@ def published(
     """
     state = {name: tensor.detach() for name, tensor in (state or model.state_dict()).items()}
     sources = sources_of(model, state)
-    stacks = {name: tensor for name, tensor in state.items() if _is_stack(name)}
+    stacks = {name: tensor for name, tensor in state.items() if is_stack(name)}
     plain = {new: state[source.name] for new, source in sources.items() if source.expert is None}
     out = owned(plain, rank=meshes.rank, world=meshes.world)
     for name, tensor in stacks.items():
@@ -65,20 +66,46 @@ def _experts(name: str, tensor: Tensor, names: dict[Source, str]) -> Iterator[tu
         part = tensor.to_local()
     else:
         offset, part = (0, 0, 0), tensor
-    rows, width = tensor.shape[1:]
-    halves = 2 if name.endswith(GATE_UP) else 1
-    height = rows // halves
-    first, last = offset[1], offset[1] + (part.shape[1] if part.numel() else 0)
-    for at in range(part.shape[0] if part.numel() else 0):
+    for piece in pieces(name, tuple(tensor.shape), tuple(part.shape), tuple(offset)):
+        words = part[piece.at, piece.rows]
+        height, width = tensor.shape[1] // _halves(name), tensor.shape[2]
+        yield names[piece.source], Slice(words, (height, width), piece.start * width)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one expert's named tensor, in a part of the stack."""
+
+    source: Source
+    at: int
+    """Place of the expert in the part."""
+    rows: slice
+    """Of the part."""
+    start: int
+    """First of these rows in the named tensor."""
+
+
+def pieces(name: str, shape: tuple[int, ...], part: tuple[int, ...], offset: tuple[int, ...]) -> Iterator[Piece]:
+    """What a part of the stack `name` of `shape` holds of each expert; it is of size `part`, and begins at `offset`."""
+    if not math.prod(part):
+        return
+    halves = _halves(name)
+    height = shape[1] // halves
+    first, last = offset[1], offset[1] + part[1]
+    for at in range(part[0]):
         for half in range(halves):
             start, stop = max(first, half * height), min(last, (half + 1) * height)
             if start < stop:
-                words = part[at, start - first : stop - first]
                 source = Source(name, offset[0] + at, half)
-                yield names[source], Slice(words, (height, width), (start - half * height) * width)
+                yield Piece(source, at, slice(start - first, stop - first), start - half * height)
 
 
-def _is_stack(name: str) -> bool:
+def _halves(name: str) -> int:
+    return 2 if name.endswith(GATE_UP) else 1
+
+
+def is_stack(name: str) -> bool:
+    """Whether `name` is a layer's experts in one tensor."""
     return name.endswith(tuple(f".experts.{weight}" for weight in WEIGHTS))
 
 
@@ -90,8 +117,8 @@ def sources_of(model: PreTrainedModel, state: Mapping[str, Tensor]) -> dict[str,
     sources: list[Source] = []
     probe = {}
     for name, tensor in state.items():
-        if _is_stack(name):
-            halves = 2 if name.endswith(GATE_UP) else 1
+        if is_stack(name):
+            halves = _halves(name)
             mine = [Source(name, expert, half) for expert in range(tensor.shape[0]) for half in range(halves)]
             shape: tuple[int, ...] = (-1, halves, 1)
         else:

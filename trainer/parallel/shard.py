@@ -7,6 +7,7 @@ ranks' gradients is the gradient of one process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from transformers import PreTrainedModel
 
 from trainer.learning.layers import compile_each, compute_again, layers_of
-from trainer.parallel import context, experts
+from trainer.parallel import context, experts, load
 from trainer.parallel.errors import ParallelRefused
 from trainer.parallel.mesh import Meshes
 
@@ -36,8 +37,11 @@ class Rooted(nn.Module):
         return function(self.model, *args, **kwargs)
 
 
-def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
-    """Cut `model` in place. Raises ParallelRefused for a policy that this code does not know how to cut."""
+def shard(model: PreTrainedModel, meshes: Meshes, *, folder: Path | None = None) -> Rooted:
+    """Cut `model` in place; one of `load.py` is read from `folder` then.
+
+    Raises ParallelRefused for a policy that this code does not know how to cut, PolicyUnreadable.
+    """
     config = meshes.config
     context.prepare(model, meshes)
     half = config.precision == "bfloat16"
@@ -63,8 +67,11 @@ def shard(model: PreTrainedModel, meshes: Meshes) -> Rooted:
         if isinstance(module, FSDPModule):
             module.set_force_sum_reduction_for_comms(True)
             module.set_gradient_divide_factor(1.0)
-    if meshes.device.type != "cpu":
-        root.to(meshes.device)
+    if folder is not None:
+        load.fill(model, folder, meshes.device)
+    # Also where they are there already: FSDP then takes the parts that were read for its own, and pads them once, now.
+    # Later it would pad copies, and an optimizer that was made in between would go on with the old ones.
+    root.to(meshes.device)
     return root
 
 

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeVar
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from trainer import policy as policies
 from trainer.config import ObjectiveConfig, RLConfig
 from trainer.inference.mtp.distil import Teacher
 from trainer.learning.algorithms import correction_of
 from trainer.learning.lora import Adapters
+from trainer.parallel import load
 from trainer.parallel.checkpoint import ShardedCheckpoints
 from trainer.parallel.feedback import learn_from_hints
 from trainer.parallel.heads import OnRanks
@@ -60,11 +60,14 @@ class ShardedRLStage(RLStage):
         found = checkpoints.latest(stage=STAGE, whole=False)
         # Adapters start from the same base again: a checkpoint's policy has them merged.
         from_checkpoint = found is not None and not config.lora.rank
-        self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
-        adapters = Adapters(self.policy.model, config.lora, seed=seed) if config.lora.rank else None
+        self.policy = load.load(found.policy_dir if found and from_checkpoint else policy_dir)
+        adapters = None
+        if config.lora.rank:
+            with load.as_if_there(self.policy.model):
+                adapters = Adapters(self.policy.model, config.lora, seed=seed)
         self.reference = None
         if config.objective.kl_coefficient > 0:
-            self.reference = ShardedReference(meshes, policies.load_model(policy_dir), config.objective, store)
+            self.reference = ShardedReference(meshes, load.model_of(policy_dir), config.objective, store)
         self.learner: ShardedLearner = ShardedLearner(
             self.policy.model,
             meshes,
@@ -77,6 +80,8 @@ class ShardedRLStage(RLStage):
             reference=self.reference.model if self.reference else None,
             adapters=adapters,
             repeat_experts=config.sampling.routed_experts,
+            folder=self.policy.dir,
+            reference_folder=policy_dir,
         )
         self.publisher = RankPublisher(
             store.versions,

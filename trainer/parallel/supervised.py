@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,15 +41,17 @@ class ShardedSupervisedLearner:
         optimizer: OptimizerConfig,
         total_steps: int,
         micro_batch_tokens: int = 0,
+        folder: Path | None = None,
     ) -> None:
-        """`micro_batch_tokens`: most padded tokens of one pass of a rank, 0 for its share of a step. Raises ParallelRefused."""
+        """`micro_batch_tokens`: most padded tokens of one pass of a rank, 0 for its share of a step. `folder`: where a model
+        of `load.py` is read from. Raises ParallelRefused, PolicyUnreadable."""
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
         half = meshes.config.precision == "bfloat16"
         self.effort = Effort(model, formats=(torch.bfloat16 if half else torch.float32,))
         model.train()
-        self.root = shard(model, meshes)
+        self.root = shard(model, meshes, folder=folder)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens

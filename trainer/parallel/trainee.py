@@ -22,7 +22,7 @@ class ShardedTrainee:
     def __init__(
         self, meshes: Meshes, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore
     ) -> None:
-        """Raises ParallelRefused."""
+        """Raises ParallelRefused, PolicyUnreadable."""
         self._policy, self._heads = policy, config.heads
         self._root = checkpoints.root
         self._learner = ShardedSupervisedLearner(
@@ -31,6 +31,7 @@ class ShardedTrainee:
             optimizer=config.optimizer,
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
+            folder=policy.dir,
         )
         self._checkpoints = ShardedCheckpoints(checkpoints, meshes)
 

@@ -14,6 +14,7 @@ from torch import distributed
 from trainer.config import RLConfig, SFTConfig
 from trainer.learning.step import NonFiniteGradients
 from trainer.parallel.channel import Job, Remote
+from trainer.parallel.load import load
 from trainer.parallel.mesh import Meshes, is_first, join
 from trainer.parallel.stage import OfFirst, ShardedRLStage
 from trainer.parallel.trainee import ShardedTrainee
@@ -82,6 +83,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
             sink=outside,
             checkpoints=checkpoints,
             trainee_of=trainee_of,
+            load=load,
         )
     return run_midtrain(
         policy_dir=job.policy_dir,
@@ -91,6 +93,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
         checkpoints=checkpoints,
         corpora=job.corpora,
         trainee_of=trainee_of,
+        load=load,
     )
 
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -40,6 +40,14 @@ HEADS = "mtp"
 """Folder of the heads that guess tokens ahead (`trainer/inference/mtp`), where a policy has such."""
 
 
+class ModelReader(Protocol):
+    """How the model of a folder is read, in evaluation mode."""
+
+    def __call__(self, folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+        """Raises PolicyUnreadable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A loaded policy. `model` is in float32 on the CPU unless `load` was told otherwise."""
@@ -52,8 +60,8 @@ class Policy:
     """Files of the heads that guess tokens ahead, by name. Held here: the folder may be gone when the policy is saved."""
 
 
-def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
-    """Load a policy folder. Raises PolicyUnreadable naming the file at fault and the remedy."""
+def load(folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader | None = None) -> Policy:
+    """Load a policy folder; `read` stands in for `load_model`. Raises PolicyUnreadable naming the file and the remedy."""
     folder = Path(folder)
     load_config(folder)  # first: the tokenizer's loader trips over a broken one and would be blamed for it
     tokenizer = load_tokenizer(folder)
@@ -63,7 +71,7 @@ def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
         raise PolicyUnreadable(
             folder, "chat_template", str(error), "Give the folder a usable chat template."
         ) from error
-    model = load_model(folder, dtype=dtype)
+    model = (read or load_model)(folder, dtype=dtype)
     rows = int(model.config.vocab_size)
     if rows < len(tokenizer):
         raise PolicyUnreadable(
@@ -92,8 +100,8 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTraine
     """The model alone, in evaluation mode. Raises PolicyUnreadable."""
     folder = Path(folder)
     config = load_config(folder)
-    for file in _weight_files(folder):
-        _check_safetensors(folder, file)
+    for file in weight_files(folder):
+        check_safetensors(folder, file)
     try:
         model, report = cast(Any, AutoModelForCausalLM).from_pretrained(
             folder, config=config, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
@@ -191,7 +199,8 @@ def _require(folder: Path, name: str) -> None:
         raise PolicyUnreadable(folder, name, "the file is missing", "Copy the complete policy folder again.")
 
 
-def _weight_files(folder: Path) -> list[str]:
+def weight_files(folder: Path) -> list[str]:
+    """Names of the safetensors files. Raises PolicyUnreadable."""
     if (folder / INDEX).is_file():
         try:
             return sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
@@ -200,7 +209,8 @@ def _weight_files(folder: Path) -> list[str]:
     return [WEIGHTS]
 
 
-def _check_safetensors(folder: Path, name: str) -> None:
+def check_safetensors(folder: Path, name: str) -> None:
+    """Raises PolicyUnreadable."""
     _require(folder, name)
     try:
         with safe_open(folder / name, framework="pt") as file:

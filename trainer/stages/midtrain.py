@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from trainer import policy as policies
 from trainer.config import MidtrainConfig
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
@@ -23,7 +24,15 @@ from trainer.stages.corpus.store import documents
 from trainer.stages.data import midtrain_examples
 from trainer.stages.heldout import corpus_examples, held_out, is_held_out
 from trainer.stages.packing import pack
-from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Alone, Later, TraineeOf, latest_policy, run_supervised
+from trainer.stages.supervised_loop import (
+    HELD_OUT_EXAMPLES,
+    Alone,
+    Later,
+    LoadPolicy,
+    TraineeOf,
+    latest_policy,
+    run_supervised,
+)
 
 STAGE = "midtrain"
 HELD_OUT_SEED = 1_000_003
@@ -39,13 +48,17 @@ def run_midtrain(
     checkpoints: CheckpointStore,
     corpora: Path | None = None,
     trainee_of: TraineeOf = Alone,
+    load: LoadPolicy = policies.load,
 ) -> StageResult:
     """Run or resume the stage. With `init="scratch"` only the tokenizer and template of `policy_dir` are used.
 
     `corpora` is where a configured corpus and codebase lie. Raises StageError naming the one that cannot be read.
     """
-    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1)
-    if resumed is None and config.init == "scratch":
+    scratch = config.init == "scratch"  # needs all weights in memory: they are drawn there
+    policy, resumed = latest_policy(
+        checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1, load=policies.load if scratch else load
+    )
+    if resumed is None and scratch:
         policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())
     if config.corpus or config.codebase:
         if corpora is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer import policy as policies
 from trainer.config import SFTConfig
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
@@ -27,7 +28,14 @@ from trainer.stages.data import (
     with_replay,
 )
 from trainer.stages.midtrain import corpus_rows
-from trainer.stages.supervised_loop import HELD_OUT_EXAMPLES, Alone, TraineeOf, latest_policy, run_supervised
+from trainer.stages.supervised_loop import (
+    HELD_OUT_EXAMPLES,
+    Alone,
+    LoadPolicy,
+    TraineeOf,
+    latest_policy,
+    run_supervised,
+)
 from trainer.stages.templates import TemplateNotExact, check_all
 
 STAGE = "sft"
@@ -52,12 +60,13 @@ def run_sft(
     dataset: Path | None = None,
     corpora: Path | None = None,
     trainee_of: TraineeOf = Alone,
+    load: LoadPolicy = policies.load,
 ) -> StageResult:
     """Run or resume the stage on `dataset`, else on `episodes`. A few are held out and only measured.
 
     `corpora` is where a corpus to replay lies. Raises StageError: too little data, or a chat template that is not token-exact.
     """
-    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1)
+    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1, load=load)
     try:
         if dataset is not None:
             data = _of_dataset(policy, config, seed, dataset, sink)

@@ -63,6 +63,9 @@ class Trainee(Protocol):
         ...
 
 
+LoadPolicy = Callable[[Path], Policy]
+"""`policies.load`, or what goes with another trainee."""
+
 TraineeOf = Callable[[Policy, MidtrainConfig | SFTConfig, CheckpointStore], Trainee]
 
 
@@ -105,11 +108,11 @@ class Alone:
 
 
 def latest_policy(
-    checkpoints: CheckpointStore, stage: str, policy_dir: Path, *, whole: bool = True
+    checkpoints: CheckpointStore, stage: str, policy_dir: Path, *, whole: bool = True, load: LoadPolicy = policies.load
 ) -> tuple[Policy, Checkpoint | None]:
     """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`. `whole` as of `CheckpointStore`."""
     found = checkpoints.latest(stage=stage, whole=whole)
-    return policies.load(found.policy_dir if found else policy_dir), found
+    return load(found.policy_dir if found else policy_dir), found
 
 
 def run_supervised(
