@@ -54,7 +54,7 @@ class DeliveryTable(Table):
     again = tables.TemplateColumn(
         '{% if record.state == "failed" %}<form method="post" action="{% url \'alerts:delivery-repeat\' record.pk %}">'
         '{% csrf_token %}<button class="button button--small">Try again</button></form>{% endif %}',
-        verbose_name="",
+        verbose_name="Again",
         orderable=False,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import uvicorn
 from django.db import connections
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from composer_web.datasets import services as datasets
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
 
@@ -79,6 +81,7 @@ def serve() -> Iterator[str]:
     server.should_exit = True
     thread.join(10)
     _empty_database()
+    shutil.rmtree(datasets.root(), ignore_errors=True)  # numbers begin again, and a dataset never replaces another
     connections["default"].close()  # this one is kept apart from the connection used without a browser
     connections["default"].close_pool()  # the server's threads left theirs there
 

@@ -62,7 +62,8 @@ def _datasets(world: World) -> None:
     file = "\n".join(map(json.dumps, lines)).encode()
     wanted = Wanted(rollouts=f"verdict=passed&run={world.run.pk}", suites=["held-out"])
     done = datasets.ask(name="answers-v1", wanted=wanted, files={"answers.jsonl": io.BytesIO(file)}, actor=operator)
-    datasets.write(done.pk)
+    made = datasets.write(done.pk)
+    assert made.endswith(" conversations"), made
     broken = datasets.ask(name="broken", wanted=Wanted(), files={"odd.jsonl": io.BytesIO(b"{}\n")}, actor=operator)
     datasets.write(broken.pk)
     datasets.ask(name="next", wanted=Wanted(), files={"more.jsonl": io.BytesIO(file)}, actor=operator)

@@ -41,7 +41,7 @@ def test_register_log_in_and_remove(page: Page, product: Product) -> None:
     confirm_password(page)
     page.get_by_label("Name").fill("Key ring")
     page.click("button:has-text('Add the key')")
-    expect(page.locator("h1")).to_have_text("Recovery Codes")
+    expect(page.locator("h1")).to_have_text("Recovery codes")
     page.goto(f"{url}/2fa/")
     expect(page.locator("tr:has-text('Key ring')")).to_contain_text("never")
     page.click("a:has-text('Add a key')")

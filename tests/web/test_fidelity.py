@@ -16,6 +16,7 @@ from composer_web.ops import fidelity, leases, tasks
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.models import Outbox
 from sandbox.backends.namespaces.backend import NamespacesBackend
+from tests.web.helpers import as_read
 
 pytestmark = pytest.mark.django_db
 PAGE = "/system/fidelity/"
@@ -50,9 +51,9 @@ def test_an_empty_page_says_how_to_measure(people: dict[str, User]) -> None:
 
 def test_the_page_shows_score_tells_and_remedies(people: dict[str, User], measured: fidelity.Kept) -> None:
     assert measured.result is not None
-    html = unescape(visitor(people, "viewer").get(PAGE).content.decode())
+    html = unescape(as_read(visitor(people, "viewer").get(PAGE).content))
     verdict = measured.result.verdict
-    assert f'<div class="figure__value">{verdict.score:.0f} <small>of 100</small>' in html
+    assert f'<div class="figure__value"> {verdict.score:.0f} <small>of 100</small>' in html
     for tell in verdict.tells:
         assert capfirst(tell.title) in html and capfirst(tell.remedy) in html
     assert "git status" in html and "cat /proc/self/cgroup" in html

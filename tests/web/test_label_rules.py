@@ -26,6 +26,7 @@ from composer_web.runs import services
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from tests.web.conftest import PASSWORD
+from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
 from trainer.config import LabelRule, LabelsConfig, RLConfig, RunConfig
 from trainer.rollouts.types import TrainGroup
@@ -150,7 +151,7 @@ def test_answers_pay_and_groups_wait_for_them(
     html = page.get(f"/groups/{group.pk}/").content.decode()
     assert "Reward with what reviewers pay" in html
     assert "Expected advantage" in html
-    html = page.get(f"/rollouts/{rows[0].pk}/").content.decode()
+    html = as_read(page.get(f"/rollouts/{rows[0].pk}/").content)
     assert f"{num(made.rewards[0])} with what reviewers pay. Group mean {num(mean)}" in html
     rows[0].refresh_from_db()
     assert rows[0].reward == pytest.approx(before[0]), "the record of the rollout stays as it was"

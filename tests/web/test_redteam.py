@@ -16,6 +16,7 @@ from composer_web.rollouts import redteam_views
 from composer_web.rollouts.management.commands import redteam as command
 from sandbox.grading.outcomes import Cause, Verdict
 from sandbox.grading.redteam import Outcome, RedTeam, Row, save
+from tests.web.helpers import as_read
 
 pytestmark = pytest.mark.django_db
 FAILED = Outcome(verdict=Verdict.FAILED, outcome=Cause.TAMPERED, cause="a canary", rules=("canary-passed", "odd-path"))
@@ -55,7 +56,7 @@ def page(client: Client) -> Client:
 def shown(client: Client) -> str:
     answer = client.get(reverse("rollouts:redteam"))
     assert answer.status_code == 200
-    return answer.content.decode()
+    return as_read(answer.content)
 
 
 def test_before_anybody_played_the_page_says_how(page, data):

@@ -16,6 +16,7 @@ from composer_web.rollouts import selectors, services, weighing
 from composer_web.rollouts.models import Group, Quarantine
 from composer_web.runs import services as runs
 from composer_web.tasks.models import Suite
+from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
 from trainer.config import ObjectiveConfig, RunConfig
 from trainer.learning.algorithms import ALGORITHMS
@@ -49,7 +50,7 @@ def played(policy: Policy, make_suite: Callable[..., Suite]) -> Callable[[str], 
 def page(people: dict[str, User]) -> Callable[[str], str]:
     client = Client()
     client.force_login(people["viewer"])
-    return lambda path: re.sub(r"\s+", " ", client.get(path).content.decode())
+    return lambda path: as_read(client.get(path).content)
 
 
 def row(html: str, name: str) -> list[str]:
