@@ -32,12 +32,17 @@ function topics() {
 }
 
 function refresh(topic) {
+  const elements = [...document.querySelectorAll("[data-live]")].filter(
+    (element) => element.dataset.live.split(" ").includes(topic) && !pushed(element),
+  );
+  // An element that is being fetched is replaced by the answer, and what it was asked meanwhile is forgotten with it.
+  if (elements.some((element) => element.classList.contains("htmx-request"))) {
+    due.set(topic, setTimeout(refresh, INTERVAL, topic));
+    return;
+  }
   due.delete(topic);
   last.set(topic, performance.now());
-  for (const element of document.querySelectorAll("[data-live]")) {
-    if (pushed(element)) continue;
-    if (element.dataset.live.split(" ").includes(topic)) element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
-  }
+  for (const element of elements) element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
 }
 
 function schedule(topic) {

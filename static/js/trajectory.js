@@ -236,11 +236,14 @@ export function start() {
   });
 
   // A rollout that runs: what came since is put at the end; when it has ended, the page is loaded anew at its place.
-  page.querySelector("[data-growing]")?.addEventListener("oc:refresh", async () => {
+  async function grown() {
     const ended = await transcript.refresh();
     if (ended) location.reload();
     else if (page.querySelector("[data-follow]").checked) page.querySelector("#turns [data-turn]:last-child")?.scrollIntoView({ block: "end" });
-  });
+  }
+  const growing = page.querySelector("[data-growing]");
+  growing?.addEventListener("oc:refresh", grown);
+  if (growing) grown(); // what was told before this module was there
 
   window.addEventListener("hashchange", fromHash);
   fromHash();

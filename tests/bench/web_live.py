@@ -33,14 +33,13 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Origin
 
-from composer_web.runs.panels import RL
+from composer_web.runs.panels import headline
 from scripts.stack import ports
 
 if TYPE_CHECKING:  # its models cannot be imported in the publishing process before Django is set up
     from tests.bench.web_data import World
 
 NAMES, RATE = 40, 50
-HEADLINE = tuple(key for panel in RL for key in panel.keys)
 PARTS = ("events", "groups", "evals")
 """Of the page; the others say how long ago something was."""
 SHOWN = "reward/mean"
@@ -214,7 +213,8 @@ async def _differing(watchers: list[Watcher], run: int, port: int, cookie: str) 
     """Pages that hold something else than fresh requests give."""
     base = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=base, headers={"Cookie": cookie}, timeout=30) as client:
-        query = urlencode({"keys": ",".join(HEADLINE), "axis": "step"})
+        shown = await asyncio.to_thread(_shown, run)
+        query = urlencode({"keys": ",".join(shown), "axis": "step"})
         found = (await client.get(f"/runs/{run}/metrics/?{query}")).raise_for_status().json()["series"]
         parts = {part: (await client.get(f"/runs/{run}/part/{part}/")).raise_for_status().text for part in PARTS}
     truth = {n: [[row[k] for k in ("step", "min", "max", "last")] for row in rows] for n, rows in found.items()}
@@ -222,6 +222,14 @@ async def _differing(watchers: list[Watcher], run: int, port: int, cookie: str) 
         watcher.series != truth or any(watcher.parts.get(part) != html for part, html in parts.items())
         for watcher in watchers
     )
+
+
+def _shown(run: int) -> list[str]:
+    """What its page draws."""
+    from composer_web.runs.models import Run
+
+    latest = Run.objects.only("latest").get(pk=run).latest
+    return [key for panel in headline("rl", latest) for key in panel.shown]
 
 
 async def _publish(run: int, *, first: int, steps: int, clock: Callable[[], None]) -> dict[int, float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute, expect
 
 from tests.browser import seed
 from tests.browser.conftest import Product
@@ -47,6 +48,7 @@ def test_a_part_that_failed_can_be_asked_for_again(tab: Page, product: Product, 
 
 
 def test_an_ended_log_in_leads_to_the_log_in_page_and_back(tab: Page, product: Product) -> None:
+    tab.route_web_socket(re.compile("/ws/"), lambda socket: None)  # no refresh but the one asked for below
     tab.goto(f"{product.url}/evals/")
     tab.locator("td.strong a").first.wait_for()
     tab.context.clear_cookies()
@@ -55,3 +57,20 @@ def test_an_ended_log_in_leads_to_the_log_in_page_and_back(tab: Page, product: P
     )
     tab.wait_for_url(re.compile(r"/login/\?next=/evals/"))
     expect(tab.locator("#id_username")).to_be_visible()
+
+
+def test_what_changes_while_a_part_is_fetched_is_fetched_after_it(tab: Page, product: Product) -> None:
+    sockets: list[WebSocketRoute] = []
+    held: list[Route] = []
+    tab.clock.install()
+    tab.route_web_socket(re.compile("/ws/"), lambda socket: sockets.append(socket))
+    tab.route(re.compile(r"\?bell"), lambda route: held.append(route))
+    tab.goto(f"{product.url}/evals/")
+    expect(tab.locator("[data-live-badge]")).to_have_text("live")
+    for seq in (1, 2):
+        with tab.expect_request(re.compile(r"\?bell")):
+            sockets[0].send(json.dumps({"topic": "alerts", "seq": seq}))
+            if seq == 2:
+                tab.clock.run_for(1000)  # over the time in which hints are gathered
+                assert len(held) == 1
+                held[0].continue_()

@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from composer_web.live.hints import publish
 from composer_web.rollouts import reading, selectors, services
@@ -220,8 +220,14 @@ def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) ->
     whole = selectors.trajectory(long(product))
     copy = reading.Growing(reading.live_prefix(rollout.group_id, rollout.sample))
     copy.grow(whole.messages, whole.turns[:2])
+    modules: list[Route] = []
+    page.route(re.compile(r"/trajectory\b.*\.js$"), lambda route: modules.append(route))
     page.goto(f"{product.url}/rollouts/{rollout.pk}/")
     expect(page.locator("#turns [data-turn]")).to_have_count(2)
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    copy.grow(whole.messages, whole.turns[:4])  # a hint of it would come before the page's own module is there
+    modules[0].continue_()
+    expect(page.locator("#turns [data-turn]")).to_have_count(4)
     expect(page.locator("[data-growing]")).to_contain_text("This rollout runs")
     for turns in (15, 31):
         copy.grow(whole.messages, whole.turns[:turns])
