@@ -272,6 +272,7 @@ FRESH = {
     "fresh-imports": "/imports/",
     "fresh-promotion": "/promotion/",
     "fresh-red-team": "/findings/redteam/",
+    "fresh-system": "/system/",
     "fresh-fidelity": "/system/fidelity/",
     "fresh-notifications": "/notifications/",
     "fresh-tokens": "/tokens/",

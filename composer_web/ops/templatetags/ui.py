@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
 
@@ -39,12 +40,20 @@ TONES: dict[str, str] = {
 WORDS = {"infra_error": "infra error", "midtrain": "mid-training", "sft": "SFT", "rl": "RL", "lost": "infra error"}
 ACRONYMS = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training"}
 
+BACKTICKS = re.compile(r"`([^`\n]+)`")
+
 
 @register.filter
 def words(value: Any) -> str:
     """A code such as `no_tool_call` in plain words."""
     text = str(value)
     return WORDS.get(text, text.replace("_", " "))
+
+
+@register.filter
+def told(value: Any) -> SafeString:
+    """A message of ours; what stands between backticks is code."""
+    return mark_safe(BACKTICKS.sub(r"<code>\1</code>", conditional_escape(value)))  # noqa: S308 (escaped)
 
 
 @register.simple_tag
