@@ -7,6 +7,7 @@ import argparse
 from oc import waiting
 from oc.client import Client
 from oc.grammar import Grammar, Handler, given, optional, patience, waits
+from oc.models import SideOut
 from oc.show import Output
 
 EVAL_COLUMNS = ("id", "policy", "version", "suite", "phase", "state", "groups_done", "groups_total")
@@ -28,6 +29,9 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     waits(made)
     group.add("stop", "stop an evaluation", "id")
     patience(group.add("follow", "stay with an evaluation", "id"))
+    group.add("compare", "two of them, task by task", "before", "after")
+    group.add("history", "a task in every evaluation", "task")
+    optional(group.add("grade", "score its side evaluations, again if need be", "id"), "grader")
 
     group = top.noun("releases", "immutable benchmark releases")
     group.listing("releases")
@@ -60,8 +64,37 @@ def _evals(client: Client, options: argparse.Namespace, output: Output) -> None:
             _started(client, made.id, options, output)
         case "follow":
             _follow(client, options.id, options, output)
+        case "compare":
+            _compare(client, options, output)
+        case "history":
+            _history(client, options.task, output)
+        case "grade":
+            output.rows([client.evaluations.grade(options.id, **given(options, ("grader",)))], EVAL_COLUMNS)
         case _:
             output.rows([client.evaluations.cancel(options.id)], EVAL_COLUMNS)
+
+
+def _compare(client: Client, options: argparse.Namespace, output: Output) -> None:
+    found = client.evaluations.compare(before=options.before, after=options.after)
+    output.said(
+        f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f}) on the tasks of both; {found.only_one} in one only",
+        found.model_dump(mode="json"),
+    )
+    if not output.as_json:
+        output.rows(found.changes, ("task", "verdict", "difference", "chance"))
+
+
+def _history(client: Client, task: str, output: Output) -> None:
+    found = client.evaluations.task_history(task)
+    if output.as_json:
+        output.rows(found, ())
+        return
+    table = [[str(one.evaluation), one.name, one.release or "-", _solved(one.side)] for one in found]
+    output.table(("evaluation", "policy", "release", "passed"), table)
+
+
+def _solved(side: SideOut) -> str:
+    return f"{len(side.passed)} of {len(side.passed) + len(side.failed)}"
 
 
 def _releases(client: Client, options: argparse.Namespace, output: Output) -> None:

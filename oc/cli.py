@@ -9,11 +9,28 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from oc import alerting, benchmark, datasets, everything, exports, governing, labels, oversight, saved, serving, supply
+from oc import (
+    alerting,
+    benchmark,
+    datasets,
+    drafting,
+    endpoints,
+    everything,
+    exports,
+    governing,
+    interchange,
+    labels,
+    oversight,
+    planning,
+    saved,
+    serving,
+    suites,
+    supply,
+)
 from oc.client import ApiError, Client, Unreachable
 from oc.follow import FollowTimeout, follow
-from oc.grammar import Grammar, Handler, given
-from oc.launch import UsageError, configuration, fields
+from oc.grammar import Grammar, Handler, given, optional
+from oc.launch import UsageError, configuration, fields, starting
 from oc.settings import DEFAULT_URL, SettingsError, keep, settings
 from oc.show import Output
 from oc.waiting import Ended
@@ -48,7 +65,8 @@ ROLLOUT_FILTERS = (
         "step_max",
     ),
 )
-TEMPLATE_COLUMNS = ("id", "name", "description", "created_by")
+GROUP_COLUMNS = ("id", "run_id", "evaluation_id", "task", "state", "size", "passed", "mean_reward", "consumed_step")
+GROUP_FILTERS = ("run", "evaluation", "state")
 
 
 def grammar(top: Grammar) -> dict[str, Handler]:
@@ -65,10 +83,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
         ("sweep", "make runs that differ in fields"),
     ):
         made = runs.add(name, words)
-        made.add_argument("file", nargs="?", help="YAML, TOML or JSON; - reads standard input")
-        made.add_argument("--preset")
-        made.add_argument("--template")
-        made.add_argument("--set", action="append", default=[], metavar="stage.steps=5")
+        starting(made)
         made.add_argument("--draft", action="store_true", help="do not start")
         made.add_argument("--dry-run", action="store_true", help="check and say what would run; make nothing")
         if name == "launch":
@@ -87,20 +102,28 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     out.add_argument("what", choices=exports.OF_RUN)
     out.add_argument("--format", choices=["jsonl", "csv", "parquet", "yaml", "toml"])
     out.add_argument("-o", "--output", default="-", help="file; - is standard output")
-    top.noun("templates", "configurations of the team").listing("templates")
+    runs.add("reward", "the reward in force", "id")
+    runs.add("set-reward", "another one for a live run, from a JSON file (- is standard input)", "id", "file")
 
     rollouts = top.noun("rollouts", "attempts at tasks")
     rollouts.listing("rollouts", *ROLLOUT_FILTERS)
     rollouts.add("show", "one rollout", "id")
-    out = rollouts.add("export", "a trajectory, one JSON object a turn", "id")
+    out = rollouts.add("export", "a trajectory, one JSON object a turn, or in another project's format", "id")
+    out.add_argument("--format", choices=interchange.ROLLOUT_FORMATS)
     out.add_argument("--tokens", action="store_true", help="with the tokens of its segments")
     out.add_argument("-o", "--output", default="-")
+
+    groups = top.noun("groups", "the attempts at one prompt")
+    groups.listing("groups")
+    optional(groups["list"], "run", "evaluation", kind=int)
+    optional(groups["list"], "state")
+    groups.add("show", "one of them with its rollouts", "id")
 
     policies = top.noun("policies", "lineages of weights")
     policies.listing("policies")
     policies.add("show", "one of them", "name")
     policies.add("measurements", "what one scored on codebases, with others on the same text", "name")
-    return {"runs": _runs, "templates": _templates, "rollouts": _rollouts, "policies": _policies}
+    return {"runs": _runs, "rollouts": _rollouts, "groups": _groups, "policies": _policies}
 
 
 def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
@@ -108,8 +131,8 @@ def whole() -> tuple[argparse.ArgumentParser, dict[str, Handler]]:
     top = Grammar(__doc__)
     handlers = grammar(top)
     for part in (
-        *(supply, datasets, benchmark, labels, saved, serving, alerting, governing, oversight, exports),
-        everything,
+        *(supply, suites, drafting, interchange, datasets, benchmark, labels, endpoints, planning, saved, serving),
+        *(alerting, governing, oversight, exports, everything),
     ):
         handlers |= part.grammar(top)
     return top.parser, handlers
@@ -172,6 +195,11 @@ def _runs(client: Client, options: argparse.Namespace, output: Output) -> None:
         case "export":
             with exports.target(options.output, output.out) as target:
                 exports.of_run(client, options.id, options.what, options.format, target)
+        case "reward":
+            output.one(client.runs.get_reward(options.id))
+        case "set-reward":
+            told = client.runs.change_reward(options.id, everything.read(options.file))
+            output.said(told.message, told.model_dump(mode="json"))
         case action:
             output.rows([client.runs.act(options.id, action)], RUN_COLUMNS)
 
@@ -205,19 +233,26 @@ def _follow(client: Client, pk: int, options: argparse.Namespace, output: Output
         output.streamed(seen.words, seen.data)
 
 
-def _templates(client: Client, options: argparse.Namespace, output: Output) -> None:
-    output.rows(client.templates.list()[: options.limit], TEMPLATE_COLUMNS)
-
-
 def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> None:
     match options.verb:
         case "list":
             output.rows(client.rollouts.list(limit=options.limit, **given(options, ROLLOUT_FILTERS)), ROLLOUT_COLUMNS)
         case "show":
             output.one(client.rollouts.get(options.id))
+        case _ if options.format is not None:
+            if options.tokens:
+                raise UsageError("--tokens go with our own form only; leave out --format")
+            interchange.document(client.tasks.export_rollout(options.id, options.format), options, output)
         case _:
             with exports.target(options.output, output.out) as target:
                 exports.trajectory(client, options.id, target, tokens=options.tokens)
+
+
+def _groups(client: Client, options: argparse.Namespace, output: Output) -> None:
+    if options.verb == "list":
+        output.rows(client.groups.list(limit=options.limit, **given(options, GROUP_FILTERS)), GROUP_COLUMNS)
+    else:
+        output.one(client.groups.get(options.id))
 
 
 def _policies(client: Client, options: argparse.Namespace, output: Output) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from oc.client import Client
+from oc.files import readable
 from oc.grammar import Grammar, Handler, given, optional, patience
 from oc.models import DatasetOut
 from oc.show import Output
-from oc.supply import readable
 from oc.waiting import Ended, until
 
 COLUMNS = ("id", "name", "state", "conversations", "dropped", "cause", "created_at")

@@ -17,7 +17,7 @@ VERBS = ("get", "post", "put", "patch", "delete")
 
 
 def grammar(top: Grammar) -> dict[str, Handler]:
-    words = "any operation of the API: drafts, groups, endpoints, imports of suites …"
+    words = "any operation of the API, by its address"
     made = top.nouns.add_parser("api", help=words, description=words, parents=[top.common])
     made.add_argument("verb", choices=VERBS)
     made.add_argument("path", help="as the description at /api/v1/docs has it, from /api/v1 on: /findings")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 from urllib.parse import urlencode
@@ -35,6 +36,12 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made = group.add("fetch", "the file of an export that is done", "id")
     made.add_argument("-o", "--output", default="-", help="file; - is standard output")
     return {"exports": _exports}
+
+
+def leaves(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    """Something leaves in one of these formats; the first unless one is said."""
+    parser.add_argument("--format", choices=formats, default=formats[0])
+    parser.add_argument("-o", "--output", default="-", help="file; - is standard output")
 
 
 def _exports(client: Client, options: argparse.Namespace, output: Output) -> None:

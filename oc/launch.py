@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,14 @@ from oc.client import Client
 
 class UsageError(Exception):
     """The command line asks for something that cannot be. The message says what to write instead."""
+
+
+def starting(parser: argparse.ArgumentParser) -> None:
+    """What `configuration` reads."""
+    parser.add_argument("file", nargs="?", help="YAML, TOML or JSON; - reads standard input")
+    parser.add_argument("--preset")
+    parser.add_argument("--template")
+    parser.add_argument("--set", action="append", default=[], metavar="stage.steps=5")
 
 
 def configuration(client: Client, options: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import argparse
 
 from oc.client import Client
 from oc.grammar import Grammar, Handler, given, optional
+from oc.launch import UsageError
+from oc.models import ProjectOut
 from oc.show import Output
 
 FINDING_COLUMNS = ("id", "severity", "rule", "state", "run_id", "rollout_id", "task", "summary", "quarantined")
@@ -15,6 +17,11 @@ FORK_COLUMNS = ("id", "parent_id", "turn", "state", "size", "passed", "group_id"
 PROJECT_COLUMNS = ("slug", "name", "role", "open", "library", "archived")
 MEMBER_COLUMNS = ("username", "role", "created_at")
 TOKEN_COLUMNS = ("id", "name", "prefix", "scopes", "project", "expires_at", "last_used_at", "revoked_at")
+SWITCHES = {
+    "open": "everybody with an account has in it at least the role of the account",
+    "library": "its tasks, suites, environments and policies may be read in every project",
+    "archived": "kept, and shown to nobody",
+}
 ROLES = ("viewer", "reviewer", "operator", "admin")
 
 
@@ -39,6 +46,10 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     group = top.noun("projects", "rooms with members and things of their own")
     group.add("list", "those that you may look into")
     group.add("make", "a new one", "slug", "name")
+    made = group.add("change", "what is named; the rest stays", "slug")
+    optional(made, "name")
+    for name, words in SWITCHES.items():
+        made.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=words)
     group.add("members", "who is in one", "slug")
     group.add("admit", "let somebody in, or change the role", "slug", "username").add_argument("role", choices=ROLES)
     group.add("expel", "end a membership", "slug", "username")
@@ -90,6 +101,8 @@ def _projects(client: Client, options: argparse.Namespace, output: Output) -> No
             output.rows(client.projects.list(), PROJECT_COLUMNS)
         case "make":
             output.rows([client.projects.create(slug=options.slug, name=options.name)], PROJECT_COLUMNS)
+        case "change":
+            output.rows([_changed(client, options)], PROJECT_COLUMNS)
         case "members":
             output.rows(client.projects.list_members(options.slug), MEMBER_COLUMNS)
         case "admit":
@@ -100,6 +113,16 @@ def _projects(client: Client, options: argparse.Namespace, output: Output) -> No
             role = next((one.role for one in members if one.username == options.username), "viewer")
             client.projects.remove_member(options.slug, username=options.username, role=role)
             output.said(f"{options.username} is out of {options.slug}", {"removed": options.username})
+
+
+def _changed(client: Client, options: argparse.Namespace) -> ProjectOut:
+    """Raises UsageError."""
+    known = {one.slug: one for one in client.projects.list()}
+    if options.slug not in known:
+        raise UsageError(f"you may look into no project {options.slug!r}; into: {', '.join(known)}")
+    names = ("name", *SWITCHES)
+    stays = known[options.slug].model_dump(include=set(names))
+    return client.projects.change(options.slug, **{**stays, **given(options, names)})
 
 
 def _health(client: Client, options: argparse.Namespace, output: Output) -> None:

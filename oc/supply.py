@@ -1,16 +1,15 @@
-"""oc repositories, tasks, suites: from a repository to tasks that people have reviewed."""
+"""oc repositories, environments, tasks: from a repository to tasks that people have reviewed."""
 
 from __future__ import annotations
 
 import argparse
 import getpass
 import sys
-from pathlib import Path
 
-from oc import waiting
+from oc import exports, interchange, waiting
 from oc.client import Client
+from oc.files import readable, words_of
 from oc.grammar import Grammar, Handler, given, optional, patience, waits
-from oc.launch import UsageError
 from oc.models import RepositoryOut
 from oc.show import Output
 
@@ -47,6 +46,12 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     group.add("log", "the log of the last build", "name")
     patience(group.add("follow", "stay with a build and print its log", "name"))
 
+    group = top.noun("environments", "prepared images that tasks run in")
+    group.listing("environments")
+    group.add("show", "one of them", "name")
+    made = group.add("build", "one of a package of the package index", "package")
+    waits(made, "stay with the build and print its log")
+
     group = top.noun("tasks", "instruction, environment and hidden tests")
     group.listing("tasks", *TASK_FILTERS)
     group.add("show", "one task with its versions", "name")
@@ -75,16 +80,11 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     optional(made, "task")
     group.add("compare", "what differs between two versions", "name", "before", "after")
     group.add("disagreements", "tasks whose reviewers do not agree")
-
-    group = top.noun("suites", "sets of task versions")
-    group.listing("suites")
-    group.add("show", "one of them", "name")
-    made = group.add("open", "an empty suite to curate into", "name")
-    made.add_argument("--purpose", choices=["train", "held-out", "benchmark"], default="benchmark")
-    made.add_argument("--description", default="")
-    made.add_argument("--reviewed", action="store_true", help="only what two reviewers admit joins, for good")
-    waits(group.add("controls", "run the controls of tasks that have none", "name"))
-    return {"repositories": _repositories, "tasks": _tasks, "suites": _suites}
+    group.add("reviews", "what reviewers said of the newest version, once you have", "name")
+    group.add("controls", "run all controls of a task again", "name")
+    made = group.add("export", "a task with its hidden tests and oracle, in another project's format", "name")
+    exports.leaves(made, interchange.TASK_FORMATS)
+    return {"repositories": _repositories, "environments": _environments, "tasks": _tasks}
 
 
 def _repositories(client: Client, options: argparse.Namespace, output: Output) -> None:
@@ -112,6 +112,20 @@ def _repositories(client: Client, options: argparse.Namespace, output: Output) -
                 _build(client, made.environment, options, output)
             else:
                 output.rows([made], REPOSITORY_COLUMNS)
+
+
+def _environments(client: Client, options: argparse.Namespace, output: Output) -> None:
+    match options.verb:
+        case "list":
+            output.rows(client.environments.list(limit=options.limit), ENVIRONMENT_COLUMNS)
+        case "show":
+            output.one(client.environments.get(options.name))
+        case _:
+            found = client.environments.build(package=options.package)
+            if options.follow:
+                _build(client, found.name, options, output)
+            else:
+                output.rows([found], ENVIRONMENT_COLUMNS)
 
 
 def _added(client: Client, options: argparse.Namespace) -> RepositoryOut:
@@ -147,7 +161,7 @@ def _tasks(client: Client, options: argparse.Namespace, output: Output) -> None:
             named = {"decision": DECISIONS[options.decision], **given(options, ("note", "into", "version"))}
             output.rows([client.curation.review(options.name, **named)], REVIEW_COLUMNS)
         case "edit":
-            made = client.curation.edit_instruction(options.name, instruction=_text(options.file))
+            made = client.curation.edit_instruction(options.name, instruction=words_of(options.file))
             output.rows([made], ("task", "version"))
         case "change":
             named = given(options, ("action", "value", "tasks"))
@@ -156,6 +170,13 @@ def _tasks(client: Client, options: argparse.Namespace, output: Output) -> None:
             output.rows([client.curation.undo(options.batch)], ("id", "changed", "unchanged"))
         case "history":
             output.rows(client.curation.list_changes(limit=options.limit, **given(options, ("task",))), CHANGE_COLUMNS)
+        case "reviews":
+            output.one(client.curation.get_reviews(options.name))
+        case "controls":
+            asked = client.tasks.run_controls(options.name)
+            output.said(f"{asked.requested} controls are on their way", asked.model_dump(mode="json"))
+        case "export":
+            interchange.bundles(client.tasks.export, options, output)
         case "compare":
             parts = client.curation.compare_versions(options.name, before=options.before, after=options.after)
             words = "\n".join(f"{part.name}\n{part.diff}" for part in parts) or "they are the same"
@@ -171,36 +192,3 @@ def _generate(client: Client, options: argparse.Namespace, output: Output) -> No
         output.last(waiting.order(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
     else:
         output.said(f"at most {asked.requested} tasks are on their way", asked.model_dump(mode="json"))
-
-
-def _suites(client: Client, options: argparse.Namespace, output: Output) -> None:
-    match options.verb:
-        case "list":
-            output.rows(client.suites.list(limit=options.limit), SUITE_COLUMNS)
-        case "show":
-            output.one(client.suites.get(options.name))
-        case "open":
-            names = ("name", "purpose", "description", "reviewed")
-            output.rows([client.curation.open_suite(**given(options, names))], SUITE_COLUMNS)
-        case _:
-            asked = client.suites.validate(options.name)
-            if options.follow:
-                output.last(waiting.proven(client, options.name, timeout=options.timeout), SUITE_COLUMNS)
-            else:
-                output.said(f"{asked.requested} controls are on their way", asked.model_dump(mode="json"))
-
-
-def _text(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read: {error}") from error
-
-
-def readable(name: str) -> Path:
-    """A file to send. Raises UsageError."""
-    try:
-        with Path(name).open("rb"):
-            return Path(name)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error}") from error

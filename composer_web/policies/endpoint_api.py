@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router, Status
+from ninja import Query, Router, Status
 
 from composer_web.api.auth import caller, needs
-from composer_web.api.schemas import ErrorOut
+from composer_web.api.paging import MAX_PAGE, page
+from composer_web.api.schemas import ErrorOut, Page
 from composer_web.policies import endpoints
 from composer_web.policies.schemas import EndpointChange, EndpointIn, EndpointOut
 
 router = Router()
+
+
+@router.get("", response=Page[EndpointOut], summary="List endpoints; never their keys")
+def list_endpoints(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
+    return page(endpoints.endpoints(), limit=limit, before=before)
 
 
 @router.post(

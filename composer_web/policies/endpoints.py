@@ -8,8 +8,10 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import QuerySet
 
 from composer_web.accounts.models import User
+from composer_web.accounts.owned import within
 from composer_web.accounts.services import audit
 from composer_web.ops import outbound
 from composer_web.ops.errors import NotFound, UserError
@@ -65,9 +67,15 @@ def change(*, policy: Policy, actor: User | None = None, key: str | None = None,
     return endpoint
 
 
+def endpoints() -> QuerySet[Endpoint]:
+    """Those of policies that the project may see."""
+    rows = Endpoint.objects.select_related("policy", "created_by")
+    return within(rows, path="policy__project_id", shared=True)
+
+
 def get(name: str) -> Endpoint:
     """Raises NotFound."""
-    found = Endpoint.objects.select_related("policy", "created_by").filter(policy__name=name).first()
+    found = endpoints().filter(policy__name=name).first()
     if found is None:
         raise NotFound("endpoint", name)
     return found

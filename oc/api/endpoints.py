@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from oc import models
@@ -10,6 +11,10 @@ from oc.transport import OMIT, Json, Noun, Omit, given, part
 
 class Endpoints(Noun):
     """`client.endpoints`"""
+
+    def list(self, *, limit: int | None = None, before: int | None = None) -> Iterator[models.EndpointOut]:
+        """List endpoints; never their keys"""
+        return self._api.pages(models.EndpointOut, "/endpoints", query={}, limit=limit, before=before)
 
     def add(
         self,

@@ -63,19 +63,10 @@ def test_every_operation_has_a_method_of_its_own(description: Description) -> No
 
 
 BY_ADDRESS = {
-    "a draft's verifier and files are edited on its page; a script has `oc api`": "drafts.",
-    "an endpoint's key must not stand on a command line; `oc api --body FILE` keeps it off": "endpoints.",
-    "groups are looked at through their rollouts": "groups.",
     "tokens are made and revoked by sessions only": "tokens.create tokens.revoke",
     "a liveness probe asks without a token": "health.live",
-    "what a page draws itself from": "curation.list_facets curation.get_reviews review.get_labels runs.write_text",
-    "a body of structured JSON: `oc api --body FILE`": "review.create_queue suites.create runs.change_reward"
-    " runs.get_reward templates.create templates.change projects.change environments.build evaluations.grade",
-    "a look or a step that `oc api` spells as shortly": "environments.list evaluations.compare evaluations.task_history"
-    " review.fill_queue review.set_closed suites.get_difficulty suites.get_members suites.start_prepass"
-    " sweeps.get sweeps.list tasks.run_controls templates.get templates.delete",
-    "bundles of other projects' formats: pages, the Python client and `manage.py`": "suites.export suites.import_suite"
-    " tasks.export tasks.export_rollout tasks.export_trajectory tasks.import_trajectory",
+    "what a page draws itself from": "curation.list_facets runs.write_text",
+    "a template is asked for by its name, which the list has": "templates.get",
 }
 """Operations without a command of their own, and why."""
 
