@@ -1,4 +1,4 @@
-"""What both sides of the trainer's bench have in common: prompts, sizes and the reward. Imports nothing of either."""
+"""What both sides of the trainer's bench have in common: sizes, clock, prompts and the reward. Imports nothing of either."""
 
 from __future__ import annotations
 
@@ -6,31 +6,80 @@ import json
 import random
 import resource
 import sys
+import time
+from dataclasses import asdict, dataclass
 from typing import Any
 
-PROMPTS, GROUP, PROMPT_TOKENS, NEW, RATE = 8, 8, 64, 128, 1e-5
-TRL_ROWS = 16
-"""Rows of TRL's micro-batches."""
+import torch
+
+RATE = 1e-5
 STEP = '{"step":'
-"""How a line of `say` begins."""
+"""How a line of `Teller` begins."""
 
 
-def say(step: float, generate: float) -> None:
-    """One line of a finished step: CPU seconds of all of it and of generation, largest resident size so far (MiB)."""
-    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line = json.dumps({"step": round(step, 3), "generate": round(generate, 3), "mib": round(mib)})
-    for stream in (sys.stdout, sys.stderr):
-        print(line, file=stream, flush=True)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of one step."""
+
+    prompts: int = 8
+    group: int = 8
+    prompt_tokens: int = 64
+    new: int = 128
+    rows: int = 8
+    """Of our micro-batches."""
+    trl_rows: int = 16
+    device: str = "cpu"
+    threads: int = 1
+    """0: as many as torch takes."""
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Sizes:
+        return cls(**json.loads(text))
 
 
-def prompts_of(tokenizer: Any, steps: int) -> list[str]:
-    """`PROMPTS` texts a step of about `PROMPT_TOKENS` tokens."""
+class Teller:
+    """One line of each finished step: its seconds, what it computed, and the most memory so far.
+
+    Seconds are CPU seconds of the process, or on a GPU wall time until it has done all that it was given; memory is the
+    largest resident size, or what torch had allocated on the GPU at most.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._most = 0.0
+
+    def now(self) -> float:
+        if self.device.type == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def saw(self, size: float) -> None:
+        """Bytes that were there at once, where somebody else asked (which begins a new peak) and knows."""
+        self._most = max(self._most, size)
+
+    def say(self, step: float, generate: float, **more: float) -> None:
+        if self.device.type == "cpu":
+            self.saw(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        else:
+            self.saw(torch.cuda.max_memory_allocated(self.device))
+        seconds = {name: round(value, 6) for name, value in {"step": step, "generate": generate, **more}.items()}
+        line = json.dumps(seconds | {"mib": round(self._most / 2**20)})
+        for stream in (sys.stdout, sys.stderr):
+            print(line, file=stream, flush=True)
+
+
+def prompts_of(tokenizer: Any, sizes: Sizes, steps: int) -> list[str]:
+    """`sizes.prompts` texts a step of about `sizes.prompt_tokens` tokens."""
     draw = random.Random(0)
     words = ["value", "index", "return", "total", "for", "item", "in", "list", "def", "result", "self", "import"]
     texts = []
-    for _ in range(PROMPTS * steps):
+    for _ in range(sizes.prompts * steps):
         text = ""
-        while len(tokenizer(text)["input_ids"]) < PROMPT_TOKENS:
+        while len(tokenizer(text)["input_ids"]) < sizes.prompt_tokens:
             text += f" {draw.choice(words)}"
         texts.append(text)
     return texts

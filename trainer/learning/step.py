@@ -218,12 +218,7 @@ class Learner:
         """What the step asked of the device; nothing where there was nothing to compute."""
         if not samples:
             return {}
-        predicted = sum(sum(sample.loss_mask) for sample in samples)
-        work = Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
-        if understands(self.model) and all(batch.shared is not None for batch in batches):
-            shared = [batch.shared for batch in batches if batch.shared is not None]
-            pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in shared)
-            work = Tokens(sum(len(one.tokens_U) for one in shared), predicted, pairs)
+        work = work_of(samples, batches, shared=understands(self.model))
         return self.effort.metrics(
             work,
             seconds,
@@ -292,6 +287,16 @@ class Learner:
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
             raise NonFiniteGradients(step, norm)
+
+
+def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, shared: bool) -> Tokens:
+    """What `batches` compute of `samples`; `shared`: the model takes common beginnings once, where they may be."""
+    predicted = sum(sum(sample.loss_mask) for sample in samples)
+    beginnings = [batch.shared for batch in batches if batch.shared is not None]
+    if not shared or len(beginnings) < len(batches):
+        return Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
+    pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in beginnings)
+    return Tokens(sum(len(one.tokens_U) for one in beginnings), predicted, pairs)
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:

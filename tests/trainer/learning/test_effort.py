@@ -57,6 +57,13 @@ def test_of_experts_those_that_a_token_goes_to() -> None:
     assert experts > 0 and shape.body == pytest.approx(rest + share * experts)
 
 
+def test_a_step_with_experts_is_counted_as_torch_counts_it() -> None:
+    model = moe.make("qwen3-moe")
+    model.set_attn_implementation("eager")
+    model.set_experts_implementation("eager")  # whose products torch counts; the grouped ones it does not know
+    assert shape_of(model).flops(EVERY_PAIR) == pytest.approx(counted(model), rel=0.01)
+
+
 def test_rows_see_what_came_before_and_documents_only_themselves() -> None:
     assert Tokens.of_rows([1, 3], 2) == Tokens(4, 2, 1 + 6)
     packed = Example([1] * 5, [0.0, 1.0, 0.0, 1.0, 1.0], (0, 2))
