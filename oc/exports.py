@@ -17,7 +17,7 @@ from oc.show import Output
 from oc.waiting import Ended, until
 
 OF_RUN = ("metrics", "rollouts", "findings", "evaluations", "config")
-TABLES = ("rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks")
+TABLES = ("rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions")
 FORMATS = ("jsonl", "csv", "parquet")
 COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
 PATIENCE = 1800.0
@@ -103,11 +103,11 @@ def table(client: Client, what: Any, query: str, form: Any, out: Target, *, time
     asked = client.exports.create(what=what, query=query, format=form)
     made = until(
         lambda: client.exports.get(asked.id),
-        lambda one: one.state in ("done", "failed"),
+        lambda one: one.state in ("done", "failed", "void"),
         timeout=timeout,
         what=f"export {asked.id}",
     )
-    if made.state == "failed":
+    if made.state != "done":
         raise Ended(f"export {made.id}: {made.cause}")
     client.exports.get_file(made.id, out)
 

@@ -62,7 +62,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     made.add_argument("--limit", type=int, default=50)
     optional(made, *SESSION_FILTERS)
     group.add("show", "one session with its turns, signals and rewards", "id")
-    made = group.add("export", "all sessions as JSON lines, or one as ATIF")
+    made = group.add("export", "all sessions as JSON lines, written by a worker, or one as ATIF")
     made.add_argument("--session", type=int, help="its number: that one, as ATIF")
     made.add_argument("-o", "--output", default="-", help="file; - is standard output")
     made = group.add("draft", "make a draft of a task from a session", "id")
@@ -189,6 +189,6 @@ def _signal(client: Client, options: argparse.Namespace) -> models.SignalsOut:
 def _export(client: Client, options: argparse.Namespace, output: Output) -> None:
     with exports.target(options.output, output.out) as target:
         if options.session is None:
-            client.gateway.get_jsonl(target)
+            exports.table(client, "sessions", "", "jsonl", target)
         else:
             target.text(json.dumps(client.gateway.get_session_atif(options.session), ensure_ascii=False) + "\n")

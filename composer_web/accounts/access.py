@@ -27,6 +27,8 @@ class Access:
     scope: int | None = None
     libraries: tuple[int, ...] = ()
     """Projects whose tasks, suites, environments and policies are seen beside the own ones."""
+    ceiling: str = "admin"
+    """Widest role that counts, whatever that of the person is: of a token, what its scopes allow."""
 
 
 _now: ContextVar[Access | None] = ContextVar("access", default=None)

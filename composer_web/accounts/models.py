@@ -33,7 +33,14 @@ class User(AbstractUser):
         return salted_hmac(salt, self.password, secret=secret, algorithm="sha256").hexdigest()
 
     def may(self, role: str) -> bool:
-        """Whether this person has at least the rights of `role`: in the project of the request in progress, else by account."""
+        """Whether this person has at least the rights of `role`: in the project of the request in progress, else by account.
+        With a token never more than its scopes allow."""
+        now = access.current()
+        here = now is None or now.user_id != self.pk or Role.values.index(now.ceiling) >= Role.values.index(role)
+        return here and self.ranks(role)
+
+    def ranks(self, role: str) -> bool:
+        """The same whatever token is used. For what is kept from people because of what they do, not for what they may."""
         now = access.current()
         mine = self.role if now is None or now.user_id != self.pk else now.role
         order = Role.values

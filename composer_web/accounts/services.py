@@ -151,6 +151,12 @@ def allows(token: ApiToken, scope: str) -> bool:
     return carried and token.user.may(SCOPES[scope])
 
 
+def ceiling_of(token: ApiToken) -> str:
+    """The widest role that a request with this token acts with."""
+    held = [SCOPES[scope] for scope in token.scopes if scope in ("read", "review", "operate", "admin")]
+    return max(held, key=Role.values.index, default=Role.VIEWER)
+
+
 def _digest(secret: str) -> str:
     # The secret has 256 random bits: a plain hash cannot be searched, a slow one would only slow every call.
     return hashlib.sha256(secret.encode()).hexdigest()

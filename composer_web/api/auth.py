@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.conf import settings
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 from ninja.security.apikey import APIKeyCookie
 
+from composer_web.accounts.access import begin
 from composer_web.accounts.models import User
 from composer_web.accounts.origin import used_token
 from composer_web.accounts.reach import enter
-from composer_web.accounts.services import SCOPES, allows, authenticate_token
+from composer_web.accounts.services import SCOPES, allows, authenticate_token, ceiling_of
 
 
 class Forbidden(Exception):
@@ -29,11 +32,12 @@ class Token(HttpBearer):
         if found is None:
             return None
         used_token(found)
-        enter(request, found.user, found)
+        access = enter(request, found.user, found)
         if not allows(found, self.scope):
             raise Forbidden(
                 f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}"
             )
+        begin(replace(access, ceiling=ceiling_of(found)))
         return found.user
 
 

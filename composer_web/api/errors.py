@@ -18,7 +18,7 @@ from composer_web.ops.errors import UserError, taken
 log = logging.getLogger(__name__)
 
 UNSTORABLE = "a value cannot be stored ({}); take out control characters, halves of characters and numbers without end"
-STATUS = {"invalid": 422, "not_found": 404, "conflict": 409}
+STATUS = {"invalid": 422, "forbidden": 403, "not_found": 404, "conflict": 409}
 
 
 def install(api: NinjaAPI) -> None:

@@ -49,7 +49,7 @@ EVALUATIONS = Table(
 )
 
 
-def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int) -> Iterator[list[Row]]:
+def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
     """A leaderboard a page, in the order of the page that shows it."""
     ranked = Release.objects.filter(pk__in=evaluations.values("release")).order_by("benchmark", "number")
     for release in ranked:

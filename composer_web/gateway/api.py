@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from ninja import Body, Query, Router, Status
 from ninja.security import HttpBearer
 
 from composer_web.accounts.models import User
 from composer_web.api.auth import Forbidden, caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
-from composer_web.api.schemas import ErrorOut, Page, file_of
+from composer_web.api.schemas import ErrorOut, Page
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors, signals
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.configuration import Settings
@@ -29,7 +28,6 @@ from composer_web.gateway.schemas import (
     UserIn,
 )
 from composer_web.ops.errors import NotFound
-from composer_web.ops.streaming import spooled, streamed
 from composer_web.review.schemas import DraftOut
 from composer_web.review.selectors import get_draft
 
@@ -119,19 +117,6 @@ def get_session(request: HttpRequest, session_id: int) -> Any:
 @router.get("/sessions/{session_id}/atif", response={200: dict, 404: ErrorOut}, auth=needs("review"), summary="As ATIF")
 def get_session_atif(request: HttpRequest, session_id: int) -> Any:
     return exporting.as_atif(selectors.get(session_id))
-
-
-@router.get(
-    "/sessions.jsonl",
-    response={200: Any},
-    auth=needs("review"),
-    openapi_extra=file_of("application/jsonl"),
-    summary="All sessions as JSON lines",
-)
-def get_jsonl(request: HttpRequest) -> HttpResponseBase:
-    return streamed(
-        request, spooled(exporting.jsonl(selectors.whole())), content_type="application/jsonl", name="sessions.jsonl"
-    )
 
 
 @router.delete(

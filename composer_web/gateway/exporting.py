@@ -10,6 +10,7 @@ from typing import Any
 from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session
 from composer_web.gateway.selectors import ShownTurn, mean_reward, shown, signals_of
+from composer_web.ops.sheets import Row, line
 from sandbox.tasks.formats import atif
 from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 
@@ -18,10 +19,10 @@ def jsonl(sessions: Iterable[Session]) -> Iterator[str]:
     """One line a session. Raises ArtifactError."""
     configured = functools.cache(settings_of)
     for session in sessions:
-        yield json.dumps(document(session, configured(session.channel)), ensure_ascii=False) + "\n"
+        yield line(document(session, configured(session.channel)))
 
 
-def document(session: Session, configured: Settings | None = None) -> dict[str, Any]:
+def document(session: Session, configured: Settings | None = None) -> Row:
     """Everything that is recorded, with reward parts and signals."""
     turns = shown(session, configured)
     return {
@@ -29,7 +30,7 @@ def document(session: Session, configured: Settings | None = None) -> dict[str, 
         "client_id": session.client_id,
         "policy": session.policy.at(session.version),
         "canary": session.canary,
-        "opened_at": session.opened_at.isoformat(),
+        "opened_at": session.opened_at,
         "reward": mean_reward(turns),
         "signals": [signal.model_dump() for signal in signals_of(session)],
         "turns": [

@@ -135,6 +135,19 @@ class SignalRow(models.Model):
         return f"{self.kind} of {self.session_id}"
 
 
+class SessionExport(models.Model):
+    """An export whose file holds a session, or is about to. A session is deleted after these are void (gateway/holding.py)."""
+
+    session = models.ForeignKey(Session, on_delete=models.PROTECT, related_name="exports")
+    export = models.ForeignKey("rollouts.Export", on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session", "export"], name="session_held_once")]
+
+    def __str__(self) -> str:
+        return f"session {self.session_id} in export {self.export_id}"
+
+
 class SessionDraft(models.Model):
     """A draft of a task that was promoted from a session."""
 

@@ -19,6 +19,7 @@ from composer_web.accounts.services import audit
 from composer_web.gateway.admission import Admitted, Wishes
 from composer_web.gateway.configuration import void_memories
 from composer_web.gateway.generating import Written
+from composer_web.gateway.holding import void
 from composer_web.gateway.models import Session, SessionTurn
 from composer_web.gateway.redaction import Redactor, redactor
 from composer_web.gateway.transcripts import Known, Prompt, digest
@@ -198,7 +199,7 @@ def erase(*, user: str, actor: User | None = None) -> int:
     if not user:
         raise UserError("user", "name the user as the client does in its requests")
     subject = subject_of(user)
-    count = _delete(Session.objects.filter(subject=subject))
+    count = _delete(Session.objects.filter(subject=subject), why="a user's data was deleted", actor=actor)
     if not count:  # nothing was recorded, and still a conversation may be remembered
         void_memories()
     audit(actor=actor, action="session.erase", target=f"subject:{subject[:16]}", sessions=count)
@@ -208,18 +209,20 @@ def erase(*, user: str, actor: User | None = None) -> int:
 def delete(*, session: Session, actor: User | None = None) -> None:
     """One session, with all that belongs to it."""
     pk = session.pk
-    _delete(Session.objects.filter(pk=pk))
+    _delete(Session.objects.filter(pk=pk), why="a session in it was deleted", actor=actor)
     audit(actor=actor, action="session.delete", target=f"session:{pk}")
 
 
 def expire() -> int:
     """Delete the sessions whose days are over; returns how many."""
-    return _delete(Session.objects.filter(expires_at__lte=timezone.now()))
+    return _delete(Session.objects.filter(expires_at__lte=timezone.now()), why="the days of a session in it were over")
 
 
 @transaction.atomic
-def _delete(found: QuerySet[Session]) -> int:
+def _delete(found: QuerySet[Session], *, why: str, actor: User | None = None) -> int:
+    """With every export file that holds one of them, which says `why` it is gone."""
     ids = list(found.select_for_update().values_list("pk", flat=True))
+    void(ids, why=why, actor=actor)
     with connection.cursor() as cursor:  # signals are append-only except here
         cursor.execute("SELECT set_config('opencomposer.erasing', 'on', true)")
     Session.objects.filter(pk__in=ids).delete()
@@ -232,7 +235,7 @@ def _delete(found: QuerySet[Session]) -> int:
         for pk in ids:
             artifacts().remove_tree(f"{FOLDER}/{pk}")
 
-    transaction.on_commit(remove_blobs)
+    transaction.on_commit(remove_blobs, robust=True)
     return len(ids)
 
 

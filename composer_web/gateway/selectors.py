@@ -31,9 +31,10 @@ def sessions() -> QuerySet[Session]:
     return rows.order_by("-pk")  # grouped queries have no order of their own
 
 
-def whole() -> Iterator[Session]:
-    """All sessions with what their files hold, oldest first, some at a time."""
-    return sessions().order_by("pk").prefetch_related("recorded", "signals").iterator(chunk_size=50)
+def whole(keys: Sequence[int] | None = None) -> Iterator[Session]:
+    """All sessions, or those of `keys`, with what their files hold, newest first, some at a time."""
+    rows = sessions() if keys is None else sessions().filter(pk__in=keys)
+    return rows.prefetch_related("recorded", "signals").iterator(chunk_size=50)
 
 
 def get(pk: int) -> Session:

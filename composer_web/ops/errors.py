@@ -25,6 +25,13 @@ class NotFound(UserError):
         super().__init__("", f"there is no {noun} {key}", code="not_found")
 
 
+class Denied(UserError):
+    """It is there, and this person may not: an answer with 403, on a page and by the API."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("", message, code="forbidden")
+
+
 class Conflict(UserError):
     """The state of things does not allow it now."""
 

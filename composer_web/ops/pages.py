@@ -18,7 +18,7 @@ from django.utils import timezone
 from composer_web.accounts.access import current
 from composer_web.accounts.models import User
 from composer_web.accounts.reach import enter, may_in, reach
-from composer_web.ops.errors import NotFound, UserError, taken
+from composer_web.ops.errors import Denied, NotFound, UserError, taken
 
 View = Callable[..., HttpResponseBase]
 
@@ -59,6 +59,8 @@ def page(role: str = "viewer") -> Callable[[View], View]:
                 return view(request, *args, **kwargs)
             except NotFound as error:
                 raise Http404(str(error)) from error
+            except Denied as error:
+                raise PermissionDenied(str(error)) from error
 
         inner.role = role  # type: ignore[attr-defined]  # read by the walk over all addresses
         return inner

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -24,16 +25,15 @@ def streamed(
     return answer
 
 
-def streamed_file(request: HttpRequest, path: Path, *, content_type: str) -> StreamingHttpResponse:
-    """A file of ours under its own name. Raises OSError when it is not there."""
+def streamed_file(request: HttpRequest, file: BinaryIO, *, content_type: str) -> StreamingHttpResponse:
+    """An open file of ours under its own name."""
 
     def pieces() -> Iterator[bytes]:
         with file:
             yield from iter(lambda: file.read(PIECE), b"")
 
-    file = path.open("rb")
-    answer = streamed(request, pieces(), content_type=content_type, name=path.name)
-    answer["Content-Length"] = path.stat().st_size
+    answer = streamed(request, pieces(), content_type=content_type, name=Path(file.name).name)
+    answer["Content-Length"] = os.fstat(file.fileno()).st_size
     return answer
 
 

@@ -28,7 +28,7 @@ def unanswered(user_id: int) -> QuerySet[QueueItem]:
 
 def blind_in(rollout: Rollout, user: User) -> set[int]:
     """Queues in which this person may answer about it and has not. For its own pages, whatever role it is that may answer."""
-    if not user.may(Role.REVIEWER):
+    if not user.ranks(Role.REVIEWER):
         return set()
     return set(unanswered(user.pk).filter(rollout=rollout).values_list("queue_id", flat=True))
 

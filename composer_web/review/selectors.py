@@ -88,7 +88,7 @@ def label_of(item: QueueItem, user: User) -> Label | None:
 
 def sees_labels(item: QueueItem, user: User) -> bool:
     """Whether others' labels would not bias this person: there is one of theirs, or they give none any more."""
-    return not user.may("reviewer") or not blind.unanswered(user.pk).filter(pk=item.pk).exists()
+    return not user.ranks("reviewer") or not blind.unanswered(user.pk).filter(pk=item.pk).exists()
 
 
 def labelled(text: str) -> QuerySet[QueueItem]:
@@ -232,7 +232,7 @@ def disagreements(queue: Queue, user: User, *, limit: int = 200) -> list[Disagre
         if not differ:
             continue
         item = items[pk]
-        open_ = item.labelled_by < queue.reviewers and queue.closed_at is None and user.may("reviewer")
+        open_ = item.labelled_by < queue.reviewers and queue.closed_at is None and user.ranks("reviewer")
         hidden = open_ and user.pk not in {one.reviewer_id for one in found}
         rows.append(Disagreement(item, differ, () if hidden else tuple(found), hidden))
     return rows[:limit]

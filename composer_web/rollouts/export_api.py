@@ -12,7 +12,6 @@ from ninja import Query, Router, Schema, Status
 from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import Body, ErrorOut, Page, file_of
-from composer_web.ops.errors import NotFound
 from composer_web.ops.sheets import TYPES
 from composer_web.ops.streaming import streamed_file
 from composer_web.rollouts import exports
@@ -21,10 +20,13 @@ router = Router()
 
 
 class ExportIn(Body):
-    what: Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks"] = "rollouts"
+    what: Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"] = (
+        "rollouts"
+    )
     format: Literal["csv", "jsonl", "parquet"] = "jsonl"
     query: str = ""
-    """Filters as the table's list has them in its address: `run=12&verdict=failed`. Metrics are those of a `run`."""
+    """Filters as the table's list has them in its address: `run=12&verdict=failed`. Metrics are those of a `run`.
+    Sessions are for reviewers: with the scope `review`."""
 
 
 class ExportOut(Schema):
@@ -42,9 +44,10 @@ class ExportOut(Schema):
     expires_at: datetime | None
 
 
-@router.post("", response={201: ExportOut, 422: ErrorOut}, summary="Export a table")
+@router.post("", response={201: ExportOut, 403: ErrorOut, 422: ErrorOut}, summary="Export a table")
 def create_export(request: HttpRequest, payload: ExportIn) -> Any:
-    """A worker writes the file; ask for the export until its state is `done`, then fetch the file."""
+    """A worker writes the file; ask for the export until its state is `done`, then fetch the file. Where it becomes `failed`
+    or `void` there is none, and `cause` says why and what to do."""
     return Status(
         201, exports.ask(owner=caller(request), what=payload.what, format=payload.format, query=payload.query)
     )
@@ -62,13 +65,10 @@ def get_export(request: HttpRequest, export_id: int) -> Any:
 
 @router.get(
     "/{export_id}/file",
-    response={200: Any, 404: ErrorOut},
+    response={200: Any, 403: ErrorOut, 404: ErrorOut},
     openapi_extra=file_of(*TYPES.values()),
     summary="The file of an export",
 )
 def get_file(request: HttpRequest, export_id: int) -> HttpResponseBase:
-    export = exports.of(caller(request), export_id)
-    path = exports.file_of(export)
-    if export.state != "done" or not path.is_file():
-        raise NotFound("file of export", f"{export_id} (it is {export.state}, or has expired)")
-    return streamed_file(request, path, content_type=TYPES[export.format])
+    export, file = exports.opened(caller(request), export_id)
+    return streamed_file(request, file, content_type=TYPES[export.format])

@@ -14,8 +14,8 @@ from django.core.exceptions import TooManyFieldsSent
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from composer_web.accounts.models import User
-from composer_web.ops.errors import UserError
+from composer_web.accounts.models import Role, User
+from composer_web.ops.errors import Denied, UserError
 from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import FindingFilter, RolloutFilter
@@ -29,13 +29,16 @@ TABLES = {
     "evaluations": "composer_web.evals.exported:EVALUATIONS",
     "leaderboard": "composer_web.evals.exported:LEADERBOARD",
     "tasks": "composer_web.tasks.exported:TASKS",
+    "sessions": "composer_web.gateway.exported:SESSIONS",
 }
 """Its name → where it is. Loaded when it is wanted: a table knows its app, and apps know this module."""
 
-Pages = Callable[[QuerySet[Any], Columns, int], Iterator[list[Row]]]
+Pages = Callable[[QuerySet[Any], Columns, int, int | None], Iterator[list[Row]]]
+"""Rows, their columns, how many at a time, for which export if for one → the rows of its file. What may have to be deleted
+out of files again is noted for the export before it is read."""
 
 
-def newest_first(rows: QuerySet[Any], columns: Columns, size: int) -> Iterator[list[Row]]:
+def newest_first(rows: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
     """By id, so that what comes in meanwhile moves nothing."""
     last: int | None = None
     wanted = list(dict.fromkeys(["pk", *(column.source for column in columns.values())]))
@@ -62,6 +65,13 @@ class Table:
     """Whether that list takes the same filters."""
     kept: tuple[str, ...] = ()
     """More of the list's address than its filters."""
+    role: str = Role.VIEWER
+    """Least role of who asks, has it written and fetches it: that of the list's page."""
+
+    def open_to(self, user: User) -> None:
+        """Raises Denied for who may not read it where the request acts."""
+        if not user.may(self.role):
+            raise Denied(f"an export of {self.noun.lower()} needs the role {self.role}, and a token one of its scopes")
 
     def clean(self, query: str) -> str:
         """What of an address narrows the list. Raises UserError."""

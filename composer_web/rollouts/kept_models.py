@@ -30,6 +30,8 @@ class ExportState(models.TextChoices):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    VOID = "void"
+    """Something that it held had to be deleted, and the file with it."""
 
 
 class Export(Owned):
@@ -43,7 +45,7 @@ class Export(Owned):
     rows = models.PositiveIntegerField(default=0, help_text="Written so far")
     total = models.PositiveIntegerField(null=True, blank=True, help_text="Rows to write")
     bytes = models.PositiveBigIntegerField(default=0)
-    cause = models.TextField(blank=True, help_text="Why it failed")
+    cause = models.TextField(blank=True, help_text="Why there is no file, and what to do")
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -53,7 +55,11 @@ class Export(Owned):
         constraints = [
             models.CheckConstraint(
                 condition=~models.Q(state="done") | models.Q(expires_at__isnull=False), name="export_done_expires"
-            )
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(state__in=["failed", "void"]) | ~models.Q(cause=""),
+                name="export_without_file_says_why",
+            ),
         ]
 
     def __str__(self) -> str:

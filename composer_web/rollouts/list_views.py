@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
+from composer_web.ops.errors import Denied, UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.ops.sheets import TYPES
 from composer_web.ops.streaming import streamed, streamed_file
@@ -45,6 +45,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     rows = list(exports.own(request.user)[:SHOWN])
     for export in rows:
         export.table = table(export.what)  # type: ignore[attr-defined]  # for the template
+        export.readable = request.user.may(table(export.what).role)  # type: ignore[attr-defined]
     working = any(export.state in ("waiting", "running") for export in rows)
     template = "rollouts/_exports.html" if request.headers.get("HX-Request") else "rollouts/exports.html"
     return show(request, template, {"exports": rows, "working": working})
@@ -58,6 +59,8 @@ def export_new(request: PageRequest) -> HttpResponse:
     what = posted.get("what", "rollouts")
     try:
         exports.ask(owner=request.user, what=what, format=posted.get("format", ""), query=posted.get("query", ""))
+    except Denied:
+        raise
     except UserError as error:
         messages.error(request, str(error))
         return redirect(table(what).page if what in TABLES else "rollouts:list")
@@ -67,12 +70,9 @@ def export_new(request: PageRequest) -> HttpResponse:
 @require_GET
 @page()
 def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
-    """The file, for whoever asked for it. Raises Http404 before it is there and after it expired."""
-    export = exports.of(request.user, pk)
-    path = exports.file_of(export)
-    if export.state != "done" or not path.is_file():
-        raise Http404(f"export {pk} is {export.state}, or has expired")
-    return streamed_file(request, path, content_type=TYPES[export.format])
+    """The file, for whoever asked for it and may still read what is in it."""
+    export, file = exports.opened(request.user, pk)
+    return streamed_file(request, file, content_type=TYPES[export.format])
 
 
 FORMATS = {"html": "text/html", "jsonl": "application/jsonl", "atif": "application/json"}

@@ -34,7 +34,7 @@ class MetricFilter(filters.FilterSet):
         fields = ["run", "name", "first", "last"]
 
 
-def by_name_and_step(rows: QuerySet[Any], columns: Columns, size: int) -> Iterator[list[Row]]:
+def by_name_and_step(rows: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
     """One run and one metric after another, in the order of the table's own key."""
     wanted = [*(column.source for column in columns.values()), "key_id"]
     after: dict[str, Any] | None = None

@@ -69,7 +69,7 @@ def opinion(version: TaskVersion, user: User) -> TaskReview | None:
 
 def sees_opinions(version: TaskVersion, user: User) -> bool:
     """Whether others' opinions would not bias this person: there is one of theirs, or they have none to give."""
-    return not user.may("reviewer") or version.author_id == user.pk or opinion(version, user) is not None
+    return not user.ranks("reviewer") or version.author_id == user.pk or opinion(version, user) is not None
 
 
 def admitted(version: TaskVersion) -> bool:
@@ -152,7 +152,9 @@ def disagreements(user: User, *, limit: int = 200) -> list[Disagreement]:
             continue
         version = known[pk]
         hidden = (
-            user.may("reviewer") and version.author_id != user.pk and user.pk not in {one.reviewer_id for one in found}
+            user.ranks("reviewer")
+            and version.author_id != user.pk
+            and user.pk not in {one.reviewer_id for one in found}
         )
         shown = () if hidden else tuple(sorted(found, key=lambda one: one.pk))
         rows.append(Disagreement(version.task, version, len(found), shown, hidden))

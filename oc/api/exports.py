@@ -19,13 +19,15 @@ class Exports(Noun):
     def create(
         self,
         *,
-        what: Omit | Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks"] = OMIT,
+        what: Omit
+        | Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"] = OMIT,
         format: Omit | Literal["csv", "jsonl", "parquet"] = OMIT,
         query: Omit | str = OMIT,
     ) -> models.ExportOut:
         """Export a table
 
-        A worker writes the file; ask for the export until its state is `done`, then fetch the file.
+        A worker writes the file; ask for the export until its state is `done`, then fetch the file. Where it becomes `failed`
+        or `void` there is none, and `cause` says why and what to do.
         """
         return self._api.ask(models.ExportOut, "POST", "/exports", body=given(what=what, format=format, query=query))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oc import models
-from oc.transport import OMIT, Json, Noun, Omit, Sink, given, part
+from oc.transport import OMIT, Json, Noun, Omit, given, part
 
 
 class Gateway(Noun):
@@ -53,10 +53,6 @@ class Gateway(Noun):
             limit=limit,
             before=before,
         )
-
-    def get_jsonl(self, to: Sink) -> None:
-        """All sessions as JSON lines"""
-        self._api.fetch("/gateway/sessions.jsonl", to)
 
     def delete_session(self, session_id: int) -> None:
         """Delete a session"""

@@ -280,7 +280,9 @@ def test_a_wrong_address_or_filter(client: Client, bearer: Bearer, path: str, st
 def test_hidden_tests_are_for_reviewers(client: Client, bearer: Bearer, draft: Run) -> None:
     slug = client.get("/api/v1/tasks?limit=1", headers=bearer("viewer")).json()["items"][0]["slug"]
     assert client.get(f"/api/v1/tasks/{slug}", headers=bearer("viewer")).json()["spec"] is None
-    assert client.get(f"/api/v1/tasks/{slug}", headers=bearer("reviewer")).json()["spec"]["gold"]
+    assert client.get(f"/api/v1/tasks/{slug}", headers=bearer("reviewer", "review")).json()["spec"]["gold"]
+    narrow = client.get(f"/api/v1/tasks/{slug}", headers=bearer("admin", "read"))
+    assert narrow.json()["spec"] is None, "a token that only reads has the rights of a viewer, whoever made it"
 
 
 def test_a_suite_by_the_api_is_validated_and_frozen_once_used(

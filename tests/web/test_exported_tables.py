@@ -59,7 +59,7 @@ def query_of(what: str, world: World) -> str:
 
 @pytest.mark.parametrize("what", [what for what in TABLES if what != "leaderboard"])  # `test_benchmark` has one
 def test_each_table_in_each_format(told: World, what: str) -> None:
-    viewer, query = told.people["viewer"], query_of(what, told)
+    viewer, query = told.people[table(what).role], query_of(what, told)
     rows = lines(made(viewer, what, "jsonl", query))
     expected = table(what).select(query, asker=viewer).count()
     assert len(rows) == expected > 1, "there is something to tell"
@@ -122,12 +122,14 @@ def test_filters_are_those_of_the_list(told: World) -> None:
         ("/findings/", ["findings"]),
         ("/evals/", ["evaluations"]),
         ("/tasks/", ["tasks"]),
+        ("/sessions/?version=0", ["sessions"]),
         ("run", ["metrics", "rollouts", "findings", "evaluations"]),
     ],
 )
 def test_it_is_asked_for_where_the_table_is(told: World, page: str, whats: list[str]) -> None:
-    """By a viewer: from the page's own form to the file."""
-    browser = client(told, "viewer")
+    """By a viewer, or who may read the list: from the page's own form to the file."""
+    role = table(whats[0]).role
+    browser = client(told, role)
     if page == "run":
         page = f"/runs/{Metric.objects.values_list('run_id', flat=True).first()}/"
     text = browser.get(page).content.decode()
@@ -143,7 +145,7 @@ def test_it_is_asked_for_where_the_table_is(told: World, page: str, whats: list[
         posted = {"what": what, "format": "jsonl", "query": query[1].replace("&amp;", "&")}
         assert browser.post("/rollouts/exports/new/", posted).url == "/rollouts/exports/"  # type: ignore[attr-defined]
         export = Export.objects.latest("pk")
-        assert (export.what, export.owner) == (what, told.people["viewer"])
+        assert (export.what, export.owner) == (what, told.people[role])
         exports.write(export.pk)
         listed = browser.get("/rollouts/exports/").content.decode()
         assert f"/rollouts/exports/{export.pk}/file/" in listed and table(what).noun in listed

@@ -117,7 +117,9 @@ def test_sessions_of_the_gateway(
 
     file = tmp_path / "sessions.jsonl"
     assert oc("gateway", "export", "-o", str(file)) == (0, "")
-    assert [json.loads(row)["client_id"] for row in file.read_text().splitlines()] == ["a", "b", "c"]
+    assert [json.loads(row)["client_id"] for row in file.read_text().splitlines()] == ["c", "b", "a"]
+    (asked,) = data(oc("exports", "list", "--json"))
+    assert (asked["what"], asked["rows"]) == ("sessions", 3)
     assert json.loads(oc("gateway", "export", "--session", pk)[1])["agent"]["name"] == "gateway"
     assert line("viewer", "read")("gateway", "export", "--json")[0] == 1, "reviewers may"
     assert error(capsys)["code"] == "forbidden"
@@ -126,6 +128,8 @@ def test_sessions_of_the_gateway(
     assert data(oc("gateway", "delete", pk, "--json")) == {"deleted": int(pk)}
     assert data(oc("gateway", "erase", "bob", "--json")) == [{"sessions": 1}]
     assert not Session.objects.exists()
+    assert oc("exports", "fetch", str(asked["id"]), "--json")[0] == 1, "the file went with them"
+    assert "ask for the export again" in error(capsys)["message"]
 
 
 def test_how_the_gateway_behaves(oc: Oc, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,6 @@ QUERIES: dict[str, int] = {
     "api/v1/findings/{finding_id}": 4,
     "api/v1/forks/{fork_id}": 4,
     "api/v1/gateway/sessions": 3,
-    "api/v1/gateway/sessions.jsonl": 6,
     "api/v1/gateway/sessions/{session_id}": 7,
     "api/v1/gateway/sessions/{session_id}/atif": 7,
     "api/v1/gateway/settings": 3,

@@ -32,6 +32,7 @@ TONES: dict[str, str] = {
             "malformed_call",
             "medium",
             "quarantined",
+            "void",
         ),
         "warn",
     ),

@@ -33,7 +33,7 @@ class Command(BaseCommand):
             if options["what"] != "trajectories":
                 wanted = table(options["what"])
                 rows = wanted.select(f"run={run.pk}", asker=User())
-                for page in wanted.pages(rows, wanted.columns, CHUNK):
+                for page in wanted.pages(rows, wanted.columns, CHUNK, None):
                     self.stdout.write("".join(map(line, page)), ending="")
                 return
             for rollout in (
