@@ -9,6 +9,8 @@ Who leaves a project while a page is open gets no more of it: what a connection 
 seconds, and what its person no longer reaches ends as if it had been refused. The connection itself ends with the log-in
 that opened it: logged out here or from elsewhere, password changed, account disabled.
 
+What one connection may ask for is bounded (`messages.py`); who asks for more is told so and closed with 4429.
+
 Texts wait for a slow page in a short queue. What does not fit of a feed is dropped, and the page gets everything once it
 has taken the rest.
 """
@@ -37,6 +39,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.reach import may_follow, may_in, operates, reaches, with_places
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
+from composer_web.live.messages import MAX_TOPICS, Budget, Misunderstood, read
 from composer_web.ops.errors import NotFound
 from composer_web.runs import feed as feeds
 from composer_web.runs import selectors
@@ -44,8 +47,6 @@ from composer_web.runs.feed import Feed, Terms
 
 log = logging.getLogger(__name__)
 
-MAX_TOPICS = 32
-MAX_FRAME = 4096
 MAX_WAITING = 16
 """Texts that wait for a slow page."""
 RECHECK = 10.0
@@ -57,6 +58,7 @@ class HintConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         self.topics: set[str] = set()
+        self.budget, self.over = Budget(), False
         self.watched: dict[int, Feed] = {}
         self.behind: set[Feed] = set()
         self.waiting: deque[tuple[Feed, str]] = deque()
@@ -83,30 +85,38 @@ class HintConsumer(AsyncWebsocketConsumer):
             await feeds.leave(feed, self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if text_data is None or len(text_data) > MAX_FRAME:
-            await self._refuse("frame", f"send JSON text of at most {MAX_FRAME} characters")
+        if self.over:
             return
         try:
-            content = json.loads(text_data)
-        except ValueError:
-            await self._refuse("json", "the message is not JSON")
+            message = read(text_data)
+        except Misunderstood as error:
+            if await self._affords(1):
+                await self._refuse(error.code, str(error))
             return
-        if not isinstance(content, dict):
-            await self._refuse("message", 'send an object such as {"subscribe": ["runs"]}')
+        if not await self._affords(1 + message.cost):
             return
-        for topic in _list(content, "unsubscribe"):
-            if topic in self.topics:
+        for topic in message.unsubscribe:
+            if isinstance(topic, str) and topic in self.topics:
                 self.topics.discard(topic)
                 await hub().leave(topic, self)
-        for topic in _list(content, "subscribe"):
+        for topic in message.subscribe:
             await self._subscribe(topic)
-        for pk in _list(content, "unwatch"):
+        for pk in message.unwatch:
             if isinstance(pk, int):
                 await self._unwatch(pk)
-        for asked in _list(content, "watch"):
+        for asked in message.watch:
             await self._watch(asked)
-        if "ping" in content:
+        if "ping" in message.model_fields_set:
             await self._say({"pong": 1})
+
+    async def _affords(self, cost: int) -> bool:
+        """Ends the connection of who asks for too much; a page comes back by itself."""
+        if self.budget.take(cost):
+            return True
+        self.over = True
+        await self._refuse("rate", "too much was asked for at once; connect again and ask for less")
+        await self.close(code=4429)
+        return False
 
     async def _subscribe(self, topic: Any) -> None:
         if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
@@ -124,7 +134,7 @@ class HintConsumer(AsyncWebsocketConsumer):
 
     async def _watch(self, asked: Any) -> None:
         pk = asked.get("run") if isinstance(asked, dict) else None
-        if not isinstance(pk, int) or not 0 < pk < 2**63:
+        if type(pk) is not int or not 0 < pk < 2**63:
             await self._refuse("watch", 'say which run: {"watch": [{"run": 12, "parts": true}]}')
         elif len(self.watched) >= feeds.MOST and pk not in self.watched:
             await self._refuse("watch", f"at most {feeds.MOST} runs a connection")
@@ -253,8 +263,3 @@ def _logged_in(user: User, session: str | None) -> bool:
     signed = str(kept.get(HASH_SESSION_KEY, ""))
     good = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     return any(constant_time_compare(signed, one) for one in good)
-
-
-def _list(content: dict[str, Any], name: str) -> list[Any]:
-    value = content.get(name)
-    return value[:MAX_TOPICS] if isinstance(value, list) else []

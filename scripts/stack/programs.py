@@ -51,7 +51,15 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
             "web",
             [
                 *(python, "-m", "uvicorn", "composer_web.asgi:application", "--host", addresses.host),
-                *("--port", str(addresses.port), "--no-access-log", "--timeout-graceful-shutdown", "5"),
+                *(
+                    "--port",
+                    str(addresses.port),
+                    "--no-access-log",
+                    "--timeout-graceful-shutdown",
+                    "5",
+                    "--ws-max-size",
+                    "16384",
+                ),
             ],
         ),
         _worker("worker-control", "control", "--pool", "threads", "--concurrency", "1"),

@@ -16,7 +16,7 @@ from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
-from composer_web.gateway.models import Session, SessionDraft, SessionUse
+from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
 from composer_web.ops.models import Quota, WorkerHeartbeat
 from composer_web.policies.models import Measurement, Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
@@ -85,6 +85,7 @@ def the_rest(owner: User, word: str) -> None:
     _alerts(owner)
     _supply(word)
     _measured(word)
+    SessionExport.objects.create(session=Session.objects.earliest("pk"), export=Export.objects.earliest("pk"))
     SessionDraft.objects.create(session=Session.objects.earliest("pk"), draft=Draft.objects.earliest("pk"))
     run = rollout.group.run
     SessionUse.objects.create(run=run, step=1, place=0, session=Session.objects.earliest("pk"), turns=1, signals=0)

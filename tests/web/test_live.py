@@ -30,13 +30,20 @@ from tests.web.helpers import eventually
 from tests.web.test_feed import Page
 
 pytestmark = pytest.mark.django_db(transaction=True)
+FRAME_BYTES = 16384
+"""As the product is started (tests/web/test_live_limits.py looks)."""
 
 
 @pytest.fixture
 def server(free_port: int) -> Iterator[str]:
     """The product's own ASGI application on a free port."""
     config = uvicorn.Config(
-        "composer_web.asgi:application", host="127.0.0.1", port=free_port, log_level="warning", lifespan="off"
+        "composer_web.asgi:application",
+        host="127.0.0.1",
+        port=free_port,
+        log_level="warning",
+        lifespan="off",
+        ws_max_size=FRAME_BYTES,
     )
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)
