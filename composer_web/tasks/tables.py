@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import django_tables2 as tables
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 
 from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
 from composer_web.ops.templatetags import ui
@@ -32,14 +32,15 @@ class ShareColumn(tables.Column):
         return f"{value:.0%}"
 
 
+NAME = {"td": {"class": "strong name"}}
 LONG = {"td": {"class": "long"}}
 """Cells with paths and names of functions: they may break anywhere, so that they widen no page."""
 
 
 class TaskTable(Table):
     select = TickColumn("task")
-    slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=STRONG)
-    family = tables.Column(attrs=LONG)
+    slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=NAME)
+    family = tables.Column()
     newest_number = NumberColumn(verbose_name="Version")
     controls_ok = ControlsColumn()
     test_strength = ShareColumn(verbose_name="Test strength")
@@ -68,6 +69,9 @@ class TaskTable(Table):
             "tags",
             "created_at",
         )
+
+    def render_family(self, value: str) -> str:
+        return format_html('<span class="clip clip--short" title="{}">{}</span>', value, value)
 
     def render_review(self, record: Task) -> str:
         return ui.badge(record.review, record.get_review_display())
