@@ -19,6 +19,9 @@ INSTALLATION = (
 )  # fmt: skip
 """Begins of addresses that are about the whole installation: the role of the account counts."""
 
+FOR_ALL = ("api/v1/health", "api/v1/docs")
+"""Of these what everybody with an account may see, also with a token of one project."""
+
 MATERIAL = (
     "api/v1/curation", "api/v1/endpoints", "api/v1/environments", "api/v1/policies", "api/v1/releases", "api/v1/suites",
     "api/v1/tasks", "environments/", "evals/releases/", "evals/tasks/", "api/v1/evaluations/tasks/", "generators/",
@@ -114,6 +117,10 @@ class NoOwner(LookupError):
 
 def installation(route: str) -> bool:
     return route.lstrip("^").startswith(INSTALLATION)
+
+
+def for_all(route: str) -> bool:
+    return route.lstrip("^").startswith(FOR_ALL)
 
 
 def material(route: str) -> bool:

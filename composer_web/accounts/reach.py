@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from composer_web.accounts import owners
 from composer_web.accounts.access import Access, begin
 from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, Membership, Project, Role, User
-from composer_web.ops.errors import NotFound
+from composer_web.ops.errors import Denied, NotFound
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHOSEN = "project"
@@ -68,7 +68,8 @@ def reach(user: User) -> list[Place]:
 def enter(request: HttpRequest, user: User, token: ApiToken | None = None) -> Access:
     """Begin to act for `user`: in the project of the object in the address, else in the chosen one.
 
-    Raises NotFound for an object of a project that the person does not reach, and for a choice that is none.
+    Raises NotFound for an object of a project that the person does not reach, and for a choice that is none; Denied for
+    the whole installation with a token of one project.
     """
     access = _access(request, user, token)
     begin(access)
@@ -82,6 +83,10 @@ def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
     if token is not None and token.project_id is not None:
         mine = [place for place in mine if place["id"] == token.project_id]
     if owners.installation(match.route):
+        if token is not None and token.project_id is not None and not (mine and owners.for_all(match.route)):
+            raise Denied(
+                "this is about the whole installation; the token is of one project only, use one without a project"
+            )
         return Access(user.pk, user.role, mine[0]["id"] if mine else DEFAULT_PROJECT)
     here = _chosen(request, mine, token)
     if len(user.places) == 1:

@@ -8,7 +8,8 @@ from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from ninja.security import HttpBearer
 
-from composer_web.accounts.models import User
+from composer_web.accounts.access import Access, begin
+from composer_web.accounts.models import Role, User
 from composer_web.api.auth import Forbidden, caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
@@ -40,7 +41,10 @@ class GatewayToken(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
         try:
-            return authenticate(f"Bearer {token}").user
+            found = authenticate(f"Bearer {token}")
+            if (project := found.token.project_id) is not None:  # what was recorded in others is not there
+                begin(Access(found.user.pk, Role.VIEWER, project, project))
+            return found.user
         except Unauthenticated:
             return None
         except NotAllowed as error:

@@ -62,7 +62,7 @@ class Session(Owned):
             models.Index(fields=["policy", "version", "id"], name="sessions_of_version"),
         ]
         constraints = [
-            models.UniqueConstraint(fields=["owner", "client_id"], name="session_once"),
+            models.UniqueConstraint(fields=["owner", "client_id", "project"], name="session_once"),
             models.CheckConstraint(
                 condition=models.Q(oldest_version__lte=models.F("version")), name="session_versions_in_order"
             ),

@@ -78,8 +78,8 @@ def record(exchange: Exchange) -> Known | None:
     now = timezone.now()
     caller = exchange.admitted.caller
     places = reach(caller.user)
+    project = caller.token.project_id or (places[0]["id"] if places else DEFAULT_PROJECT)
     fresh = {
-        "project_id": caller.token.project_id or (places[0]["id"] if places else DEFAULT_PROJECT),
         "channel": CHANNEL,
         "subject": subject_of(asked.user),
         "policy_id": target.policy_id,
@@ -90,7 +90,7 @@ def record(exchange: Exchange) -> Known | None:
         "expires_at": now + timedelta(days=settings.retention_days),
     }
     owner = caller.user
-    made, _ = Session.objects.get_or_create(owner=owner, client_id=asked.session, defaults=fresh)
+    made, _ = Session.objects.get_or_create(owner=owner, client_id=asked.session, project_id=project, defaults=fresh)
     session = Session.objects.select_for_update().get(pk=made.pk)
     turn, redactions = _turn(exchange, session, clean)
     key = f"{FOLDER}/{session.pk}/{turn.index}.json.zst"

@@ -39,7 +39,12 @@ LEFT JOIN LATERAL (
 LEFT JOIN policies_policy a ON a.id = p.policy_id
 LEFT JOIN policies_policy b ON b.id = p.canary_policy_id
 WHERE t.digest = %(digest)s AND t.revoked_at IS NULL AND t.expires_at > %(now)s
+  AND (t.project_id IS NULL OR u.role = 'admin' OR EXISTS (
+    SELECT 1 FROM accounts_project j LEFT JOIN accounts_membership m ON m.project_id = j.id AND m.user_id = u.id
+    WHERE j.id = t.project_id AND j.archived_at IS NULL AND (j.open OR m.id IS NOT NULL)
+  ))
 """
+"""A token of a project that its owner does not reach (as `accounts.reach` decides it) is none."""
 
 
 @dataclass(frozen=True, slots=True)

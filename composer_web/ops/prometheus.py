@@ -151,6 +151,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return refusal
     if SCOPE not in token.scopes or not token.user.may(SCOPES[SCOPE]):
         return HttpResponse(f"this needs a token with the scope {SCOPE} itself\n", "text/plain", 403)
+    if token.project_id is not None:
+        return HttpResponse(
+            "these numbers are of the whole installation; the token is of one project only\n", "text/plain", 403
+        )
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 

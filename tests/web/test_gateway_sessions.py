@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, AuditEntry, Project, User
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, exporting, recording, transcripts
 from composer_web.gateway.generating import Reader, Written
@@ -158,6 +159,20 @@ def test_everything_of_a_user_is_deleted(
     assert json.loads(out.getvalue()) == {"sessions": 1} and not SessionTurn.objects.exists()
     with pytest.raises(UserError):
         recording.erase(user="")
+
+
+def test_a_token_of_a_project_records_into_no_session_of_another(exchange: Callable[..., recording.Exchange]) -> None:
+    """The same name of the same person, with tokens of two projects, is two sessions."""
+    other = Project.objects.create(slug="other", name="Other")
+    recording.record(exchange("Fix it"))
+    there = exchange("And this")
+    caller = there.admitted.caller
+    bound = replace(caller, token=ApiToken(user=caller.user, project=other))
+    recording.record(replace(there, admitted=replace(there.admitted, caller=bound)))
+    assert {(one.project_id, one.turns, one.opening) for one in Session.objects.filter(client_id="s")} == {
+        (DEFAULT_PROJECT, 1, "Fix it"),
+        (other.pk, 1, "And this"),
+    }
 
 
 def test_a_deletion_voids_what_other_processes_remember(

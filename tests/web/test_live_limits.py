@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
+from composer_web.accounts.services import create_token, create_user
 from composer_web.env import REPOSITORY
 from composer_web.live.messages import MAX_FRAME, MAX_TOPICS, Budget, Message, Misunderstood, read
 from composer_web.runs import feed, services
@@ -42,6 +43,22 @@ async def closed(socket: ClientConnection) -> int:
         await read_for(socket, "nothing")
     assert ended.value.rcvd is not None
     return ended.value.rcvd.code
+
+
+async def test_no_token_opens_a_websocket(server: str, cookie: str) -> None:
+    """Not even an administrator's: a page's log-in does."""
+    admin = await sync_to_async(create_user)(username="admin", password="correct horse battery", role="admin")
+    _, secret = await sync_to_async(create_token)(user=admin, name="found", scopes=["admin"])
+    headers = {"Authorization": f"Bearer {secret}"}
+    for sent in (headers, {**headers, "Cookie": f"sessionid={secret}"}):
+        for address in ("/ws/live", f"/ws/live?token={secret}"):
+            with pytest.raises((websockets.ConnectionClosed, websockets.InvalidStatus)):
+                async with websockets.connect(
+                    f"ws://{server}{address}",
+                    additional_headers=sent,
+                    origin=f"http://{server}",  # type: ignore[arg-type]
+                ) as socket:
+                    await receive(socket)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------
