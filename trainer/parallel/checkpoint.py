@@ -11,8 +11,9 @@ A checkpoint is under a temporary name until all of it is on disk, so that a run
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -30,11 +31,11 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageWriter
 
 from trainer import policy as policies
+from trainer.parallel import writing
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import PATIENCE, Meshes
-from trainer.parallel.shard import deal_out, whole_state
+from trainer.parallel.shard import deal_out
 from trainer.parallel.supervised import ShardedSupervisedLearner
-from trainer.policy.names import checkpoint_state
 from trainer.stages.checkpoint import (
     OPTIMIZER_FILE,
     POLICY_DIR,
@@ -64,7 +65,8 @@ class _Pending:
     step: int
     written: Future[Any]
     """Of this rank's part; on rank 0, of all parts."""
-    finish: Thread | None
+    policy: Thread
+    """Writes `policy/`, and on rank 0 all that is left to do after it."""
     error: BaseException | None = None
     path: Path | None = None
 
@@ -72,11 +74,21 @@ class _Pending:
 class ShardedCheckpoints:
     """The checkpoints of one run on all its ranks. Every method is called by all of them, in the same order."""
 
-    def __init__(self, store: CheckpointStore, meshes: Meshes, *, writer: Writer = to_disk) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        meshes: Meshes,
+        *,
+        writer: Writer = to_disk,
+        file_bytes: int = writing.FILE_BYTES,
+    ) -> None:
+        """`file_bytes`: most of one file of the policy's weights, which is what rank 0 holds of others' at a time."""
+        self._file_bytes = file_bytes
         self.store = store
         self.meshes = meshes
         self._writer = writer
-        self._group = distributed.new_group(backend="gloo")  # of its own: it works beside training
+        # Of their own: they work beside training, and beside each other.
+        self._group, self._files = distributed.new_group(backend="gloo"), distributed.new_group(backend="gloo")
         self._pending: _Pending | None = None
         if meshes.rank == 0:
             for left in store.root.glob(".step-*.partial"):  # of a run that was killed while it wrote
@@ -91,18 +103,16 @@ class ShardedCheckpoints:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
         distributed.barrier(group=self._group)
-        weights = {name: tensor for name, tensor in whole_state(learner.plain_state()) if self.meshes.rank == 0}
-        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
         # Whatever the storage does with it, what is written is what is now: the next step changes it in place.
+        staged = writing.stage(learner.model, self.meshes, learner.plain_state(), file_bytes=self._file_bytes)
+        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
         written = cast(
             "Future[Any]",
             async_save(content, storage_writer=self._writer(scratch / SHARDS), process_group=self._group),
         )
-        pending = _Pending(state.step, written, None)
-        if self.meshes.rank == 0:
-            named = checkpoint_state(learner.model, weights)
-            pending.finish = Thread(target=self._finish, args=(pending, policy, named, state, scratch), daemon=True)
-            pending.finish.start()
+        thread = Thread(target=lambda: self._finish(pending, policy, staged, state, scratch), daemon=True)
+        pending = _Pending(state.step, written, thread)
+        thread.start()
         self._pending = pending
         if not self.meshes.config.async_checkpoint:
             self.wait()
@@ -110,7 +120,7 @@ class ShardedCheckpoints:
     def finished(self) -> Path | None:
         """The checkpoint that has become complete since the last call, on rank 0; None elsewhere and otherwise."""
         pending = self._pending
-        if pending is None or pending.finish is None or pending.finish.is_alive() or pending.error:
+        if pending is None or self.meshes.rank != 0 or pending.policy.is_alive() or pending.error:
             return None
         self._pending = None
         return pending.path
@@ -146,26 +156,33 @@ class ShardedCheckpoints:
         try:
             pending.written.result(timeout=PATIENCE.total_seconds())
         except FAILURES as error:  # every rank hears of it in `wait`
-            pending.error = error
-        if pending.finish is not None:
-            pending.finish.join(PATIENCE.total_seconds())
+            pending.error = pending.error or error
+        pending.policy.join(PATIENCE.total_seconds())
 
     def _finish(
         self,
         pending: _Pending,
         policy: policies.Policy,
-        weights: Mapping[str, Tensor],
+        staged: writing.Staged,
         state: CheckpointState,
         scratch: Path,
     ) -> None:
-        """On rank 0, beside training: the rest of the files, and the name that makes it a checkpoint."""
+        """Beside training: the policy, and on rank 0 the rest of the files and the name that makes it a checkpoint."""
+        first = self.meshes.rank == 0
+        files = scratch / ".weights"
         try:
-            policies.save(policy, scratch / POLICY_DIR, weights=weights)
-            pending.written.result(timeout=PATIENCE.total_seconds())
-            pending.path = self.store.complete(scratch, state)
+            writing.write(staged, files, self.meshes.rank, self._files)
+            if first:
+                policies.save(policy, scratch / POLICY_DIR, written=files)
+                files.rmdir()
+                pending.written.result(timeout=PATIENCE.total_seconds())
+                pending.path = self.store.complete(scratch, state)
         except FAILURES as error:
-            pending.error = error
-            shutil.rmtree(scratch, ignore_errors=True)
+            pending.error = pending.error or error
+            if first:
+                with suppress(TimeoutError):  # whatever it came to: until then it writes there
+                    pending.written.exception(timeout=PATIENCE.total_seconds())
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def read_optimizer(path: Path) -> dict[str, Tensor]:

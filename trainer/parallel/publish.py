@@ -109,6 +109,14 @@ def is_stack(name: str) -> bool:
     return name.endswith(tuple(f".experts.{weight}" for weight in WEIGHTS))
 
 
+def shape_of(source: Source, tensor: Tensor) -> tuple[int, ...]:
+    """Of what a checkpoint has from `source`, which is `tensor` in memory."""
+    if source.expert is None:
+        return tuple(tensor.shape)
+    _, rows, width = tensor.shape
+    return rows // _halves(source.name), width
+
+
 def sources_of(model: PreTrainedModel, state: Mapping[str, Tensor]) -> dict[str, Source]:
     """Every name of a checkpoint and where it comes from, found by sending numbers through the library's own renaming.
     `state` is the model's, in memory."""

@@ -83,7 +83,10 @@ def whole_state(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     tied: dict[int, Tensor] = {}
     for name, tensor in state.items():
         if id(tensor) not in tied:
-            tied[id(tensor)] = whole(tensor).cpu() if is_cut(tensor) else whole(tensor).cpu().clone()
+            own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+            found = whole(tensor).cpu()
+            alias = found.untyped_storage().data_ptr() == own.untyped_storage().data_ptr()  # one rank has it all
+            tied[id(tensor)] = found.clone() if alias else found
         yield name, tied[id(tensor)]
 
 

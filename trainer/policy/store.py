@@ -133,22 +133,28 @@ def save(
     dtype: torch.dtype | None = None,
     extra: Mapping[str, str] | None = None,
     weights: Mapping[str, torch.Tensor] | None = None,
+    written: Path | None = None,
 ) -> Path:
     """Write a policy folder atomically, replacing what was there.
 
     `dtype` sets the precision on disk; `extra` adds text files (name → text), such as the recipe; `weights` stand in
-    for the model's own (merged adapters).
+    for the model's own (merged adapters). `written` is a folder of weights' files that are there already, which are moved.
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        cast: dict[int, torch.Tensor] = {}  # by address, so that tied weights stay one tensor
-        state = {
-            name: cast.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype))
-            for name, tensor in (weights or on_cpu(policy.model)).items()
-        }
-        policy.model.save_pretrained(staged, state_dict=state)
+        if written is not None:
+            _save_config(policy.model, staged)
+            for file in written.iterdir():
+                os.rename(file, staged / file.name)
+        else:
+            cast: dict[int, torch.Tensor] = {}  # by address, so that tied weights stay one tensor
+            state = {
+                name: cast.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype))
+                for name, tensor in (weights or on_cpu(policy.model)).items()
+            }
+            policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:
             _edit_json(staged / CONFIG, set_={"dtype": str(dtype).removeprefix("torch.")})
         policy.tokenizer.save_pretrained(staged)
@@ -172,6 +178,15 @@ def save(
         shutil.rmtree(staged, ignore_errors=True)
         raise
     return folder
+
+
+def _save_config(model: PreTrainedModel, folder: Path) -> None:
+    """What the library's `save_pretrained` writes beside weights."""
+    model.config.dtype = str(model.dtype).removeprefix("torch.")
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    if model.can_generate():
+        model.generation_config.save_pretrained(folder)
 
 
 def load_config(folder: Path) -> PretrainedConfig:
