@@ -14,15 +14,18 @@ from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tests.parallel.test_equal import keep_gradients
-from tests.parallel.worlds import DENSE, alone, groups, meshes, parallel, policy, run_world, settings
+from tests.parallel.worlds import DENSE, alone, groups, meshes, parallel, policy, run_world, settings, sharded
 from trainer import policy as policies
 from trainer.config import LoraConfig, ObjectiveConfig
 from trainer.learning.lora import Adapters
 from trainer.parallel import load
 from trainer.parallel.learner import ShardedLearner
+from trainer.parallel.publish import published
 from trainer.parallel.shard import is_cut, shard, whole
 from trainer.policy.errors import PolicyUnreadable
+from trainer.policy.names import load_checkpoint_state
 from trainer.policy.slices import WeightFiles
+from trainer.weights import RankPublisher, WeightStore
 
 KL = ObjectiveConfig(loss_divisor=64.0, expert_plausibility=0.0, kl_coefficient=0.1)
 FAMILIES = ("qwen3", "llama", "qwen3-moe", "mixtral", "deepseek-v3")
@@ -282,3 +285,40 @@ def test_reading_never_needs_the_whole_policy(tmp_path: Path) -> None:
         most, kept = json.loads((tmp_path / str(rank)).read_text())
         assert kept < 0.51 * total
         assert most < 1.2 * kept, (most, kept, total)
+
+
+CUTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("qwen3", {}, {}),
+    ("qwen3", {}, {"replicas": 2}),
+    ("llama", {"replicas": 2}, {}),
+    ("qwen3-moe", {"experts": 2}, {"experts": 2}),
+    ("qwen3-moe", {}, {"experts": 2}),
+    ("deepseek-v3", {"experts": 2, "context": 2}, {}),
+]
+"""Family, how the ranks that published were cut, and how those are that read."""
+
+
+def follows(rank: int, folder: str) -> None:
+    for number, (family, published_as, read_as) in enumerate(CUTS):
+        store = WeightStore(Path(folder, str(number)), dtype="float32")
+        learner = sharded(policy(family), parallel(2, **published_as))
+        publisher = RankPublisher(store.versions, rank, 2, dtype="float32", timeout=60)
+        for version in range(3):
+            publisher.publish(version, published(learner.model, learner.meshes))
+            learner.train(groups(seed=version), step=version + 1)
+        reader = policy(family, seed=5)
+        shard(reader, meshes(parallel(2, **read_as)))
+        for version in (2, 0):
+            read = load.follow(reader, store, version)
+            wanted = policy(family, seed=6)
+            load_checkpoint_state(wanted, store.load(version).state)
+            same_words(reader, wanted)
+        anchor = sum(shard.bytes for shard in store.manifest(0).shards)
+        if published_as == read_as:  # every rank what it published itself
+            assert read < 0.6 * anchor, (family, read, anchor)
+        distributed.barrier()
+
+
+@pytest.mark.timeout(500)
+def test_ranks_follow_a_published_version_by_their_parts(tmp_path: Path) -> None:
+    run_world(2, follows, tmp_path, str(tmp_path))

@@ -3,6 +3,7 @@
     model_of   the model without memory for its weights (on the meta device)
     shard      cuts it (`shard.py`), which costs nothing yet
     fill       memory for this rank's parts, and their words out of the files
+    follow     later, the words of a published version into the same memory
 
 The library's loader reads names of older checkpoints too, quantized ones and more. Where a folder is anything but what its
 class writes today, that loader reads it whole, or says what is wrong with it.
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +26,20 @@ from transformers import PreTrainedModel
 
 from trainer import policy as policies
 from trainer.parallel.errors import ParallelRefused
-from trainer.parallel.publish import Source, is_stack, pieces, sources_of
+from trainer.parallel.publish import Source, is_stack, pieces, shape_of, sources_of
 from trainer.policy.slices import WeightFiles, outline
 from trainer.policy.store import load_config
+from trainer.weights import WeightStore
+from trainer.weights.sections import Wanted
+
+
+class Words(Protocol):
+    """Named tensors, of which any part can be had."""
+
+    def read_into(self, target: Tensor, name: str, offset: tuple[int, ...]) -> None:
+        """What `name` has from `offset` on, as much as `target` holds."""
+        ...
+
 
 Names = Mapping[Source, str]
 """Where a file has what memory has."""
@@ -66,7 +78,7 @@ def _fits(model: PreTrainedModel, files: WeightFiles) -> bool:
         stored = [name for name in aliases if all(names[s] in files.shapes for s in _sources(name, tensor))]
         if len(stored) != 1 or not tensor.is_floating_point():
             return False
-        wanted |= {names[source]: _shape(source, tensor) for source in _sources(stored[0], tensor)}
+        wanted |= {names[source]: shape_of(source, tensor) for source in _sources(stored[0], tensor)}
     ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()]
     surplus = [name for name in files.shapes.keys() - wanted.keys() if not any(p.search(name) for p in ignored)]
     return not surplus and all(files.shapes[n] == shape and files.is_float(n) for n, shape in wanted.items())
@@ -86,14 +98,6 @@ def _sources(name: str, tensor: Tensor) -> list[Source]:
         return [Source(name)]
     shape = tuple(tensor.shape)
     return [piece.source for piece in pieces(name, shape, shape, (0, 0, 0))]
-
-
-def _shape(source: Source, tensor: Tensor) -> tuple[int, ...]:
-    if source.expert is None:
-        return tuple(tensor.shape)
-    _, rows, width = tensor.shape
-    halves = len(_sources(source.name, tensor)) // len(tensor)
-    return rows // halves, width
 
 
 @contextmanager
@@ -146,21 +150,51 @@ def fill(model: PreTrainedModel, folder: Path, device: torch.device) -> int:
 
 def _read(name: str, tensor: Tensor, device: torch.device, files: WeightFiles, names: Names) -> Tensor:
     """A tensor like `tensor`, a parameter if it is one, with this rank's part of the words."""
-    shape, offset = tuple(tensor.shape), (0,) * tensor.ndim
-    if isinstance(tensor, DTensor):
-        shape, offset = map(
-            tuple, compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
-        )
+    shape, offset = _place(tensor)
     part = torch.empty(shape, dtype=tensor.dtype, device=device)
-    if is_stack(name):
-        for piece in pieces(name, tuple(tensor.shape), shape, offset):
-            first = piece.start, offset[2]
-            files.read_into(part[piece.at, piece.rows], names[piece.source], first)
-    else:
-        files.read_into(part, names[Source(name)], offset)
+    _read_part(name, tensor, part, offset, files, names)
     whole: Tensor = part
     if isinstance(tensor, DTensor):
         whole = DTensor.from_local(
             part, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
         )
     return nn.Parameter(whole, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else whole
+
+
+def _place(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape of this rank's part, and where it begins in the whole."""
+    if not isinstance(tensor, DTensor):
+        return tuple(tensor.shape), (0,) * tensor.ndim
+    shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return tuple(shape), tuple(offset)
+
+
+def _read_part(name: str, tensor: Tensor, part: Tensor, offset: tuple[int, ...], words: Words, names: Names) -> None:
+    """The words of a `part` that begins at `offset` of `tensor`, by the names that checkpoints have."""
+    if is_stack(name):
+        for piece in pieces(name, tuple(tensor.shape), tuple(part.shape), offset):
+            words.read_into(part[piece.at, piece.rows], names[piece.source], (piece.start, offset[2]))
+    else:
+        words.read_into(part, names[Source(name)], offset)
+
+
+def follow(model: PreTrainedModel, store: WeightStore, version: int) -> int:
+    """`model`, cut or not, becomes a published version in the memory that it has; returns the bytes that were read.
+
+    Raises VersionMissing, WeightRefused.
+    """
+    wanted = Wanted()
+    _read_again(model, wanted)
+    sections = store.sections(version, wanted.words)
+    _read_again(model, sections)
+    return sections.bytes_read
+
+
+@torch.no_grad()
+def _read_again(model: PreTrainedModel, words: Words) -> None:
+    state = model.state_dict(keep_vars=True)
+    names = {source: name for name, source in sources_of(model, state).items()}
+    for aliases in _tied(state):
+        tensor = state[aliases[0]]
+        part = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        _read_part(aliases[0], tensor, part.detach(), _place(tensor)[1], words, names)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, RLConfig
@@ -24,8 +23,6 @@ from trainer.parallel.heads import OnRanks
 from trainer.parallel.learner import ShardedLearner
 from trainer.parallel.mesh import Meshes
 from trainer.parallel.publish import published
-from trainer.parallel.shard import deal_out
-from trainer.policy.names import memory_state
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import GroupSource, StageError, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
@@ -138,14 +135,14 @@ class ShardedRLStage(RLStage):
 
 
 class ShardedReference(Reference):
-    """A reference that is cut as the policy is. Every rank reads the version that it becomes and keeps its part."""
+    """A reference that is cut as the policy is. Every rank reads its own part of the version that it becomes."""
 
     def __init__(self, meshes: Meshes, model: PreTrainedModel, objective: ObjectiveConfig, store: WeightStore) -> None:
         super().__init__(model, objective, store)
         self._meshes = meshes
 
-    def _become(self, state: Mapping[str, Tensor]) -> None:
-        deal_out(memory_state(self.model, state), self.model.state_dict())
+    def _become(self, version: int) -> None:
+        load.follow(self.model, self.store, version)
 
     def _pin(self, name: str, version: int) -> None:
         if self._meshes.rank == 0:

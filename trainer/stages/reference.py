@@ -6,9 +6,6 @@ has the same reference, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig
@@ -39,7 +36,7 @@ class Reference:
         wanted = version - version % self.objective.reference_steps
         if wanted == self.version:
             return
-        self._become(self.store.load(wanted).state)
+        self._become(wanted)
         self._pin(PIN, wanted)
         self.version = wanted
 
@@ -48,8 +45,8 @@ class Reference:
         if self.version:
             self._pin(PIN_SAVED, self.version)
 
-    def _become(self, state: Mapping[str, Tensor]) -> None:
-        load_checkpoint_state(self.model, state)
+    def _become(self, version: int) -> None:
+        load_checkpoint_state(self.model, self.store.load(version).state)
 
     def _pin(self, name: str, version: int) -> None:
         self.store.pin(name, version)

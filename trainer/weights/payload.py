@@ -87,9 +87,11 @@ def _code(old: Sequence[RawTensor], new: Sequence[RawTensor], mode: Mode) -> tup
     return [payload for payload, _ in done], sum(changed for _, changed in done)
 
 
-def check(manifest: Manifest, payloads: Sequence[bytes]) -> None:
-    """Raises CorruptPayload unless these are the bytes that were published."""
-    for shard, data in zip(manifest.shards, payloads, strict=True):
+def check(manifest: Manifest, payloads: Sequence[bytes], shards: Sequence[int] | None = None) -> None:
+    """Raises CorruptPayload unless these are the bytes that were published: of all shards, or of those numbers."""
+    numbers = range(len(manifest.shards)) if shards is None else shards
+    for number, data in zip(numbers, payloads, strict=True):
+        shard = manifest.shards[number]
         if len(data) != shard.bytes or hashlib.sha256(data).hexdigest() != shard.digest:
             raise CorruptPayload(
                 f"payload {shard.name} of version {manifest.version} has {len(data)} of {shard.bytes} bytes or other "
@@ -97,35 +99,52 @@ def check(manifest: Manifest, payloads: Sequence[bytes]) -> None:
             )
 
 
-def read(manifest: Manifest, payloads: Sequence[bytes], base: RawState | None, base_digest: str | None) -> RawState:
-    """Decodes a version next to its base and proves every piece. `base` is None for an anchor. Raises WeightRefused."""
+def read(
+    manifest: Manifest,
+    payloads: Sequence[bytes],
+    base: RawState | None,
+    base_digest: str | None,
+    *,
+    shards: Sequence[int] | None = None,
+) -> RawState:
+    """Decodes a version next to its base and proves every piece. `base` is None for an anchor.
+
+    With `shards` only what they have is decoded: each tensor from its first such piece to its last, what lies between them
+    undefined. `base` need not have more than what these were coded against. Raises WeightRefused.
+    """
     version = manifest.version
     if manifest.kind == "delta" and (base is None or base_digest != manifest.base_digest):
         raise WrongBase(
             f"version {version} is a delta on version {manifest.base_version}, which is not what is at hand"
         )
-    check(manifest, payloads)
+    numbers = range(len(manifest.shards)) if shards is None else shards
+    check(manifest, payloads, numbers)
     old = base if manifest.kind == "delta" and base is not None else {}
-    state = {name: _room(version, name, entry, old) for name, entry in manifest.tensors.items()}
-    for shard, data in enumerate(payloads):
-        _read_shard(manifest, shard, data, old, state)
-    _prove(manifest, state)
+    pieces = {name: [p for p in entry.pieces if p.shard in numbers] for name, entry in manifest.tensors.items()}
+    state = {name: _room(version, name, manifest.tensors[name], found, old) for name, found in pieces.items() if found}
+    for number, data in zip(numbers, payloads, strict=True):
+        _read_shard(manifest, number, data, old, state)
+    _prove(manifest, state, pieces)
     return state
 
 
-def _room(version: int, name: str, entry: Entry, base: RawState) -> RawTensor:
+def _room(version: int, name: str, entry: Entry, pieces: Sequence[Piece], base: RawState) -> RawTensor:
     """Where the new words go: fresh memory, or the base's own tensor when nothing in it changed."""
     old = base.get(name)
-    if any(piece.encoding != "raw" for piece in entry.pieces):
+    start, stop = pieces[0].start, pieces[-1].stop
+    on_base = [piece for piece in pieces if piece.encoding != "raw"]
+    if on_base:
         if old is None or (old.dtype, old.shape) != (entry.dtype, entry.shape):
             raise WrongBase(f"the base of version {version} has no tensor {name} of {entry.dtype} {entry.shape}")
-        if all(piece.encoding == "same" for piece in entry.pieces):
+        if on_base[0].start < old.start or on_base[-1].stop > old.stop:
+            raise WrongBase(f"the base of version {version} has not all of tensor {name} at hand")
+        if all(piece.encoding == "same" for piece in pieces) and (old.start, old.stop) == (start, stop):
             return old
     size = FORMATS[entry.dtype].size
-    fresh = RawTensor(entry.dtype, entry.shape, np.empty(count(entry.shape) * size, np.uint8))
-    for piece in entry.pieces:
+    fresh = RawTensor(entry.dtype, entry.shape, np.empty((stop - start) * size, np.uint8), start)
+    for piece in pieces:
         if piece.encoding == "same" and old is not None:
-            fresh.data[piece.start * size : piece.stop * size] = old.data[piece.start * size : piece.stop * size]
+            _words_of(fresh, piece)[:] = _words_of(old, piece)
     return fresh
 
 
@@ -170,7 +189,7 @@ def _read_shard(manifest: Manifest, shard: int, data: bytes, base: RawState, sta
     in_threads(one, range(len(blocks)))
 
 
-def _prove(manifest: Manifest, state: RawState) -> None:
+def _prove(manifest: Manifest, state: RawState, pieces: Mapping[str, Sequence[Piece]]) -> None:
     """Raises CorruptPayload naming the first tensor that is not what was published."""
 
     def one(item: tuple[str, Entry, Piece]) -> str:
@@ -178,14 +197,14 @@ def _prove(manifest: Manifest, state: RawState) -> None:
         digest = piece_digest(entry.dtype, entry.shape, piece.start, _words_of(state[name], piece))
         return "" if digest == piece.digest else name
 
-    wrong = in_threads(one, [(n, e, p) for n, e in manifest.tensors.items() for p in e.pieces])
+    wrong = in_threads(one, [(n, e, p) for n, e in manifest.tensors.items() for p in pieces[n]])
     for name in filter(None, wrong):
         raise CorruptPayload(f"tensor {name} of version {manifest.version} does not have the digest that was published")
 
 
 def _words_of(tensor: RawTensor, piece: Piece) -> Bytes:
     size = tensor.form.size
-    return tensor.data[piece.start * size : piece.stop * size]
+    return tensor.data[(piece.start - tensor.start) * size : (piece.stop - tensor.start) * size]
 
 
 def _raw_key(name: str, start: int, whole: bool, *, delta: bool) -> str:

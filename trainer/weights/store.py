@@ -13,6 +13,7 @@ from trainer.weights.codec import Mode
 from trainer.weights.manifest import Manifest
 from trainer.weights.probe import Probe
 from trainer.weights.publisher import Publisher
+from trainer.weights.sections import Sections, load_sections
 from trainer.weights.versions import open_versions
 
 
@@ -60,6 +61,10 @@ class WeightStore:
         """Proven weights of `version` (None: newest). Raises VersionMissing or WeightRefused."""
         mirror = subscriber.load(self.versions, version)
         return LoadedWeights(mirror.state(), mirror.version, mirror.digest)
+
+    def sections(self, version: int, wanted: Mapping[str, tuple[int, int]]) -> Sections:
+        """Proven words of `version` alone, by tensor name: first, and behind the last. Raises VersionMissing, WeightRefused."""
+        return load_sections(self.versions, version, wanted)
 
     def pin(self, name: str, version: int) -> None:
         """Keeps `version` and its chain from garbage collection until `unpin(name)`."""

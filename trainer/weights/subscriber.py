@@ -90,7 +90,8 @@ class Subscriber:
             if use_mirror and self.current is None:
                 continue
             try:
-                chain = self._chain(version, self.current if use_mirror else None)
+                mirror = self.current if use_mirror else None
+                chain = self.store.chain(version, (mirror.version, mirror.digest) if mirror else None)
                 if not chain:
                     return None
                 return self._walk(chain, refusals)
@@ -104,19 +105,6 @@ class Subscriber:
 
     def commit(self, fetched: Fetched) -> None:
         self.current = fetched.mirror
-
-    def _chain(self, version: int, start: Mirror | None) -> list[Manifest]:
-        """Manifests to apply in order; the first is an anchor, or a delta on `start`."""
-        chain: list[Manifest] = []
-        manifest = self.store.manifest(version)
-        while True:
-            if start is not None and (manifest.version, manifest.digest) == (start.version, start.digest):
-                break
-            chain.append(manifest)
-            if manifest.base_version is None:
-                break
-            manifest = self.store.manifest(manifest.base_version)
-        return chain[::-1]
 
     def _walk(self, chain: list[Manifest], refusals: list[WeightRefused]) -> Fetched:
         mirror = self.current if chain[0].kind == "delta" else None

@@ -52,8 +52,8 @@ class Versions:
             raise VersionMissing(f"version {version} is not in the weight store {self.where}") from error
         return parse(text, folder_name(version))
 
-    def payloads(self, manifest: Manifest) -> list[bytes]:
-        """What each rank wrote, read side by side. Raises VersionMissing."""
+    def payloads(self, manifest: Manifest, shards: Sequence[int] | None = None) -> list[bytes]:
+        """What each rank wrote, or those of these numbers, read side by side. Raises VersionMissing."""
 
         def read(shard: Shard) -> bytes:
             try:
@@ -61,7 +61,20 @@ class Versions:
             except BlobMissing as error:
                 raise VersionMissing(f"payload of version {manifest.version} is gone from {self.where}") from error
 
-        return in_threads(read, manifest.shards, threads=8)
+        wanted = manifest.shards if shards is None else [manifest.shards[number] for number in shards]
+        return in_threads(read, wanted, threads=8)
+
+    def chain(self, version: int, have: tuple[int, str] | None = None) -> list[Manifest]:
+        """The version and what it stands on, its anchor first; without the version and digest that one has, and what is
+        before it. Raises VersionMissing or CorruptManifest."""
+        found = []
+        manifest = self.manifest(version)
+        while (manifest.version, manifest.digest) != have:
+            found.append(manifest)
+            if manifest.base_version is None:
+                break
+            manifest = self.manifest(manifest.base_version)
+        return found[::-1]
 
     def writing(self) -> AbstractContextManager[None]:
         """Exclusive right to publish or collect. A second trainer on the same store is refused at once."""
