@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.runs.models import Run
 
 pytestmark = pytest.mark.django_db
 
@@ -32,3 +33,18 @@ def test_empty_pages_name_the_next_step(path: str, words: tuple[str, ...]) -> No
     html = visitor.get(path).content.decode()
     for text in words:
         assert text in html, text
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/tasks/"])
+def test_no_room_is_kept_for_facets_of_nothing(path: str) -> None:
+    visitor = Client()
+    visitor.force_login(User.objects.create_user(username="first", role="operator"))
+    assert 'id="facets"' not in visitor.get(path).content.decode()
+    assert 'id="facets"' in visitor.get(f"{path}?q=x").content.decode(), "filters can be taken back"
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/tasks/"])
+def test_facets_are_there_with_the_first_row(path: str, draft: Run) -> None:
+    visitor = Client()
+    visitor.force_login(User.objects.create_user(username="first", role="operator"))
+    assert 'id="facets"' in visitor.get(path).content.decode()
