@@ -45,6 +45,7 @@ QUERIES: dict[str, int] = {
     "api/v1/datasets/{dataset_id}": 3,
     "api/v1/drafts": 3,
     "api/v1/drafts/{draft_id}": 3,
+    "api/v1/endpoints": 3,
     "api/v1/environments": 3,
     "api/v1/environments/repositories": 3,
     "api/v1/environments/{name}": 3,
