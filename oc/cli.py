@@ -20,6 +20,7 @@ from oc import (
     governing,
     interchange,
     labels,
+    measuring,
     oversight,
     planning,
     saved,
@@ -49,7 +50,6 @@ ROLLOUT_COLUMNS = (
     "stop_reason",
 )
 POLICY_COLUMNS = ("name", "kind", "newest_version", "checkpoint_count", "parent", "run_id", "description")
-MEASUREMENT_COLUMNS = ("policy", "codebase", "bits_per_byte", "recent_bits_per_byte", "apart", "state_distance")
 RUN_ACTIONS = ("start", "pause", "resume", "stop", "archive", "restore")
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 ROLLOUT_FILTERS = (
@@ -123,6 +123,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     policies.listing("policies")
     policies.add("show", "one of them", "name")
     policies.add("measurements", "what one scored on codebases, with others on the same text", "name")
+    measuring.grammar(policies)
     return {"runs": _runs, "rollouts": _rollouts, "groups": _groups, "policies": _policies}
 
 
@@ -259,6 +260,8 @@ def _policies(client: Client, options: argparse.Namespace, output: Output) -> No
     if options.verb == "list":
         output.rows(client.policies.list(limit=options.limit), POLICY_COLUMNS)
     elif options.verb == "measurements":
-        output.rows(client.policies.list_measurements(options.name), MEASUREMENT_COLUMNS)
+        output.rows(client.policies.list_measurements(options.name), measuring.MEASUREMENT_COLUMNS)
+    elif options.verb in measuring.VERBS:
+        measuring.carry_out(client, options, output)
     else:
         output.one(client.policies.get(options.name))

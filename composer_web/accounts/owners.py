@@ -31,7 +31,7 @@ MATERIAL = (
 
 USES = (
     "evals/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations",
-    "policies/<name>/evaluate/",
+    "policies/<name>/evaluate/", "policies/<name>/measure/", "api/v1/policies/<name>/measurements",
 )  # fmt: skip
 """Changes that only use what is shared: what they make is the user's own."""
 
@@ -62,6 +62,7 @@ OBJECTS: tuple[Line, ...] = (
     ("api/v1/suites/", "name", "tasks.Suite", "name"),
     ("api/v1/policies/", "name", "policies.Policy", "name"),
     ("api/v1/endpoints/", "name", "policies.Policy", "name"),
+    ("api/v1/measurements/", "order_id", "policies.MeasurementOrder", "pk"),
     ("api/v1/gateway/sessions/", "session_id", "gateway.Session", "pk"),
     ("api/v1/gateway/own-sessions/", "client_id", "gateway.Session", "client_id"),
     ("api/v1/evaluations/", "evaluation_id", "evals.Evaluation", "pk"),
@@ -79,6 +80,7 @@ OBJECTS: tuple[Line, ...] = (
     ("forks/", "pk", "rollouts.Fork", "pk"),
     ("groups/", "pk", "rollouts.Group", "pk"),
     ("imports/", "name", "tasks.ImportedTrajectory", "name"),
+    ("measurements/", "pk", "policies.MeasurementOrder", "pk"),
     ("policies/", "name", "policies.Policy", "name"),
     ("review/", "name", "review.Queue", "name"),
     ("review/", "pk", "review.QueueItem", "pk"),

@@ -23,6 +23,7 @@ from composer_web.ops.api import router as ops
 from composer_web.ops.quota_api import router as quotas
 from composer_web.policies.api import router as policies
 from composer_web.policies.endpoint_api import router as endpoints
+from composer_web.policies.measurement_api import router as measurements
 from composer_web.policies.promotion_api import router as promotions
 from composer_web.repositories.api import router as environments
 from composer_web.review.api import drafts
@@ -90,6 +91,7 @@ api.add_router("/curation", curation, tags=["tasks"])
 api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
 api.add_router("/endpoints", endpoints, tags=["policies"])
+api.add_router("/measurements", measurements, tags=["policies"])
 api.add_router("/gateway", gateway, tags=["gateway"])
 api.add_router("/promotions", promotions, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])

@@ -13,7 +13,7 @@ def number(request: HttpRequest, name: str, default: float | None = None) -> flo
     """Raises UserError; also for an empty field without a `default`."""
     text = request.POST.get(name, "").strip()
     if not text and default is not None:
-        return default
+        return float(default)
     try:
         found = float(text)
     except ValueError:

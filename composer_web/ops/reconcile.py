@@ -21,6 +21,8 @@ from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.ops.models import Lease, Outbox
 from composer_web.ops.outbox import enqueue
+from composer_web.policies import orders
+from composer_web.policies.models import ORDER_OPEN, MeasurementOrder
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
 from composer_web.rollouts import services as rollouts
@@ -54,7 +56,13 @@ def reconcile(*, dry_run: bool = False) -> list[Finding]:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [ADVISORY_LOCK])
             if not cursor.fetchone()[0]:
                 raise Busy("another reconciler runs now; try again in a moment")
-        findings = [*_groups(dry_run), *_evaluations(dry_run), *_environments(dry_run), *_runs()]
+        findings = [
+            *_groups(dry_run),
+            *_evaluations(dry_run),
+            *_environments(dry_run),
+            *_measurements(dry_run),
+            *_runs(),
+        ]
     for finding in findings:
         log.warning("%s: %s: %s", finding.target, finding.problem, finding.action)
     return findings
@@ -107,6 +115,26 @@ def _environments(dry_run: bool) -> Iterator[Finding]:
             yield Finding(f"environment {environment.name}", "its builder was lost", "build again")
             if not dry_run:
                 repositories.rebuild_lost(environment=environment)
+
+
+def _measurements(dry_run: bool) -> Iterator[Finding]:
+    alive = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
+    held = set(alive.filter(resource__startswith="measurement:"))
+    old = timezone.now() - SILENT
+    unsent = set(Outbox.objects.filter(sent_at=None, task="policies.measure").values_list("key", flat=True))
+    depth: dict[str, int] | None = None
+    for order in MeasurementOrder.objects.filter(state__in=ORDER_OPEN, created_at__lt=old):
+        if orders.resource(order.pk) in held:
+            continue
+        problem = "its worker was lost"
+        if order.state == "waiting":
+            depth = depth or queue_depth()
+            if depth is None or depth["eval"] or orders.resource(order.pk) in unsent:
+                continue
+            problem = "its message was lost (not in the queue, not taken)"
+        yield Finding(f"measurement {order.pk}", problem, "send again")
+        if not dry_run:
+            orders.send_again(order)
 
 
 def _runs() -> Iterator[Finding]:

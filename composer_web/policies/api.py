@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Query, Router
+from ninja import Query, Router, Status
 
+from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.policies import measuring, selectors
-from composer_web.policies.schemas import MeasurementOut, PolicyDetail, PolicyOut
+from composer_web.policies import measuring, orders, selectors
+from composer_web.policies.schemas import (
+    MeasurementIn,
+    MeasurementOrderOut,
+    MeasurementOut,
+    PolicyDetail,
+    PolicyOut,
+    Wanted,
+)
 
 router = Router()
 
@@ -33,3 +41,16 @@ def get_policy(request: HttpRequest, name: str) -> Any:
 def list_measurements(request: HttpRequest, name: str) -> Any:
     groups = measuring.measured(selectors.get_policy(name))
     return [MeasurementOut.of(row) for group in groups for row in group]
+
+
+@router.post(
+    "/{name}/measurements",
+    response={202: MeasurementOrderOut, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Measure a policy on a codebase",
+)
+def measure_policy(request: HttpRequest, name: str, payload: MeasurementIn) -> Any:
+    """A worker does it: ask `/measurements/ID` until it is `done`. What is asked for twice at a time is measured once."""
+    wanted = Wanted.model_validate(payload.model_dump(exclude={"version"}))
+    policy = selectors.get_policy(name)
+    return Status(202, orders.ask(policy=policy, version=payload.version, wanted=wanted, actor=caller(request)))

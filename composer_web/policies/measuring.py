@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from composer_web.accounts.owned import project_now
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.selectors import resolve
@@ -40,6 +41,7 @@ def measure(
     items: int,
     changes: int,
     device: Literal["auto", "cpu", "cuda"],
+    name: str = "",
     said: Callable[[Selection], None] = lambda _: None,
 ) -> list[Measurement]:
     """Measure policy versions on one text and keep what was found. `said` hears of each as soon as it is. Raises UserError."""
@@ -51,24 +53,32 @@ def measure(
     )
     rows: list[Measurement] = []
     try:
-        codebase = asked_codebase(path, commits=commits, since=since, window=window, most_bytes=most_bytes, items=items)
+        codebase = asked_codebase(
+            path, commits=commits, since=since, window=window, most_bytes=most_bytes, items=items, name=name
+        )
         for policy, version, folder in candidates:
             found = select(
                 folder, codebase, name=policy.at(version), window=window, items=items, changes=changes, device=device
             )
-            row, _ = Measurement.objects.update_or_create(
-                policy=policy,
-                version=version,
-                text_digest=found.text_digest,
-                before=found.before,
-                window=found.window,
-                defaults={"codebase": found.codebase[:200], "result": found.model_dump()},
-            )
-            rows.append(row)
+            rows.append(keep(policy, version, found, project=project_now()))
             said(found)
     except (ValueError, StageError) as error:
         raise UserError("codebase", str(error)) from error
     return rows
+
+
+def keep(policy: Policy, version: int, found: Selection, *, project: int) -> Measurement:
+    """Measured again is measured anew."""
+    row, _ = Measurement.objects.update_or_create(
+        project_id=project,
+        policy=policy,
+        version=version,
+        text_digest=found.text_digest,
+        before=found.before,
+        window=found.window,
+        defaults={"codebase": found.codebase[:200], "result": found.model_dump()},
+    )
+    return row
 
 
 def measured(policy: Policy) -> list[list[Row]]:

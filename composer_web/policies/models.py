@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Material, SharedManager
+from composer_web.accounts.owned import Material, Owned
 
 
 class PolicyKind(models.TextChoices):
@@ -116,14 +116,9 @@ class Checkpoint(models.Model):
         return f"{self.policy_id}@{self.version}"
 
 
-class MeasurementManager(SharedManager["Measurement"]):
-    """Those of policies that the project may see."""
-
-    path = "policy__project_id"
-
-
-class Measurement(models.Model):
-    """What a policy version scored on a codebase as a candidate for a base (`manage.py measure`)."""
+class Measurement(Material):
+    """What a policy version scored on a codebase as a candidate for a base. It belongs to the project that asked, whose
+    codebase it is, and not to that of the policy, which may be a library's."""
 
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="measurements")
     version = models.PositiveIntegerField()
@@ -134,19 +129,80 @@ class Measurement(models.Model):
     result = models.JSONField(help_text="trainer.stages.scores.Selection")
     created_at = models.DateTimeField(auto_now=True)
 
-    objects = MeasurementManager()
-
     class Meta:
         ordering = ["-pk"]
         indexes = [models.Index(fields=["text_digest", "before"], name="measurement_by_text")]
         constraints = [
             models.UniqueConstraint(
-                fields=["policy", "version", "text_digest", "before", "window"], name="measurement_once"
+                fields=["project", "policy", "version", "text_digest", "before", "window"], name="measurement_once"
             )
         ]
 
     def __str__(self) -> str:
         return f"{self.policy_id}@{self.version} on {self.codebase}"
+
+
+class OrderState(models.TextChoices):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+ORDER_OPEN = (OrderState.WAITING, OrderState.RUNNING)
+
+
+class MeasurementOrder(Owned):
+    """A measurement that somebody asked for, and what became of it. A worker carries it out."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="measurement_orders")
+    version = models.PositiveIntegerField()
+    wanted = models.JSONField(help_text="policies.schemas.Wanted")
+    key = models.CharField(max_length=64, help_text="Digest of what is wanted: asked twice, measured once")
+    state = models.CharField(max_length=8, choices=OrderState, default=OrderState.WAITING)
+    doing = models.CharField(max_length=80, blank=True, help_text="What the worker does now")
+    share = models.FloatField(default=0.0, help_text="Of that, what is done")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    cause = models.TextField(blank=True, help_text="Why there is no measurement")
+    measurement = models.ForeignKey(Measurement, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["policy", "-id"], name="measurement_order_by_policy")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "policy", "version", "key"],
+                condition=models.Q(state__in=["waiting", "running"]),
+                name="measurement_order_open_once",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["waiting", "running"], finished_at=None)
+                | models.Q(state__in=["done", "failed", "stopped"], finished_at__isnull=False),
+                name="measurement_order_ends_once",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(state__in=["failed", "stopped"]) | ~models.Q(cause=""),
+                name="measurement_order_says_why",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy_id}@{self.version} on {self.codebase}"
+
+    @property
+    def codebase(self) -> str:
+        return str(self.wanted.get("codebase", ""))
+
+    @property
+    def open(self) -> bool:
+        return self.state in ORDER_OPEN
 
 
 class Gate(models.Model):

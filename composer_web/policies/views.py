@@ -11,7 +11,7 @@ from django_tables2 import RequestConfig
 from composer_web.evals import selectors as evals
 from composer_web.evals.starting_views import form_of
 from composer_web.ops.pages import PageRequest, may_use, page, show
-from composer_web.policies import measuring, selectors
+from composer_web.policies import measuring_views, selectors
 from composer_web.policies.tables import PolicyTable
 from composer_web.runs import selectors as runs
 
@@ -40,7 +40,8 @@ def policy_detail(request: PageRequest, name: str) -> HttpResponse:
         "checkpoints": policy.checkpoints.order_by("-version", "kind")[:200],
         "evaluations": evaluations,
         "asking": form_of(policy) if may_use(request) else None,
-        "measured": measuring.measured(policy),
+        **({} if policy.is_endpoint else measuring_views.context_of(policy)),
+        "measuring": measuring_views.asking_of(policy) if may_use(request) and not policy.is_endpoint else None,
         "runs_from": runs.runs().filter(policy_in=policy)[:50],
         "run": getattr(policy, "produced_by", None),
         "endpoint": (endpoint := getattr(policy, "endpoint", None)),

@@ -22,6 +22,7 @@ from composer_web.runs.estimate import total
 from composer_web.runs.forms import SCHEMA, RunForm
 from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.runs.presets import PRESETS, Preset, preset
+from composer_web.runs.schema_form import headings
 from composer_web.runs.summary import summarise
 from composer_web.runs.text import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.tasks import selectors as tasks
@@ -209,6 +210,7 @@ def preview_page(
     found = sweeps.preview(config, fields, mode)
     context = {
         "preview": found,
+        "headings": headings(found.fields),
         "total": total(point.config for point in found.points if point.config is not None) if found.ok else None,
         "name": config.name,
         "mode": SweepMode(mode),

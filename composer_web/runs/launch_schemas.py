@@ -38,9 +38,10 @@ class PlanRowOut(Schema):
 
 
 class EstimateOut(Schema):
-    seconds: float = Field(description="Of training and evaluations")
+    seconds: float = Field(description="Of training, evaluations and the head that guesses tokens ahead")
     training_seconds: float
     evaluation_seconds: float
+    head_seconds: float
     tokens: float | None = Field(description="Of all training rollouts, where rollouts are made")
     dollars: float | None = Field(description="null while OPENCOMPOSER_MACHINE_HOUR_DOLLARS is not set")
     measured_run: int = Field(description="Earlier run that it is scaled from")

@@ -7,6 +7,7 @@ import django_tables2 as tables
 from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
 from composer_web.ops.templatetags import ui
 from composer_web.runs.models import Sweep
+from composer_web.runs.schema_form import headings
 
 
 class SweepTable(Table):
@@ -27,4 +28,7 @@ class SweepTable(Table):
         order_by = ("-created_at",)
 
     def render_fields(self, record: Sweep) -> str:
-        return "; ".join(f"{name.rpartition('.')[2]} {ui.flat(values)}" for name, values in record.varied.items())
+        names = [head.label for head in headings(list(record.varied))]
+        return "; ".join(
+            f"{name} {ui.flat(values)}" for name, values in zip(names, record.varied.values(), strict=True)
+        )

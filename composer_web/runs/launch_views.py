@@ -14,6 +14,7 @@ from composer_web.runs import comparing, panels, selectors, sweeps
 from composer_web.runs import templates as kept
 from composer_web.runs.charting import places
 from composer_web.runs.launch_tables import SweepTable
+from composer_web.runs.schema_form import headings
 from composer_web.runs.text import load
 
 PER_PAGE = 25
@@ -93,6 +94,7 @@ def sweep_detail(request: PageRequest, pk: int) -> HttpResponse:
     template = "runs/_sweep_runs.html" if request.headers.get("HX-Request") else "runs/sweep.html"
     context = {
         "sweep": sweep,
+        "headings": headings(list(sweep.varied)),
         "runs": runs,
         "outcomes": outcomes,
         "drawn": drawn,

@@ -7,7 +7,7 @@ itself is posted under the choice's own name (`stage=rl`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -68,6 +68,23 @@ def label_of(name: str) -> str:
     text = name.rpartition(".")[2].replace("_", " ")
     known = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training", "kl coefficient": "KL coefficient"}
     return known.get(text, text[:1].upper() + text[1:])
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A setting over a column: what the form calls it, and where it is."""
+
+    path: str
+    label: str
+
+
+def headings(paths: Sequence[str]) -> list[Heading]:
+    """With their group where two would be called the same."""
+    labels = [label_of(path) for path in paths]
+    return [
+        Heading(path, f"{label_of(path.rpartition('.')[0])}: {label.lower()}" if labels.count(label) > 1 else label)
+        for path, label in zip(paths, labels, strict=True)
+    ]
 
 
 def form_schema(model: type[BaseModel]) -> FormSchema:

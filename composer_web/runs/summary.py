@@ -40,6 +40,7 @@ def as_data(summary: Summary) -> dict[str, Any]:
             "seconds": found.seconds,
             "training_seconds": found.training,
             "evaluation_seconds": found.evaluations,
+            "head_seconds": found.heads,
             "tokens": found.tokens,
             "dollars": found.dollars,
             "measured_run": found.source.pk,

@@ -16,6 +16,7 @@ from oc.api.forks import Forks
 from oc.api.gateway import Gateway
 from oc.api.groups import Groups
 from oc.api.health import Health
+from oc.api.measurements import Measurements
 from oc.api.people import People
 from oc.api.policies import Policies
 from oc.api.projects import Projects
@@ -51,6 +52,7 @@ class Api:
         self.gateway = Gateway(transport)
         self.groups = Groups(transport)
         self.health = Health(transport)
+        self.measurements = Measurements(transport)
         self.people = People(transport)
         self.policies = Policies(transport)
         self.projects = Projects(transport)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from typing import Literal
 
 from oc import models
-from oc.transport import Noun, part
+from oc.transport import OMIT, Noun, Omit, given, part
 
 
 class Policies(Noun):
@@ -23,3 +24,38 @@ class Policies(Noun):
     def list_measurements(self, name: str) -> builtins.list[models.MeasurementOut]:
         """What a policy scored on codebases, with others on the same text"""
         return self._api.ask(builtins.list[models.MeasurementOut], "GET", f"/policies/{part(name)}/measurements")
+
+    def measure(
+        self,
+        name: str,
+        *,
+        codebase: str,
+        commits: Omit | int | None = OMIT,
+        since: Omit | str = OMIT,
+        window: Omit | int = OMIT,
+        most_bytes: Omit | int = OMIT,
+        items: Omit | int = OMIT,
+        changes: Omit | int = OMIT,
+        device: Omit | Literal["auto", "cpu", "cuda"] = OMIT,
+        version: Omit | int | None = OMIT,
+    ) -> models.MeasurementOrderOut:
+        """Measure a policy on a codebase
+
+        A worker does it: ask `/measurements/ID` until it is `done`. What is asked for twice at a time is measured once.
+        """
+        return self._api.ask(
+            models.MeasurementOrderOut,
+            "POST",
+            f"/policies/{part(name)}/measurements",
+            body=given(
+                codebase=codebase,
+                commits=commits,
+                since=since,
+                window=window,
+                most_bytes=most_bytes,
+                items=items,
+                changes=changes,
+                device=device,
+                version=version,
+            ),
+        )

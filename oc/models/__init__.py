@@ -97,7 +97,16 @@ from oc.models.runs import (
     TextOut,
     ViewOut,
 )
-from oc.models.shared import CanaryGuards, DraftOut, EvaluationOut, Requested, RolloutOut, SuiteOut, TransitionOut
+from oc.models.shared import (
+    CanaryGuards,
+    DraftOut,
+    EvaluationOut,
+    MeasurementOrderOut,
+    Requested,
+    RolloutOut,
+    SuiteOut,
+    TransitionOut,
+)
 from oc.models.suites import (
     BuiltEnvironment,
     CallsVerifier,
@@ -116,7 +125,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "df51cf16f8295fdfb06b8c69a40fdc6958af1d2151f922b0f9379bc282c13dd9"
+DESCRIPTION = "a3499e62d0b5efaf83c6cd8d1a858becdfd963246001b8e10d043e9f3203c20f"
 
 __all__ = [
     "AgreementOut",
@@ -185,6 +194,7 @@ __all__ = [
     "LogOut",
     "LoraConfig",
     "MadeOut",
+    "MeasurementOrderOut",
     "MeasurementOut",
     "MemberOut",
     "MembersOut",

@@ -29,9 +29,13 @@ class DifferenceOut(BaseModel):
 
 
 class EstimateOut(BaseModel):
-    seconds: Annotated[float, Field(description="Of training and evaluations")]
+    seconds: Annotated[
+        float,
+        Field(description="Of training, evaluations and the head that guesses tokens ahead"),
+    ]
     training_seconds: float
     evaluation_seconds: float
+    head_seconds: float
     tokens: Annotated[
         float | None,
         Field(description="Of all training rollouts, where rollouts are made"),

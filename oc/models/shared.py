@@ -80,6 +80,21 @@ class EvaluationOut(BaseModel):
     finished_at: AwareDatetime | None
 
 
+class MeasurementOrderOut(BaseModel):
+    id: int
+    policy: str
+    codebase: str
+    state: Annotated[str, Field(description="waiting, running, done, failed or stopped")]
+    doing: Annotated[str, Field(description="What the worker does now")]
+    share: Annotated[float, Field(description="Of that, what is done")]
+    cause: Annotated[str, Field(description="Why there is no measurement")]
+    attempts: int
+    wanted: dict[str, Any]
+    created_by: str | None
+    created_at: AwareDatetime
+    finished_at: AwareDatetime | None
+
+
 class Requested(BaseModel):
     requested: int
 

@@ -18,7 +18,7 @@ from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
 from composer_web.ops.models import Quota, WorkerHeartbeat
-from composer_web.policies.models import Measurement, Policy
+from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
 from composer_web.rollouts.kept_models import Export, SavedQuery
@@ -84,7 +84,7 @@ def the_rest(owner: User, word: str) -> None:
     WorkerHeartbeat.objects.create(name="worker@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
     _alerts(owner)
     _supply(word)
-    _measured(word)
+    measurements(word)
     SessionExport.objects.create(session=Session.objects.earliest("pk"), export=Export.objects.earliest("pk"))
     SessionDraft.objects.create(session=Session.objects.earliest("pk"), draft=Draft.objects.earliest("pk"))
     run = rollout.group.run
@@ -102,7 +102,7 @@ def _alerts(owner: User) -> None:
     Delivery.objects.create(alert=alert, webhook=webhook, body={}, due_at=now)
 
 
-def _measured(word: str) -> None:
+def measurements(word: str) -> None:
     """Every policy on one codebase, as candidates for a base."""
     for policy in Policy.objects.all():
         found = Selection(
@@ -114,6 +114,7 @@ def _measured(word: str) -> None:
         Measurement.objects.create(
             policy=policy, version=0, codebase=word, text_digest=word, window=512, result=found.model_dump()
         )
+        MeasurementOrder.objects.create(policy=policy, version=0, wanted={"codebase": f"environment:{word}"}, key="")
 
 
 def _supply(word: str) -> None:

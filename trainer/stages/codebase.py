@@ -23,6 +23,9 @@ from trainer.stages.scores import FileBits
 
 COMMITS = 50
 """Commits that are recent, where nothing else is asked."""
+WINDOW, MOST_BYTES, ITEMS, CHANGES = 512, 256 << 10, 16, 3
+"""What is measured where nothing else is asked: tokens seen at a time, bytes of the codebase, questions of state tracking,
+and diffs of each."""
 HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -65,8 +68,9 @@ class Codebase:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def read_codebase(path: Path, recent: Recent, *, most_bytes: int) -> Codebase:
-    """At most about `most_bytes` of it, files with recent lines first. Raises SourceUnreadable, NothingToMeasure."""
+def read_codebase(path: Path, recent: Recent, *, most_bytes: int, name: str = "") -> Codebase:
+    """At most about `most_bytes` of it, files with recent lines first; `name` is what people call it, else that of the folder.
+    Raises SourceUnreadable, NothingToMeasure."""
     documents = list(read_source(path))
     if not documents:
         raise NothingToMeasure(f"{path} holds no text of a known language; check the path, and what is committed")
@@ -85,7 +89,7 @@ def read_codebase(path: Path, recent: Recent, *, most_bytes: int) -> Codebase:
             continue
         kept.append(document)
         size += length
-    return _laid_out(path.resolve().name, sorted(kept, key=lambda d: (d.path, d.source)), lines, before)
+    return _laid_out(name or path.resolve().name, sorted(kept, key=lambda d: (d.path, d.source)), lines, before)
 
 
 def _laid_out(name: str, documents: Sequence[Document], lines: dict[str, set[int]], before: str) -> Codebase:

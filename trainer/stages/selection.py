@@ -20,7 +20,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,17 +32,33 @@ from trainer import policy as policies
 from trainer.config import ParallelConfig
 from trainer.policy import Policy
 from trainer.stages.base import StageError
-from trainer.stages.codebase import COMMITS, Codebase, Recent, by_file, read_codebase
+from trainer.stages.codebase import (
+    CHANGES,
+    COMMITS,
+    ITEMS,
+    MOST_BYTES,
+    WINDOW,
+    Codebase,
+    Recent,
+    by_file,
+    read_codebase,
+)
 from trainer.stages.corpus.documents import Document
 from trainer.stages.corpus.readers import is_git
 from trainer.stages.device import device_of
 from trainer.stages.scores import FileBits, Selection, compare, rate
 
-WINDOW, STRIDE = 512, 256
-"""Tokens that are seen at a time, and by how many the window rolls: every token but the first has at least half a window
-before it (fewer at the beginning)."""
-MOST_BYTES = 256 << 10
-"""Of a codebase that are measured, where nothing else is asked."""
+STRIDE = WINDOW // 2
+"""By how many tokens the window rolls: every token but the first has at least half a window before it (fewer at the
+beginning)."""
+Said = Callable[[str, float], None]
+"""Hears what is done now, and what share of it is."""
+
+
+def unheard(_doing: str, _share: float) -> None:
+    pass
+
+
 QUESTION = "\n# the file after these changes:\n"
 
 
@@ -67,7 +83,7 @@ def rolling_nll(policy: Policy, text: str, *, window: int = WINDOW, stride: int 
 
 
 @torch.no_grad()
-def token_nats(policy: Policy, ids: Sequence[int], *, window: int, stride: int) -> list[float]:
+def token_nats(policy: Policy, ids: Sequence[int], *, window: int, stride: int, said: Said = unheard) -> list[float]:
     """What each token costs after those before it in its window; the first costs nothing. Raises ValueError."""
     if len(ids) < 2:
         raise ValueError("the codebase has no text to score; check its path")
@@ -88,6 +104,7 @@ def token_nats(policy: Policy, ids: Sequence[int], *, window: int, stride: int) 
         logps = torch.log_softmax(policy.model(rows, use_cache=False).logits[0].float(), -1)
         wanted = torch.arange(len(nats) - begin, end - begin, device=rows.device)
         nats += (-logps[wanted - 1, rows[0, wanted]]).tolist()
+        said("reads the codebase", len(nats) / len(ids))
     return nats
 
 
@@ -102,7 +119,7 @@ class Scored:
     seconds: float
 
 
-def score(policy: Policy, codebase: Codebase, *, window: int) -> Scored:
+def score(policy: Policy, codebase: Codebase, *, window: int, said: Said = unheard) -> Scored:
     """Raises ValueError (a tokenizer that cannot be measured)."""
     if not getattr(policy.tokenizer, "is_fast", False):
         raise ValueError(
@@ -111,7 +128,7 @@ def score(policy: Policy, codebase: Codebase, *, window: int) -> Scored:
     made = policy.tokenizer(codebase.text, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
     ids = made["input_ids"]
     began = time.perf_counter()
-    nats = token_nats(policy, ids, window=window, stride=max(1, window // 2))
+    nats = token_nats(policy, ids, window=window, stride=max(1, window // 2), said=said)
     seconds = time.perf_counter() - began
     files = by_file(codebase, made["offset_mapping"], [nat / math.log(2) for nat in nats])
     unknown = ids.count(policy.tokenizer.unk_token_id) if policy.tokenizer.unk_token_id is not None else 0
@@ -172,23 +189,28 @@ def select(
     *,
     name: str = "",
     window: int = WINDOW,
-    items: int = 16,
-    changes: int = 3,
+    items: int = ITEMS,
+    changes: int = CHANGES,
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
+    said: Said = unheard,
 ) -> Selection:
     """Measure one candidate. Raises StageError (no such device), PolicyUnreadable, ValueError (nothing to score, a tokenizer of
     another policy)."""
+    said("loads the policy", 0.0)
     policy = policies.load(folder)
     model: Any = policy.model
     model.to(device_of(ParallelConfig(device=device)))
     longest = int(policy.model.config.max_position_embeddings)
     window = min(window, longest)
-    scored = score(policy, codebase, window=window)
+    scored = score(policy, codebase, window=window, said=said)
     size = sum(file.bytes for file in scored.files)
     recent = [(file.recent_bits, file.recent_bytes) for file in scored.files]
     asked = state_items(items, changes=changes, seed=seed)
-    distances = [(distance(answer(policy, item)[: 2 * len(item.answer)], item.answer), 1) for item in asked]
+    distances = []
+    for number, item in enumerate(asked):
+        said("answers questions", number / len(asked))
+        distances.append((distance(answer(policy, item)[: 2 * len(item.answer)], item.answer), 1))
     return Selection(
         policy=name or str(folder),
         codebase=codebase.name,
@@ -219,13 +241,13 @@ def settings(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--since", default="", help="recent: since a date, for example 2026-01-31")
     parser.add_argument("--window", type=int, default=WINDOW, help="tokens that are seen at a time")
     parser.add_argument("--most-bytes", type=int, default=MOST_BYTES, help="of the codebase that are measured")
-    parser.add_argument("--items", type=int, default=16, help="questions of state tracking")
-    parser.add_argument("--changes", type=int, default=3, help="diffs of one question")
+    parser.add_argument("--items", type=int, default=ITEMS, help="questions of state tracking")
+    parser.add_argument("--changes", type=int, default=CHANGES, help="diffs of one question")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where it is computed")
 
 
 def asked_codebase(
-    path: Path, *, commits: int | None, since: str, window: int, most_bytes: int, items: int
+    path: Path, *, commits: int | None, since: str, window: int, most_bytes: int, items: int, name: str = ""
 ) -> Codebase:
     """Raises SourceUnreadable, NothingToMeasure, ValueError naming the option."""
     for option, value, least in (
@@ -241,7 +263,7 @@ def asked_codebase(
         recent = Recent(commits=wanted, since=since)
     except ValueError as error:
         raise ValueError(f"--since is {since!r}; write a date like 2026-01-31") from error
-    return read_codebase(path, recent, most_bytes=most_bytes)
+    return read_codebase(path, recent, most_bytes=most_bytes, name=name)
 
 
 def main() -> None:

@@ -179,7 +179,9 @@ def run_supervised(
                 values["loss/heldout"] = trainee.loss(held_out)
         final = step == config.steps
         if final and config.heads.ahead:
+            taught = time.perf_counter()
             values |= trainee.teach_heads((row.ids for batch in stream for row in batch), seed=seed)
+            values["time/heads"] = time.perf_counter() - taught
         if final or step % config.checkpoint.every_steps == 0:
             last = save(final=final)
         values["time/step"] = time.perf_counter() - began

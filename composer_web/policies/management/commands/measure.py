@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
+from composer_web.policies import codebases
 from composer_web.policies.measuring import measure
 from trainer.stages.scores import Interval, Selection
 
@@ -22,19 +23,22 @@ class Command(ProjectCommand):
 
         parser.add_argument("policy", nargs="+", help="name, or name@version; an endpoint has no likelihoods")
         parser.add_argument(
-            "--codebase", type=Path, required=True, help="git repository, folder, .jsonl or .parquet file"
+            "--codebase",
+            required=True,
+            help="git repository, folder, .jsonl or .parquet file; or environment:NAME, repository:NAME, corpus:NAME",
         )
         settings(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         asked = ("commits", "since", "window", "most_bytes", "items", "changes", "device")
+        how = {name: options[name] for name in asked}
+        path, name = Path(options["codebase"]), ""
         try:
-            measure(
-                references=options["policy"],
-                path=options["codebase"],
-                said=self._say,
-                **{name: options[name] for name in asked},
-            )
+            if codebases.PATTERN.fullmatch(options["codebase"]):
+                place = codebases.find(options["codebase"])
+                path, name = place.path, place.name
+                how["commits"] = how["commits"] if place.history else how["commits"] or 0
+            measure(references=options["policy"], path=path, name=name, said=self._say, **how)
         except UserError as error:
             raise CommandError(error.message) from error
 
