@@ -64,8 +64,8 @@ class Env(BaseSettings):
     )
     engine_device: str = Field(
         default="cpu",
-        pattern=r"^(cpu|cuda(:\d+)?)$",
-        description="Where embedded engines compute: cpu (compiled loops), cuda, or cuda:N for one GPU of several",
+        pattern=r"^(cpu|cuda(:\d+(,\d+)*)?)$",
+        description="Where embedded engines compute: cpu (compiled loops), cuda (engines spread over all GPUs), cuda:N, cuda:N,N",
     )
     inference_url: str = Field(
         default="http://127.0.0.1:8100",

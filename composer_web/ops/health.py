@@ -88,13 +88,20 @@ def _inference() -> tuple[bool, str, dict[str, Any]]:
         return False, str(error), {}
     detail = health.model_dump(mode="json")
     if not health.ok:
-        where = "; OPENCOMPOSER_VLLM_URLS says where they are" if health.servers else ""
+        where = (
+            "; OPENCOMPOSER_VLLM_URLS names them, and the members file if there is one"
+            if health.engine == "vllm"
+            else ""
+        )
         return False, f"{health.engine}: {health.error}{where}", detail
     parts = [health.engine, f"{health.tokens_per_second:.0f} tok/s"]
     if health.servers:
         down = [server for server in health.servers if not server.ok]
         parts.insert(1, f"{len(health.servers) - len(down)} of {len(health.servers)} servers answer")
-        parts += [server.error for server in down]
+        parts += [f"{server.url} leaves" for server in health.servers if server.leaving]
+        parts += [server.error for server in down if not server.leaving]
+    if health.error:
+        parts.append(health.error)
     return True, ", ".join(parts), detail
 
 

@@ -46,10 +46,10 @@ class Board:
     """Of all clusters together; None when nothing serves the run."""
     clusters: list[Cluster]
     servers: list[ServerStatus]
-    """Machines behind the inference server that hold this run's weights now."""
+    """Machines behind the inference server that hold this run's weights now, do not answer, or leave."""
     engine: str = ""
     error: str = ""
-    """Why nothing is known, and what to do."""
+    """Why nothing is known, or what is wrong with the list of servers, and what to do."""
     last: SyncTimings | None = None
     """As the metrics recorded it last: what is left to show once no cluster follows the run any more."""
     phases: Sequence[str] = PHASES
@@ -64,7 +64,9 @@ def board(run: Run) -> Board:
         return Board(None, [], [], error=str(error), last=last)
     name = deployment_name(run)
     status = next((one for one in health.deployments if one.name == name), None)
-    servers = [server for server in health.servers if name in server.deployment.split(", ") or not server.ok]
+    servers = [
+        server for server in health.servers if name in server.deployment.split(", ") or server.leaving or not server.ok
+    ]
     found = clusters(status, run.policy_version) if status else []
     return Board(status, found, servers, health.engine, health.error, last)
 

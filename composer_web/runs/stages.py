@@ -60,7 +60,11 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
 
     _ask_engine(run, sink)
     sink.phase("reinforcement learning")
-    source = SessionGroupSource(control, sink) if stage.sessions.channel else DatabaseGroupSource(control)
+    source = (
+        SessionGroupSource(control, sink)
+        if stage.sessions.channel
+        else DatabaseGroupSource(control, waiting=sink.engines.waiting)
+    )
     if stage.parallel.ranks > 1:
         return _on_ranks(
             run,

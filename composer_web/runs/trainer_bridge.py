@@ -6,7 +6,6 @@ refused once the lease of the run is lost.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from django.db import transaction
 
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
-from composer_web.ops import disk, inference, leases
+from composer_web.ops import disk, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
@@ -26,16 +25,14 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
 from composer_web.runs.clusters import EngineMeter
+from composer_web.runs.engine_watch import EngineWatch
 from composer_web.runs.models import Run, RunState, TrainBatch
 from composer_web.runs.whereabouts import deployment_name, weights_folder
 from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
-from trainer.inference.contract import DeploymentStatus, InferenceError
 from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
-
-log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 
@@ -69,8 +66,9 @@ class DatabaseGroupSource:
     waits_for: tuple[int, ...] = ()
     """Prompts that the batch asked for last waits for."""
 
-    def __init__(self, control: RunControl) -> None:
-        self.control = control
+    def __init__(self, control: RunControl, *, waiting: Callable[[], None] = lambda: None) -> None:
+        """`waiting` is called about once a second while there are too few groups."""
+        self.control, self._waiting = control, waiting
         stage = control.run.configuration.stage
         assert isinstance(stage, RLConfig)
         self.stage = stage
@@ -92,6 +90,7 @@ class DatabaseGroupSource:
             time.sleep(POLL_SECONDS)
             if time.monotonic() - asked > 1.0:
                 asked = time.monotonic()
+                self._waiting()
                 if self.control.should_stop():
                     raise Interrupted(f"stopped while waiting for the batch of step {step}")
 
@@ -137,11 +136,7 @@ class DatabaseSink:
         self.control = control
         self.run = control.run
         self._pins: set[int] = set()
-        self._digests: dict[int, str] = {}
-        """Of the versions published by this process."""
-        self._lies: set[int] = set()
-        self._differ: set[tuple[str, str]] = set()
-        """Engines that were reported for what they compute, by address and words."""
+        self.engines = EngineWatch(deployment_name(self.run), self.event)
         self._meter = EngineMeter()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -154,49 +149,9 @@ class DatabaseSink:
         survives_restart(lens.keep)(run=self.run, trained=trained)
 
     def _engine(self) -> dict[str, float]:
-        """What the inference server says of its last seconds; nothing while it restarts: absent, not zero."""
-        if self.run.kind != "rl":
-            return {}
-        try:
-            health = inference.health(timeout=2.0)
-        except InferenceError as error:
-            log.info("no engine figures for this step: %s", error)
-            return {}
-        served = next((d for d in health.deployments if d.name == deployment_name(self.run)), None)
-        self._prove(served)
-        return self._meter.metrics(health, served)
-
-    def _prove(self, served: DeploymentStatus | None) -> None:
-        """An engine that names a version and holds other weights is reported, once a version; one that computes something
-        else than was published, too."""
-        if served is None:
-            return
-        for engine in served.by_engine:
-            if engine.proof == "differs" and (engine.url, engine.error) not in self._differ:
-                self._differ.add((engine.url, engine.error))
-                others = sum(one.proof not in ("", "differs") for one in served.by_engine)
-                rest = (
-                    f"{others} of {len(served.by_engine)} engines go on"
-                    if others
-                    else "no engine is left, so rollouts wait"
-                )
-                self.event(
-                    "error", f"an engine is left out: {engine.error}; {rest}", {"engine": engine.url or "the engine"}
-                )
-        if served.version in self._lies:
-            return
-        known = self._digests.get(served.version)
-        newest = max(self._digests, default=-1)
-        if known is not None and served.digest and served.digest != known:
-            wrong = f"other weights (digest {served.digest[:19]}, published {known[:19]})"
-        elif self._digests and served.version > newest:
-            wrong = f"a version that was never published (the newest is {newest})"
-        else:
-            return
-        self._lies.add(served.version)
-        self.event(
-            "error", f"the engine says that it serves version {served.version} and holds {wrong}; remove its deployment"
-        )
+        """What the inference server says of its last seconds; nothing while it restarts."""
+        seen = self.engines.look() if self.run.kind == "rl" else None
+        return self._meter.metrics(*seen) if seen else {}
 
     def progress(self, done: int, total: int) -> None:
         survives_restart(services.set_progress)(run=self.run, step=done, total=total)
@@ -206,7 +161,7 @@ class DatabaseSink:
         survives_restart(services.set_progress)(run=self.run, phase=text)
 
     def version_published(self, version: int, digest: str) -> None:
-        self._digests[version] = digest
+        self.engines.published(version, digest)
         survives_restart(self._version_published)(version)
 
     @transaction.atomic

@@ -8,6 +8,7 @@ from composer_web.env import env
 from composer_web.policies.services import real_path
 from composer_web.runs.models import Run
 from trainer.config import RLConfig
+from trainer.config.episodes import SamplingConfig
 from trainer.inference.contract import DeploymentSpec
 
 
@@ -33,12 +34,15 @@ def work_folder(run: Run) -> Path:
 def served_weights(run: Run) -> DeploymentSpec:
     """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
     stage = run.configuration.stage
+    sampling = stage.sampling if isinstance(stage, RLConfig) else SamplingConfig()
     return DeploymentSpec(
         name=deployment_name(run),
         policy_dir=str(real_path(run.policy_in.base_dir)),
         store=weights_folder(run),
         follow=True,
-        speculate=stage.sampling.speculate if isinstance(stage, RLConfig) else None,
+        speculate=sampling.speculate,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
     )
 
 

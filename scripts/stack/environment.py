@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.inference.errors import BadRequest
-from trainer.inference.router.members import MEMBERS, MemberSpec, read_members
-from trainer.inference.vllm.addresses import server_urls
+from trainer.inference.members import MEMBERS, MemberSpec, read_members, server_urls
 
 from . import ports, postgres, valkey
 from .errors import StackError
@@ -123,21 +122,26 @@ def mirrors(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def members_file(layout: Layout) -> Path:
-    """The router's list of engines: edited by hand, it adds or removes some while runs go on."""
-    return layout.run / "engines.json"
+def members_file(layout: Layout, engine: str = "embedded") -> Path:
+    """The list of engines of the router, or of vLLM servers: edited by hand, it adds or removes some while runs go on."""
+    return layout.run / ("vllm.json" if engine == "vllm" else "engines.json")
 
 
 def _write_members(layout: Layout, addresses: Addresses) -> None:
-    """Our engines at the ports of this start; those that were added by hand stay (`cluster` tells them apart)."""
-    path = members_file(layout)
-    if not addresses.engine_ports:
+    """Our engines at the ports of this start, or the vLLM servers that the setting names; those that were added by hand stay
+    (`cluster` tells them apart)."""
+    path = members_file(layout, addresses.engine)
+    urls = [f"http://127.0.0.1:{port}" for port in addresses.engine_ports]
+    if addresses.engine == "vllm":
+        urls = server_urls(addresses.vllm_urls)
+    if not urls:
         return
     try:
         others = [spec for spec in read_members(path) if spec.cluster != STACK] if path.exists() else []
     except BadRequest as error:
         raise StackError(f"{error}; correct the file, or remove it") from error
-    ours = [MemberSpec(url=f"http://127.0.0.1:{port}", cluster=STACK) for port in addresses.engine_ports]
+    ours = [MemberSpec(url=url, cluster=STACK) for url in urls]
+    others = [spec for spec in others if spec.url not in urls]
     _private(path, MEMBERS.dump_json([*ours, *others], indent=1).decode() + "\n")
 
 

@@ -84,8 +84,8 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
     """The server of the inference contract: our own engine, a router and several of those, or the one in front of vLLM."""
     address = ("--host", "127.0.0.1", "--port", str(addresses.inference_port))
     if addresses.engine == "vllm":
-        front = [sys.executable, "-m", "trainer.inference.vllm.server", "--servers", addresses.vllm_urls, *address]
-        return [Program("inference", front)]
+        members = ("--members", str(members_file(layout, addresses.engine)))
+        return [Program("inference", [sys.executable, "-m", "trainer.inference.vllm.server", *members, *address])]
     embedded = [sys.executable, "-m", "trainer.inference.embedded.server", "--speculate", str(addresses.speculate)]
     if not addresses.engine_ports:
         return [Program("inference", [*embedded, *address], variables=compute)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from composer_web.env import Env
 from composer_web.mirrors.base import KINDS, wanted
 from composer_web.runs.management.commands.mirror import Command
 from scripts.stack.layout import REPOSITORY
+from trainer.inference.members import MemberSpec, fixed_members, members_arguments
 from trainer.rewards.plugins import FOLDER
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
@@ -115,7 +117,8 @@ def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
         for profile in service.get("profiles", []):
             by_profile.setdefault(profile, set()).add(name)
     assert {profile: by_profile[profile] for profile in by_profile.keys() - KINDS.keys()} == {
-        "cpu": {"trainer", "inference"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"},
+        "cpu": {"trainer", "router", "engine"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"},
+        "gpu-engine": {"trainer-gpu", "router", "engine-gpu"},
     }  # fmt: skip
 
 
@@ -139,11 +142,54 @@ def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_tha
     front, vllm = SERVICES["inference-vllm"], SERVICES["vllm"]
     url = SERVICES["web"]["environment"]["OPENCOMPOSER_INFERENCE_URL"]
     assert "http://inference:8100" in url and front["networks"]["default"]["aliases"] == ["inference"]
-    assert front["command"][-1] == "8100" and "http://vllm:8000" in front["command"][4]
+    fixed, file = members("inference-vllm")
+    assert front["command"][-1] == "8100" and fixed == [MemberSpec(url="http://vllm:8000")]
+    assert str(file).startswith("/data/")
     assert vllm["command"][vllm["command"].index("--port") + 1] == "8000"
     assert {"--enable-scale-out", "--logprobs-mode"} <= set(vllm["command"])
     assert vllm["environment"]["VLLM_SERVER_DEV_MODE"] == "1"
     assert vllm["volumes"] == front["volumes"]  # weights are handed over as paths
+
+
+def members(name: str) -> tuple[list[MemberSpec], Path | None]:
+    """What the command of a service in front of others says of them, as the server reads it."""
+    words = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in SERVICES[name]["command"][3:]]
+    parser = argparse.ArgumentParser()
+    members_arguments(parser)
+    given, _ = parser.parse_known_args(words)
+    return fixed_members(parser, given), given.members
+
+
+def test_a_router_stands_before_every_replica_of_the_engine_under_the_name_that_everybody_asks() -> None:
+    router, engine, on_gpu = SERVICES["router"], SERVICES["engine"], SERVICES["engine-gpu"]
+    assert router["networks"]["default"]["aliases"] == ["inference"] and "--port=8100" in router["command"]
+    fixed, file = members("router")
+    assert fixed == [MemberSpec(url="http://engine:8100", each=True)] and str(file).startswith("/data/")
+    for service in (engine, on_gpu):
+        assert "container_name" not in service and "ports" not in service, "it would not scale"
+        assert {"--host=0.0.0.0", "--port=8100"} <= set(service["command"])
+        # What a replica remembers is its own: the data volume is everybody's, and the router keeps its memory there.
+        assert "--data=/tmp/engine" in service["command"] and service["volumes"] == router["volumes"]
+    assert on_gpu["networks"]["default"]["aliases"] == ["engine"]
+    assert not {"inference"} & set(SERVICES), "a service of this name would answer beside the router"
+
+
+def test_gpus_are_reserved_only_where_a_profile_asks_for_them() -> None:
+    """A machine without any starts everything else."""
+
+    def reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
+        resources = service.get("deploy", {}).get("resources", {})
+        return list(resources.get("reservations", {}).get("devices", []))
+
+    with_gpu = {name for name, service in SERVICES.items() if reserved(service)}
+    assert with_gpu == {"trainer-gpu", "engine-gpu", "vllm"}
+    for name in with_gpu:
+        assert set(SERVICES[name]["profiles"]) <= {"gpu", "gpu-engine"}
+        assert all(device["capabilities"] == ["gpu"] for device in reserved(SERVICES[name]))
+    assert reserved(SERVICES["engine-gpu"])[0]["count"] == "all"  # each takes one of them: it must see them all
+    asked = SERVICES["engine-gpu"]["environment"]["OPENCOMPOSER_ENGINE_DEVICE"]
+    assert asked == "${OPENCOMPOSER_ENGINE_DEVICE:-cuda}"
+    assert reserved(SERVICES["vllm"])[0]["device_ids"] == ["${VLLM_GPU:-0}"]
 
 
 def test_vllm_gets_our_extension_as_a_file_that_needs_nothing_else_of_the_product(tmp_path: Path) -> None:

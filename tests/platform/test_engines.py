@@ -21,7 +21,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError
-from trainer.inference.router.members import MEMBERS, MemberSpec, read_members
+from trainer.inference.members import MEMBERS, MemberSpec, read_members
 
 TOKENS = 600
 ASKING = 8
@@ -53,6 +53,21 @@ def test_engines_added_by_hand_stay_over_a_restart(layout: Layout) -> None:
     path.write_text(json.dumps([{"address": "http://far:1"}]))
     with pytest.raises(environment.StackError, match="correct the file"):
         environment.write(layout, replace(ADDRESSES, engine_ports=(9200, 9201)))
+
+
+def test_vllm_servers_of_the_setting_are_listed_anew_and_those_added_by_hand_stay(layout: Layout) -> None:
+    """A server leaves or joins a running stack by this file."""
+    vllm = replace(ADDRESSES, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
+    environment.write(layout, vllm)
+    path = environment.members_file(layout, "vllm")
+    assert [(spec.url, spec.cluster) for spec in read_members(path)] == [
+        ("http://a:8000", "stack"),
+        ("http://b:8000", "stack"),
+    ]
+    path.write_bytes(MEMBERS.dump_json([*read_members(path), MemberSpec(url="http://c:8000")]))
+    environment.write(layout, replace(vllm, vllm_urls="http://c:8000"))
+    assert [(spec.url, spec.cluster) for spec in read_members(path)] == [("http://c:8000", "stack")]
+    assert not environment.members_file(layout).exists()
 
 
 @contextmanager

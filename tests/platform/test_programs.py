@@ -58,10 +58,10 @@ def test_every_kind_of_work_has_one_program_that_restarts(folder: Path) -> None:
 def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
     parser, _ = generated(folder)
     assert "trainer.inference.embedded.server" in parser["program:inference"]["command"]
-    parser, _ = generated(folder, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
+    parser, layout = generated(folder, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
     command = shlex.split(parser["program:inference"]["command"])
     assert command[command.index("-m") + 1] == "trainer.inference.vllm.server"
-    assert command[command.index("--servers") + 1] == "http://a:8000,http://b:8000"
+    assert command[command.index("--members") + 1] == str(environment.members_file(layout, "vllm"))
     assert command[command.index("--port") + 1] == "9000"
     assert not any("embedded" in value for section in parser.values() for value in section.values())
 
@@ -70,7 +70,7 @@ def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
     ("variables", "words"),
     [
         ({"OPENCOMPOSER_INFERENCE_ENGINE": "sglang"}, "must be one of embedded, vllm, found 'sglang'"),
-        ({"OPENCOMPOSER_INFERENCE_ENGINE": "vllm"}, "needs OPENCOMPOSER_VLLM_URLS: no vLLM server is named"),
+        ({"OPENCOMPOSER_INFERENCE_ENGINE": "vllm"}, "needs OPENCOMPOSER_VLLM_URLS: no server is named"),
         ({"OPENCOMPOSER_ENGINES": "many"}, "OPENCOMPOSER_ENGINES must be a number from 1 to 64, found 'many'"),
         (
             {

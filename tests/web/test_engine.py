@@ -160,6 +160,46 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
     assert not group.rollouts.exclude(verdict="").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        (
+            "speculate",
+            3,
+            "sampling.speculate is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
+        ),
+        ("top_k", 40, "sampling.top_k is 40: the open tokens of each step"),
+        ("top_p", 0.9, "sampling.top_p is 0.9: the open tokens of each step"),
+    ],
+)
+def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
+    policy: Policy,
+    make_suite: Callable[..., Any],
+    front: tuple[str, str],
+    choose: Callable[[str, str], None],
+    setting: str,
+    value: float,
+    words: str,
+) -> None:
+    """In words that name the field, what was found and the remedy; the same run goes with the embedded engine."""
+    choose("vllm", front[0])
+    make_suite()
+    stage = SMALL.model_copy(update={"sampling": SMALL.sampling.model_copy(update={setting: value})})
+    run = run_services.create_run(config=RunConfig(name="asks", seed=3, stage=stage))
+    run_services.start_run(run=run)
+    process = TrainerProcess("t")
+    claimed = process.claim()
+    assert claimed is not None
+    process.execute(*claimed)
+    run.refresh_from_db()
+    assert run.state == "failed" and "the inference engine refuses this policy" in run.failure
+    assert words in run.failure and "OPENCOMPOSER_INFERENCE_ENGINE=embedded" in run.failure
+    assert not run.groups.exists()
+    with pytest.raises(InferenceRefused, match=f"sampling.{setting}"):
+        inference.deploy(DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), setting: value}))
+    assert "x" not in [d.name for d in inference.health().deployments]
+
+
 def test_a_run_whose_policy_the_engine_cannot_hold_fails_before_a_prompt_is_spent(
     draft: Run, policy: Policy, front: tuple[str, str], choose: Callable[[str, str], None], tmp_path: Path
 ) -> None:

@@ -95,6 +95,10 @@ class DeploymentSpec(Wire):
     speculate: int | None = Field(
         default=None, ge=0, le=8, description="tokens guessed ahead by an embedded engine; None: as it was started"
     )
+    top_k: int = Field(
+        default=0, ge=0, description="what its requests will ask, so that an engine that cannot says so now"
+    )
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="likewise")
 
 
 class UpdateRequest(Wire):
@@ -204,6 +208,10 @@ class ServerStatus(Wire):
     model: str = ""
     weights: str = ""
     """How it gets new weights, and why not in place where that is so."""
+    leaving: bool = False
+    """It was taken off the list: what runs there ends, nothing new comes, then it is gone."""
+    running: int = 0
+    """Requests that it computes now, of those that passed here."""
     error: str = ""
 
 

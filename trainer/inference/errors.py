@@ -40,6 +40,10 @@ class Unavailable(ServerError):
     status = 503
 
 
+class Displaced(Unavailable):
+    """Its deployment went to another server while a request waited here: it waits there."""
+
+
 class UnsupportedModel(ServerError):
     code = "unsupported_model"
     status = 400

@@ -12,6 +12,10 @@ from trainer.inference.errors import ServerError
 from trainer.weights.probe import BOUND, Probe
 
 PROBE_SECONDS = 60.0
+AGAIN_SECONDS = 300.0
+"""After which an engine that serves is asked again: memory goes bad, and somebody else may give it weights."""
+AGAIN_PATIENCE = 20.0
+"""Longest that asking again may take; an engine that is busier than that is asked later."""
 
 
 class EngineDiffers(ServerError):
@@ -44,6 +48,13 @@ def judge(probe: Probe, answers: list[GenerateResponse], *, deployment: str, ver
             "restart that engine, and look at its version, its dtype and the policy that it was started with"
         )
     return gap
+
+
+def meanwhile(error: EngineDiffers, well: float) -> EngineDiffers:
+    """Of weights that computed well `well` seconds ago."""
+    return EngineDiffers(
+        f"{error}. Found while it served; it computed well {well:.0f} s ago, and what it said since is suspect"
+    )
 
 
 async def prove(

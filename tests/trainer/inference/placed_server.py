@@ -30,7 +30,7 @@ async def other_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 if __name__ == "__main__":
     with (
         other_device() as device,
-        patch.object(server, "place", lambda _: device),
+        patch.object(server, "place", lambda *_: device),
         patch.object(EngineThread, "_run", engine_thread),
         patch("asyncio.to_thread", other_thread),
     ):

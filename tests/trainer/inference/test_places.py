@@ -5,7 +5,11 @@ The device is a double with real values (`tests/trainer/other_device.py`): a ten
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -113,8 +117,8 @@ def test_tokens_are_guessed_there_too() -> None:
 
 def test_the_device_is_chosen_or_missing_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place("cpu") == CPU
-    for wrong in ("gpu", "cpu:0", "cuda:x", "cuda:-1", ""):
-        with pytest.raises(ValueError, match="it is cpu, cuda or cuda:N"):
+    for wrong in ("gpu", "cpu:0", "cpu:", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0,x", ""):
+        with pytest.raises(ValueError, match="it is cpu, cuda, cuda:N or cuda:N,N"):
             place(wrong)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="torch can use 0 GPUs of this machine; set OPENCOMPOSER_ENGINE_DEVICE=cpu"):
@@ -124,3 +128,60 @@ def test_the_device_is_chosen_or_missing_by_name(monkeypatch: pytest.MonkeyPatch
     assert (place("cuda"), place("cuda:1")) == (torch.device("cuda", 0), torch.device("cuda", 1))
     with pytest.raises(ValueError, match="'cuda:2', and torch can use 2 GPUs"):
         place("cuda:2")
+    with pytest.raises(ValueError, match="'cuda:0,2', and torch can use 2 GPUs"):
+        place("cuda:0,2")
+
+
+class Gpus:
+    """What torch says of a machine with GPUs."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def put(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: self.count)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda d: SimpleNamespace(uuid=f"gpu-{d.index}"))
+
+
+CLAIM = """
+import sys, torch
+from pathlib import Path
+from tests.trainer.inference.test_places import Gpus
+from trainer.inference.embedded.places import place
+import pytest
+with pytest.MonkeyPatch.context() as patch:
+    Gpus(int(sys.argv[2])).put(patch)
+    print(place(sys.argv[1], Path(sys.argv[3])).index, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_engines_of_a_machine_spread_over_its_gpus_until_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As processes: what claims a GPU is the kernel's lock, which goes with the process."""
+    started: list[subprocess.Popen[str]] = []
+
+    def engine(name: str) -> int:
+        command = [sys.executable, "-c", CLAIM, name, "3", str(tmp_path / "gpus")]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout is not None
+        return int(started[-1].stdout.readline())
+
+    try:
+        assert [engine("cuda"), engine("cuda"), engine("cuda:1")] == [2, 1, 1]
+        assert engine("cuda") == 0, "nobody's yet, though engines were started after its turn"
+        assert engine("cuda:0,1") == 0, "the second of GPU 0; GPU 1 has two"
+        started[0].kill()
+        started[0].wait()
+        assert engine("cuda") == 2
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    Gpus(3).put(monkeypatch)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"cannot hold the claims of engines on GPUs .*: let this account write there"):
+        place("cuda", tmp_path / "file" / "gpus")
+    assert place("cpu", tmp_path / "file" / "gpus") == CPU

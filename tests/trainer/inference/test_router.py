@@ -24,8 +24,9 @@ from trainer.inference.contract import (
 )
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.errors import BadRequest, ServerError
+from trainer.inference.members import MemberSpec, read_members
 from trainer.inference.router.affinity import SLACK, Affinity
-from trainer.inference.router.members import BorrowPolicy, Member, MemberSpec, read_members
+from trainer.inference.router.members import BorrowPolicy, Member
 from trainer.inference.router.merge import merged
 from trainer.inference.router.server import Router
 
@@ -158,7 +159,7 @@ async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> Non
     client = httpx.AsyncClient(base_url=spec.url, transport=httpx.MockTransport(engine))
     write_members(tmp_path / "members.json", [spec.model_dump()])
     router = Router(tmp_path / "members.json", memory=tmp_path / "memory.json", policy=BorrowPolicy())
-    router.members = [Member(spec, Connections(spec.url), client)]
+    router.roster.members.append(Member(spec, Connections(spec.url), client))
     await router._look()
     deploying = asyncio.create_task(router.deploy(DeploymentSpec(name="x", policy_dir="/nowhere")))
     await asyncio.wait_for(asked.wait(), 30)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -22,6 +24,7 @@ from trainer.inference.contract import (
     VersionSpan,
 )
 from trainer.inference.errors import ServerError, UnsupportedModel
+from trainer.inference.members import MemberSpec
 from trainer.inference.proving import EngineDiffers
 from trainer.inference.router.members import BorrowPolicy
 from trainer.inference.router.server import AllDiffer, Router
@@ -87,13 +90,13 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def listening(engine: Told) -> AsyncIterator[str]:
-    server = uvicorn.Server(uvicorn.Config(application(engine), port=0, log_level="warning"))
+async def listening(engine: Told, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    server = uvicorn.Server(uvicorn.Config(application(engine), host=host, port=port, log_level="warning"))
     serving = asyncio.create_task(server.serve())
     async with asyncio.timeout(20):
         while not server.started:
             await asyncio.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    yield f"http://{host}:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     await serving
 
@@ -197,3 +200,59 @@ async def test_a_deployment_that_no_engine_computes_is_refused_and_stands_nowher
         assert first.placed == {} and router.statuses() == []
         second.refuses = None
         assert (await router.deploy(SPEC)).state == "serving"
+
+
+async def test_replicas_behind_one_name_join_and_leave_while_requests_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `--scale engine=N` of compose makes them: one name, one port, an address each."""
+    first, second = Told(), Told()
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(listening(first, "127.0.0.1"))
+        port = int(url.rpartition(":")[2])
+        await stack.enter_async_context(listening(second, "127.0.0.2", port))
+        known = ["127.0.0.1"]
+        resolve = socket.getaddrinfo
+
+        def told(host: str, asked: int, **fields: Any) -> list[Any]:
+            if host != "engine":
+                return resolve(host, asked, **fields)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, asked)) for one in known]
+
+        monkeypatch.setattr(socket, "getaddrinfo", told)
+        monkeypatch.setattr("trainer.inference.members.RESOLVE_SECONDS", 0.5)
+        fixed = [MemberSpec(url=f"http://engine:{port}", each=True)]
+        router = Router(
+            tmp_path / "none.json",
+            fixed=fixed,
+            memory=tmp_path / "memory.json",
+            policy=BorrowPolicy(),
+            poll_seconds=0.02,
+        )
+        await router.start()
+        stack.push_async_callback(router.stop)
+        await router.deploy(SPEC)
+        ended, answers = asyncio.Event(), 0
+
+        async def stream(number: int) -> None:
+            nonlocal answers
+            while not ended.is_set():
+                answer = await router.generate(ask(number))
+                answers += len(answer.token_ids)
+                number += 8
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(8):
+                group.create_task(stream(number))
+            await until(lambda: answers > 20)
+            known.append("127.0.0.2")
+            await until(lambda: second.asked > 5)
+            known.remove("127.0.0.1")
+            await until(lambda: [member.spec.url for member in router.members] == [f"http://127.0.0.2:{port}"])
+            asked = first.asked
+            went_on = answers
+            await until(lambda: answers > went_on + 20)
+            ended.set()
+        assert first.asked == asked and answers == first.asked + second.asked
+        assert first.placed == {} and second.placed == {"policy": SPEC}

@@ -29,7 +29,7 @@ from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.inference.vllm.addresses import server_urls
+from trainer.inference.members import MemberSpec, server_urls
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit
 from trainer.inference.vllm.server import VllmEngine
@@ -181,7 +181,9 @@ vllm:num_preemptions_created{engine="0",model_name="p"} 1.7e+09
 
 def test_preemptions_are_of_the_deployment_that_holds_the_server(tmp_path: Path) -> None:
     """Counted from the second look on; a server that began anew counts from 0."""
-    worker = Worker("http://127.0.0.1:9", scratch=tmp_path, turn_seconds=1.0, poll_seconds=1.0, max_queue=1)
+    worker = Worker(
+        MemberSpec(url="http://127.0.0.1:9"), scratch=tmp_path, turn_seconds=1.0, poll_seconds=1.0, max_queue=1
+    )
     held = Deployment(DeploymentSpec(name="held", policy_dir=str(tmp_path)))
     worker._count_preemptions(40)
     worker._count_preemptions(41)  # nobody holds it
@@ -197,7 +199,9 @@ async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:
         return Response("<html>")
 
     async with answering(Route("/v1/models", page)) as url:
-        engine = VllmEngine([url, "http://127.0.0.1:9"], data=tmp_path, poll_seconds=0.01)
+        engine = VllmEngine(
+            [MemberSpec(url=url), MemberSpec(url="http://127.0.0.1:9")], data=tmp_path, poll_seconds=0.01
+        )
         await engine.start()
         try:
             spec = DeploymentSpec(name="p", policy_dir=str(models.save(long_model(0), tmp_path / "policy")))
@@ -271,7 +275,7 @@ async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(pai
 async def test_many_workers_ask_for_the_same_deployment_at_once(tmp_path: Path) -> None:
     policy_dir = models.save(long_model(0), tmp_path / "policy")
     with vllm_double(policy_dir, tmp_path / "double") as vllm:
-        engine = VllmEngine([vllm], data=tmp_path / "data", poll_seconds=0.02)
+        engine = VllmEngine([MemberSpec(url=vllm)], data=tmp_path / "data", poll_seconds=0.02)
         await engine.start()
         try:
             spec = DeploymentSpec(name="run-1", policy_dir=str(policy_dir))

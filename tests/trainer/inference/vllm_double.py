@@ -183,6 +183,14 @@ class Double:
             self.lies = True
             return JSONResponse({})
 
+        async def drift(request: Request) -> Response:
+            """Not vLLM's: it computes with other weights from now on, and nobody was told."""
+            label, noise = self.labels[-1], torch.Generator().manual_seed(1)
+            state = dict(gathered(self.workers))
+            await self.take({n: t + 0.5 * t.std() * torch.randn(t.shape, generator=noise) for n, t in state.items()})
+            self.labels[-1] = label
+            return JSONResponse({})
+
         post = ["POST"]
         return Starlette(
             routes=[
@@ -197,6 +205,7 @@ class Double:
                 Route("/tokens", tokens),
                 Route("/spoil", spoil, methods=post),
                 Route("/lie", lie, methods=post),
+                Route("/drift", drift, methods=post),
             ]
         )
 

@@ -26,6 +26,7 @@ from trainer.inference.memory import remember, remembered
 from trainer.inference.proving import EngineDiffers
 from trainer.inference.reference import reference
 from trainer.weights import Fetched, Manifest, Subscriber, WeightError, open_versions
+from trainer.weights.probe import Probe, published_probe
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
@@ -44,6 +45,10 @@ class Deployment:
     proof: Proof = ""
     refused: tuple[int, str] | None = None
     """Version and digest of the weights that this engine does not compute; `error` has the words."""
+    probe: tuple[int, Probe | None] | None = None
+    """Of the version that came whole last."""
+    well_at: float = 0.0
+    """When it was last seen to compute what was published, or asked in vain."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One load or swap at a time."""
@@ -246,16 +251,31 @@ class Deployments:
             if probe is not None:
                 gap = prove(decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context)
         except EngineDiffers as error:
-            deployment.refused, deployment.error = (version, digest), str(error)
-            refusal = error
-            self.engine.call(lambda: deployment.runner.fail_all(refusal))
+            self.refuse(deployment, (version, digest), error)
             raise
-        deployment.refused = None
+        deployment.refused, deployment.probe, deployment.well_at = None, (version, probe), time.monotonic()
         deployment.proof = "unknown" if gap is None else "proven"
         if gap is None:
             log.warning("version %d of %s is not compared with a reference: there is none here", version, spec.name)
         else:
             log.info("version %d of %s computes %.2g nats off the reference", version, spec.name, gap)
+
+    def refuse(self, deployment: Deployment, weights: tuple[int, str], error: EngineDiffers) -> None:
+        """Nobody is answered with these weights of a deployment from now on."""
+        deployment.refused, deployment.error = weights, str(error)
+        self.engine.call(lambda: deployment.runner.fail_all(error))
+
+    def known(self, deployment: Deployment) -> Probe | None:
+        """What the weights that it serves say of the probe, as far as its prompts fit. Blocks. None where nobody told."""
+        version, store = deployment.runner.version, deployment.subscriber.store if deployment.subscriber else None
+        found = deployment.probe[1] if deployment.probe and deployment.probe[0] == version else None
+        if found is None and store is not None:
+            found = published_probe(store, version)
+        decoder = deployment.runner.decoder
+        if found is None or decoder is None:
+            return None
+        rows = [row for row in found.rows if len(row.prompt_ids) < self._room(decoder.shape)]
+        return found.model_copy(update={"rows": rows}) if rows else None
 
     def _fetch(self, deployment: Deployment, version: int | None) -> Fetched | None:
         assert deployment.subscriber is not None

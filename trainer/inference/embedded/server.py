@@ -26,14 +26,26 @@ from trainer.inference.embedded.places import CPU, DEVICE, place
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError
-from trainer.inference.proving import EngineDiffers
+from trainer.inference.proving import AGAIN_PATIENCE, AGAIN_SECONDS, EngineDiffers, meanwhile, prove
 from trainer.inference.service import serve
+from trainer.weights import WeightError
+
+log = logging.getLogger(__name__)
 
 
 class EmbeddedEngine:
     """The engine of this process as the HTTP service sees it. `memory` lists its deployments across restarts."""
 
-    def __init__(self, *, memory: Path, limits: Limits, poll_seconds: float = 0.2, device: torch.device = CPU) -> None:
+    def __init__(
+        self,
+        *,
+        memory: Path,
+        limits: Limits,
+        poll_seconds: float = 0.2,
+        device: torch.device = CPU,
+        prove_seconds: float = AGAIN_SECONDS,
+    ) -> None:
+        self._prove_seconds = prove_seconds
         self._thread = EngineThread()
         self._deployments = Deployments(self._thread, limits, memory, device)
         self._poll_seconds = poll_seconds
@@ -41,10 +53,14 @@ class EmbeddedEngine:
     async def start(self) -> None:
         self._thread.start()
         self._deployments.restore()
-        self._follower = asyncio.create_task(self._deployments.follow(self._poll_seconds))
+        self._tasks = [
+            asyncio.create_task(self._deployments.follow(self._poll_seconds)),
+            asyncio.create_task(self._prove_again()),
+        ]
 
     async def stop(self) -> None:
-        self._follower.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.to_thread(self._thread.stop)
 
     def health(self) -> ServerHealth:
@@ -85,6 +101,30 @@ class EmbeddedEngine:
             raise result
         return result
 
+    async def _prove_again(self) -> None:
+        """For ever: asks the probe of what is served, among the other requests. What was computed well may be wrong now."""
+        while True:
+            await asyncio.sleep(min(self._prove_seconds, 1.0))
+            for deployment in list(self._deployments.all.values()):
+                due = time.monotonic() >= deployment.well_at + self._prove_seconds
+                if not (due and deployment.loaded) or deployment.refused or deployment.runner.paused:
+                    continue
+                before, deployment.well_at = deployment.well_at, time.monotonic()
+                weights = deployment.runner.version, deployment.digest
+                try:
+                    async with asyncio.timeout(AGAIN_PATIENCE):
+                        probe = await asyncio.to_thread(self._deployments.known, deployment)
+                        if probe is not None:
+                            name, where = deployment.spec.name, "the embedded engine"
+                            await prove(probe, self.generate, deployment=name, version=weights[0], where=where)
+                except EngineDiffers as error:
+                    if (deployment.runner.version, deployment.digest) == weights and not deployment.refused:
+                        found = meanwhile(error, time.monotonic() - before)
+                        self._deployments.refuse(deployment, weights, found)
+                        log.warning("%s", found)
+                except (ServerError, WeightError, OSError, TimeoutError) as error:
+                    log.info("deployment %s is compared later: %r", deployment.spec.name, error)
+
     def statuses(self) -> list[DeploymentStatus]:
         return [deployment.status() for deployment in self._deployments.all.values()]
 
@@ -116,14 +156,21 @@ def main() -> None:
     parser.add_argument(
         "--speculate", type=int, default=0, help="tokens guessed ahead, where a policy has a head for it"
     )
-    parser.add_argument("--device", default=os.environ.get(DEVICE) or "cpu", help=f"cpu, cuda or cuda:N ({DEVICE})")
+    parser.add_argument(
+        "--device", default=os.environ.get(DEVICE) or "cpu", help=f"cpu, cuda, cuda:N or cuda:N,N ({DEVICE})"
+    )
     parser.add_argument("--poll-seconds", type=float, default=0.2, help="how often weight stores are looked at")
+    parser.add_argument(
+        "--prove-seconds", type=float, default=AGAIN_SECONDS, help="how often what is served is compared again"
+    )
     arguments = parser.parse_args()
     try:
-        device = place(arguments.device)
+        # Of the product's folder, which engines of this machine share; `--data` may be an engine's own.
+        device = place(arguments.device, Path(os.environ.get("OPENCOMPOSER_DATA") or arguments.data) / "run" / "gpus")
     except ValueError as error:
         parser.error(str(error))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.info("this engine computes on %s", device)
     sys.setswitchinterval(0.001)  # the engine thread asks for the interpreter at every operation
     torch.set_num_threads(int(os.environ.get("OPENCOMPOSER_TORCH_THREADS") or os.environ.get("OMP_NUM_THREADS") or 1))
     limits = Limits(
@@ -134,7 +181,13 @@ def main() -> None:
         speculate=arguments.speculate,
     )
     memory = arguments.data / "run" / "inference-deployments.json"
-    engine = EmbeddedEngine(memory=memory, limits=limits, poll_seconds=arguments.poll_seconds, device=device)
+    engine = EmbeddedEngine(
+        memory=memory,
+        limits=limits,
+        poll_seconds=arguments.poll_seconds,
+        device=device,
+        prove_seconds=arguments.prove_seconds,
+    )
     serve(engine, host=arguments.host, port=arguments.port)
 
 

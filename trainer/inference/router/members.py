@@ -1,46 +1,16 @@
-"""The engines behind a router: the file that names them, and what is known of each."""
+"""The engines behind a router: what is known of each, and when one of others is lent."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, ServerHealth
-from trainer.inference.errors import BadRequest
-
-
-class MemberSpec(BaseModel):
-    """One engine that speaks the contract."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str = Field(pattern=r"^https?://\S+$")
-    cluster: str = "here"
-    production: bool = False
-    """It serves others first, and is borrowed only while they leave it idle."""
-
-
-MEMBERS = TypeAdapter(list[MemberSpec])
-
-
-def read_members(path: Path) -> list[MemberSpec]:
-    """Raises BadRequest naming what is wrong with the file."""
-    try:
-        specs = MEMBERS.validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise BadRequest(f'{path} does not exist; write a list of members there: [{{"url": "http://…"}}]') from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadRequest(f"{path}: {'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}") from error
-    if len({spec.url for spec in specs}) < len(specs):
-        raise BadRequest(f"{path} names an engine twice; keep one entry of each url")
-    return specs
+from trainer.inference.members import MemberSpec
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, EngineStatus
-from trainer.inference.router.members import MemberSpec
+from trainer.inference.members import MemberSpec
 
 
 def merged(

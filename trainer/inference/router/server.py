@@ -1,7 +1,7 @@
 """A router: `python -m trainer.inference.router.server --members members.json --port P`. It speaks the whole contract.
 
-The file lists engines and is read again when it changes, so engines come and go while runs go on. A request whose engine
-dies, or is reclaimed by its owners, is asked again elsewhere: it has a seed, and nobody has seen its answer.
+Its list of engines (`../members.py`) is read again when it changes, so engines come and go while runs go on. A request whose
+engine dies, or is reclaimed by its owners, is asked again elsewhere: it has a seed, and nobody has seen its answer.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
+from trainer.inference.members import MemberSpec, Roster, fixed_members, members_arguments
 from trainer.inference.memory import remember, remembered
 from trainer.inference.router.affinity import Affinity
-from trainer.inference.router.members import AGAIN_SECONDS, BorrowPolicy, Member, MemberSpec, Refusal, read_members
+from trainer.inference.router.members import AGAIN_SECONDS, BorrowPolicy, Member, Refusal
 from trainer.inference.router.merge import merged
 from trainer.inference.service import serve
 
@@ -64,17 +65,32 @@ class Relayed(ServerError):
 
 
 class Router:
-    def __init__(self, members: Path, *, memory: Path, policy: BorrowPolicy, poll_seconds: float = 0.5) -> None:
-        self._file, self._memory, self._policy, self._poll_seconds = members, memory, policy, poll_seconds
-        self._read = 0
-        self.members: list[Member] = []
+    def __init__(
+        self,
+        members: Path | None,
+        *,
+        fixed: Sequence[MemberSpec] = (),
+        memory: Path,
+        policy: BorrowPolicy,
+        poll_seconds: float = 0.5,
+    ) -> None:
+        """Engines are those of the file `members` and the `fixed` ones."""
+        self.roster: Roster[Member] = Roster(Member.of, file=members, fixed=fixed, lends=True)
+        self._memory, self._policy, self._poll_seconds = memory, policy, poll_seconds
         self.specs: dict[str, DeploymentSpec] = {}
         self._affinity: Affinity[Member] = Affinity()
-        self._problem = ""
         self._placing = asyncio.Lock()
         """Held while deployments are placed: an engine that is given the same one twice at once answers neither well."""
         self._changed = asyncio.Event()
         """Set, and replaced, whenever an engine is looked at: requests without one wait for it."""
+
+    @property
+    def members(self) -> list[Member]:
+        return self.roster.members
+
+    @property
+    def _nobody(self) -> str:
+        return f"no engine of {self.roster.where} answers; start one, or add it there"
 
     async def start(self) -> None:
         self.specs = {spec.name: spec for spec in remembered(self._memory)}
@@ -85,13 +101,13 @@ class Router:
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)
         await asyncio.gather(*(member.aclose() for member in self.members))
+        self.roster.close()
 
     def health(self) -> ServerHealth:
         known = [member.health for member in self.members if member.health is not None]
         servers = [self._seen(member) for member in self.members]
         usable = any(member.usable for member in self.members)
         nowhere = [words for name in self.specs if (words := self._all_differ(name))]
-        problem = f"no engine of {self._file} answers; start one, or add it there"
         return ServerHealth(
             ok=usable and not nowhere,
             engine="router",
@@ -99,7 +115,7 @@ class Router:
             tokens_per_second=sum(health.tokens_per_second for health in known),
             deployments=self.statuses(),
             servers=servers,
-            error="; ".join(filter(None, [self._problem, *nowhere, "" if usable else problem])),
+            error="; ".join(filter(None, [self.roster.problem, *nowhere, "" if usable else self._nobody])),
         )
 
     def _seen(self, member: Member) -> ServerStatus:
@@ -109,7 +125,9 @@ class Router:
             ok=member.usable and not wrong,
             deployment=", ".join(sorted({*member.served, *(name for name in self.specs if member.differs(name))})),
             model=member.spec.cluster + (" (borrowed)" if member.lent else ""),
-            error="draining" if member.draining else "; ".join(wrong) or member.error,
+            leaving=member.draining,
+            running=len(member.running),
+            error="; ".join(wrong) or member.error,
         )
 
     def statuses(self) -> list[DeploymentStatus]:
@@ -174,7 +192,7 @@ class Router:
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         usable = [member for member in self.members if member.wanted and member.health is not None]
         if not usable:
-            raise Unavailable(f"no engine of {self._file} answers; start one, or add it there")
+            raise Unavailable(self._nobody)
         async with self._placing:  # until it stands, a look knows of the former one, or none
             found = await asyncio.gather(*(self._place(member, spec) for member in usable), return_exceptions=True)
             failed = [problem for problem in found if isinstance(problem, BaseException)]
@@ -286,13 +304,13 @@ class Router:
             return
 
     async def _look(self) -> None:
-        """Reads the file, asks every engine how it is, and brings our deployments to where they belong."""
-        self._reread()
+        """Reads the list, asks every engine how it is, and brings our deployments to where they belong."""
+        await self.roster.refresh()
         await asyncio.gather(*(self._look_at(member) for member in self.members))
         for member in [m for m in self.members if m.draining and not m.running]:
             await asyncio.gather(*(self._displace(member, name) for name in list(member.served)))
             self._affinity.forget(member)
-            self.members.remove(member)
+            self.roster.forget(member)
             await member.aclose()
         done, self._changed = self._changed, asyncio.Event()
         done.set()
@@ -317,20 +335,6 @@ class Router:
         except ServerError as error:
             member.error = str(error)
 
-    def _reread(self) -> None:
-        try:
-            changed = self._file.stat().st_mtime_ns
-            if changed == self._read:
-                return
-            specs, self._read, self._problem = read_members(self._file), changed, ""
-        except (OSError, ServerError) as error:
-            self._problem = str(error)  # those that it had stay
-            return
-        for member in self.members:
-            member.draining = member.spec not in specs
-        present = {member.spec for member in self.members}
-        self.members += [Member.of(spec) for spec in specs if spec not in present]
-
 
 async def _ask(member: Member, method: str, path: str, body: Any, *, seconds: float = 30.0) -> httpx.Response:
     try:
@@ -346,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Router in front of several inference servers")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--members", type=Path, required=True, help="JSON list of engines; read again when it changes")
+    members_arguments(parser)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
     parser.add_argument("--poll-seconds", type=float, default=0.5, help="how often engines are looked at")
     parser.add_argument("--idle-seconds", type=float, default=BorrowPolicy.idle_seconds)
@@ -355,7 +359,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     memory = given.data / "run" / "inference-deployments.json"
     policy = BorrowPolicy(given.idle_seconds, given.reclaim_seconds)
-    router = Router(given.members, memory=memory, policy=policy, poll_seconds=given.poll_seconds)
+    router = Router(
+        given.members, fixed=fixed_members(parser, given), memory=memory, policy=policy, poll_seconds=given.poll_seconds
+    )
     serve(router, host=given.host, port=given.port)
 
 

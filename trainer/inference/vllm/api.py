@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 
 from trainer.inference.client import Connections
-from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
+from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.replay.wire import RoutedExperts
 
@@ -70,13 +70,31 @@ def labelled_version(text: str) -> int:
     return int(found[1])
 
 
+NARROWED = (
+    "the open tokens of each step, which the trainer needs then, are not read from vLLM; set sampling.top_k to 0 and "
+    "sampling.top_p to 1, or serve the policy with the embedded engine (OPENCOMPOSER_INFERENCE_ENGINE=embedded)"
+)
+
+
+def refuse_unsupported(spec: DeploymentSpec) -> None:
+    """What no vLLM does, before anything runs on one. Raises BadRequest."""
+    if spec.speculate:
+        raise BadRequest(
+            f"sampling.speculate is {spec.speculate}, and vLLM does not guess with a policy's own head; leave it empty, or "
+            "serve the policy with the embedded engine (OPENCOMPOSER_INFERENCE_ENGINE=embedded)"
+        )
+    asked = [
+        *([f"sampling.top_k is {spec.top_k}"] if spec.top_k else []),
+        *([f"sampling.top_p is {spec.top_p:g}"] if spec.top_p < 1.0 else []),
+    ]
+    if asked:
+        raise BadRequest(f"{' and '.join(asked)}: {NARROWED}")
+
+
 def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, Any]:
     """The body of POST /inference/v1/generate. `salt` separates the prefix caches of different weights."""
     if request.narrowed:
-        raise BadRequest(
-            "top_k and top_p need the open tokens of each step, which are not read from vLLM; set sampling.top_k to 0 and "
-            "sampling.top_p to 1, or serve the policy with the embedded engine"
-        )
+        raise BadRequest(f"top_k is {request.top_k} and top_p is {request.top_p:g}: {NARROWED}")
     sampling = {
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,

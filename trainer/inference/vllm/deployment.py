@@ -119,6 +119,8 @@ class Deployment:
     """One fetch at a time."""
 
     def __post_init__(self) -> None:
+        self._probe: tuple[str, Probe | None] | None = None
+        """Of the weights with a label."""
         self.subscriber = Subscriber(open_versions(self.spec.store)) if self.spec.store else None
 
     @property
@@ -137,8 +139,10 @@ class Deployment:
 
     def probe(self) -> Probe | None:
         """What its weights say of the probe's text. Blocks. None where nobody can tell."""
-        store = self.subscriber.store if self.subscriber else None
-        return reference(store, self.version, Path(self.spec.policy_dir), self.mirror)
+        if self._probe is None or self._probe[0] != self.label:
+            store = self.subscriber.store if self.subscriber else None
+            self._probe = self.label, reference(store, self.version, Path(self.spec.policy_dir), self.mirror)
+        return self._probe[1]
 
     @property
     def label(self) -> str:
@@ -240,6 +244,11 @@ class Deployment:
             tied = {name: state[name] for name in aliases}
         if tied:
             safetensors.torch.save_file({n: t.clone() for n, t in tied.items()}, folder / "tied.safetensors")
+
+    def moved(self) -> None:
+        """What its last server made of it says nothing of the next one."""
+        self.error = self.refused = self.proof = ""
+        self.retry_at = 0.0
 
     def forget(self) -> None:
         """Lets the weight store collect what was kept for it."""

@@ -1,6 +1,7 @@
 """The inference contract in front of vLLM: `python -m trainer.inference.vllm.server --servers URL,URL --port P`.
 
-Workers and the control plane speak to this one process; it alone moves the vLLM servers to other weights.
+Workers and the control plane speak to this one process; it alone moves the vLLM servers to other weights. Its list of
+servers (`../members.py`) is read again when it changes, so servers come and go while runs go on.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
+import shutil
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from trainer.inference.contract import (
@@ -22,18 +24,19 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 from trainer.inference.errors import (
-    BadRequest,
     DeadlinePassed,
+    Displaced,
     ServerError,
     SyncFailed,
     Unavailable,
     UnknownDeployment,
     UnsupportedModel,
 )
+from trainer.inference.members import MemberSpec, Roster, fixed_members, members_arguments
 from trainer.inference.memory import remember, remembered
-from trainer.inference.proving import EngineDiffers
+from trainer.inference.proving import AGAIN_SECONDS, EngineDiffers
 from trainer.inference.service import serve
-from trainer.inference.vllm.addresses import server_urls
+from trainer.inference.vllm.api import refuse_unsupported
 from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.meter import Meter
 from trainer.inference.vllm.worker import Worker
@@ -50,70 +53,88 @@ class VllmEngine:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        servers: Sequence[MemberSpec],
         *,
+        members: Path | None = None,
         data: Path,
         turn_seconds: float = TURN_SECONDS,
         poll_seconds: float = 0.5,
         max_queue: int = 4096,
+        prove_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        """`data` is seen by the vLLM servers at the same path: weights pass through `data`/vllm."""
+        """Servers are the given ones and those of the file `members`. `data` is seen by them at the same path: weights
+        pass through `data`/vllm."""
         self._memory = data / "run" / "inference-deployments.json"
-        self.workers = [
-            Worker(
-                url,
-                scratch=data / "vllm" / str(number),
+        self._scratch, numbers = data / "vllm", count()
+
+        def worker(spec: MemberSpec) -> Worker:
+            return Worker(
+                spec,
+                scratch=self._scratch / str(next(numbers)),
                 turn_seconds=turn_seconds,
                 poll_seconds=poll_seconds,
                 max_queue=max_queue,
+                prove_seconds=prove_seconds,
             )
-            for number, url in enumerate(servers)
-        ]
+
+        self._roster: Roster[Worker] = Roster(worker, file=members, fixed=servers)
+        self._loops: dict[Worker, asyncio.Task[None]] = {}
         self._deployments: dict[str, Deployment] = {}
         self._changing = asyncio.Lock()
         """One deployment is created or removed at a time: many workers ask for the same one at once."""
+        self._moved = asyncio.Event()
+        """Set, and replaced, whenever a deployment gets a server, or goes for good."""
         self._meter = Meter()
-        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def workers(self) -> list[Worker]:
+        return self._roster.members
 
     async def start(self) -> None:
         for spec in remembered(self._memory):
             self._deployments[spec.name] = Deployment(spec)
-        loops = [self._place_rest(), *(worker.run() for worker in self.workers)]
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        await self._refresh()
+        self._tending = asyncio.create_task(self._tend())
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = [self._tending, *self._loops.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for worker in self.workers:
             await worker.api.aclose()
+        self._roster.close()
 
     def health(self) -> ServerHealth:
         busy, speed = self._meter.load()
         servers = [worker.status() for worker in self.workers]
         differs = [deployment.error for deployment in self._deployments.values() if deployment.differs]
-        well = any(server.ok for server in servers) and not differs
-        problem = f"no vLLM server can be used: {'; '.join(server.error for server in servers)}"
+        usable = any(server.ok for server in servers)
+        nobody = f"no vLLM server can be used: {'; '.join(server.error for server in servers) or self._nobody}"
         return ServerHealth(
-            ok=well,
+            ok=usable and not differs,
             engine="vllm",
             busy_share=busy,
             tokens_per_second=speed,
             deployments=self.statuses(),
             servers=servers,
-            error="" if well else "; ".join(differs) or problem,
+            error="; ".join(filter(None, [self._roster.problem, *(differs or ["" if usable else nobody])])),
         )
+
+    @property
+    def _nobody(self) -> str:
+        return f"there is none in {self._roster.where}; add one"
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._get(request.deployment)
-        worker = self._worker_of(deployment)
-        if worker is None:
-            raise Unavailable(f"deployment {deployment.name!r} has no server yet: {deployment.error or 'starting'}")
         with self._meter.request() as count:
             try:
                 async with asyncio.timeout(request.timeout_seconds):
-                    answer = await worker.generate(deployment, request)
+                    answer = await self._generate(deployment, request)
             except TimeoutError:
+                worker = self._worker_of(deployment)
+                if worker is None:
+                    raise self._homeless(deployment) from None
                 if deployment.paused or deployment.error or worker.error:
                     raise worker.why_waiting(deployment, request) from None
                 seconds = f"{request.timeout_seconds:.3g}"
@@ -122,6 +143,22 @@ class VllmEngine:
                 ) from None
             count.tokens = len(answer.token_ids)
             return answer
+
+    async def _generate(self, deployment: Deployment, request: GenerateRequest) -> GenerateResponse:
+        """On its server, also where that changes before the request had its turn."""
+        while True:
+            worker = self._worker_of(deployment)
+            if worker is None:
+                if self._deployments.get(deployment.name) is not deployment:
+                    raise Unavailable(f"deployment {deployment.name!r} was removed or replaced")
+                if deployment.error:
+                    raise self._homeless(deployment)
+                await self._moved.wait()
+                continue
+            try:
+                return await worker.generate(deployment, request)
+            except Displaced as error:
+                log.info("%s", error)
 
     def statuses(self) -> list[DeploymentStatus]:
         return [self._status(deployment) for deployment in self._deployments.values()]
@@ -132,10 +169,7 @@ class VllmEngine:
         return deployment.status().model_copy(update={"cache_share": worker.filling.peak() if worker else None})
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
-        if spec.speculate:
-            raise BadRequest(
-                f"speculate={spec.speculate}: vLLM does not guess with a policy's own head; leave sampling.speculate empty"
-            )
+        refuse_unsupported(spec)
         async with self._changing:
             there = self._deployments.get(spec.name)
             if there is not None and there.spec == spec and there.ready:
@@ -146,7 +180,7 @@ class VllmEngine:
             if there is not None:
                 await self._remove(there)
             self._deployments[spec.name] = deployment
-            worker.place(deployment)
+            self._place(deployment, worker)
             self._remember()
         try:
             await worker.settled(deployment, SETTLE_SECONDS)
@@ -168,6 +202,7 @@ class VllmEngine:
         worker = self._worker_of(deployment)
         if worker is not None:
             await worker.displace(deployment)
+        self._tell()
 
     async def pause(self, name: str) -> DeploymentStatus:
         deployment, worker = self._placed(name)
@@ -191,6 +226,8 @@ class VllmEngine:
         """The server with the fewest deployments of those that can hold this one. Raises Unavailable, UnsupportedModel."""
         able, problems, refused = [], [], []
         for worker in self.workers:
+            if worker.draining:
+                continue
             try:
                 if worker.served is None:
                     await worker.look()
@@ -202,25 +239,69 @@ class VllmEngine:
             else:
                 able.append(worker)
         if able:
-            return min(able, key=lambda worker: len(worker.placed))
+            return min(able, key=lambda worker: (bool(worker.error), len(worker.placed)))
         if refused and not problems:
             raise UnsupportedModel(
                 f"no vLLM server can hold the policy in {deployment.spec.policy_dir} ({'; '.join(refused)}); "
                 "start vLLM with --model on a policy of the same architecture"
             )
-        raise Unavailable("; ".join([*problems, *refused]))
+        raise Unavailable("; ".join([*problems, *refused]) or f"no vLLM server: {self._nobody}")
+
+    def _place(self, deployment: Deployment, worker: Worker) -> None:
+        worker.place(deployment)
+        self._tell()
+
+    def _tell(self) -> None:
+        done, self._moved = self._moved, asyncio.Event()
+        done.set()
+
+    async def _tend(self) -> None:
+        """For ever: follows the list of servers, places what has no server, and gives servers without work some."""
+        while True:
+            try:
+                await self._refresh()
+                await self._place_rest()
+                self._spread()
+            except Exception:
+                log.exception("tending the servers failed; it is tried again")
+            await asyncio.sleep(PLACE_SECONDS)
+
+    async def _refresh(self) -> None:
+        await self._roster.refresh()
+        for worker in [worker for worker in self.workers if worker not in self._loops]:
+            self._loops[worker] = asyncio.create_task(worker.run())
+        for worker in [w for w in self.workers if w.draining and not w.placed and not w.running]:
+            self._roster.forget(worker)
+            loop = self._loops.pop(worker)
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+            await worker.api.aclose()
+            shutil.rmtree(worker.mover.scratch, ignore_errors=True)
+            log.info("server %s is gone from the list", worker.spec.url)
 
     async def _place_rest(self) -> None:
-        """For ever: places remembered deployments once a server answers."""
-        while True:
-            for deployment in list(self._deployments.values()):
-                if self._worker_of(deployment) is None:
-                    try:
-                        (await self._choose(deployment)).place(deployment)
-                        deployment.error = ""
-                    except ServerError as error:
-                        deployment.error = str(error)
-            await asyncio.sleep(PLACE_SECONDS)
+        """Deployments that are remembered, or whose server left, go to one that answers."""
+        for deployment in [d for d in self._deployments.values() if self._worker_of(d) is None]:
+            try:
+                worker = await self._choose(deployment)
+            except ServerError as error:
+                deployment.error = str(error)
+                self._tell()
+                continue
+            there = self._deployments.get(deployment.name) is deployment
+            if there and self._worker_of(deployment) is None and not worker.draining:
+                deployment.error = ""
+                self._place(deployment, worker)
+
+    def _spread(self) -> None:
+        """Where several deployments take turns on a server and another one has none, that one gets one of them."""
+        staying = [worker for worker in self.workers if not worker.draining]
+        for idle in [w for w in staying if not w.placed and w.served and not w.error]:
+            for fullest in sorted(staying, key=lambda w: len(w.placed), reverse=True):
+                movable = [d for d in fullest.spare() if not idle.misfit(d)] if len(fullest.placed) > 1 else []
+                if movable:
+                    fullest.give(max(movable, key=lambda d: d.waiting))
+                    return  # one at a time: it is placed before the next look
 
     def _get(self, name: str) -> Deployment:
         try:
@@ -236,8 +317,12 @@ class VllmEngine:
         deployment = self._get(name)
         worker = self._worker_of(deployment)
         if worker is None:
-            raise Unavailable(f"deployment {name!r} has no server yet: {deployment.error or 'starting'}")
+            raise self._homeless(deployment)
         return deployment, worker
+
+    @staticmethod
+    def _homeless(deployment: Deployment) -> Unavailable:
+        return Unavailable(f"deployment {deployment.name!r} has no server yet: {deployment.error or 'starting'}")
 
     def _remember(self) -> None:
         remember(self._memory, [deployment.spec for deployment in self._deployments.values()])
@@ -245,7 +330,7 @@ class VllmEngine:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Inference contract in front of vLLM servers")
-    parser.add_argument("--servers", required=True, help="addresses of vLLM servers, separated by commas")
+    members_arguments(parser)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
@@ -253,20 +338,21 @@ def main() -> None:
         "--turn-seconds", type=float, default=TURN_SECONDS, help="shortest turn of a deployment that shares a server"
     )
     parser.add_argument("--poll-seconds", type=float, default=0.5, help="how often servers and stores are looked at")
+    parser.add_argument(
+        "--prove-seconds", type=float, default=AGAIN_SECONDS, help="how often servers that serve are compared again"
+    )
     parser.add_argument("--max-queue", type=int, default=4096, help="waiting requests a deployment")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        urls = server_urls(arguments.servers)
-    except ValueError as error:
-        sys.exit(f"--servers: {error}")
     engine = VllmEngine(
-        urls,
+        fixed_members(parser, arguments),
+        members=arguments.members,
         data=arguments.data.resolve(),
         turn_seconds=arguments.turn_seconds,
         poll_seconds=arguments.poll_seconds,
         max_queue=arguments.max_queue,
+        prove_seconds=arguments.prove_seconds,
     )
     serve(engine, host=arguments.host, port=arguments.port)
 

@@ -11,16 +11,19 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, Proof, ServerStatus, SyncTimings
-from trainer.inference.errors import PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
+from trainer.inference.errors import Displaced, PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
 from trainer.inference.filling import Filling
-from trainer.inference.proving import EngineDiffers, prove
+from trainer.inference.members import MemberSpec
+from trainer.inference.proving import AGAIN_PATIENCE, AGAIN_SECONDS, EngineDiffers, meanwhile
 from trainer.inference.vllm.api import Served, VllmApi, WeightsLost
+from trainer.inference.vllm.comparing import compare
 from trainer.inference.vllm.deployment import Deployment, misfit, read_config
-from trainer.inference.vllm.moving import Mover
+from trainer.inference.vllm.moving import Clock, Mover
 from trainer.weights import WeightError
 
 log = logging.getLogger(__name__)
@@ -30,12 +33,28 @@ UNTOUCHED = "default"
 
 
 class Worker:
-    def __init__(self, url: str, *, scratch: Path, turn_seconds: float, poll_seconds: float, max_queue: int) -> None:
-        self.api = VllmApi(url)
+    def __init__(
+        self,
+        spec: MemberSpec,
+        *,
+        scratch: Path,
+        turn_seconds: float,
+        poll_seconds: float,
+        max_queue: int,
+        prove_seconds: float = AGAIN_SECONDS,
+    ) -> None:
+        self.spec = spec
+        self.draining = False
+        """It left the list: what runs there ends, its deployments go elsewhere."""
+        self.api = VllmApi(spec.url)
         self.turn_seconds = turn_seconds
         self.poll_seconds = poll_seconds
+        self.prove_seconds = prove_seconds
         self.max_queue = max_queue
         self.placed: list[Deployment] = []
+        self._wanted_elsewhere: set[Deployment] = set()
+        self._here: Counter[Deployment] = Counter()
+        """Requests in progress; also of deployments that went elsewhere meanwhile."""
         self.served: Served | None = None
         self.error = "not asked yet"
         self.filling = Filling()
@@ -55,6 +74,8 @@ class Worker:
         """One change of the server's weights at a time."""
         self._proof: Proof = ""
         """Of what it loaded whole last."""
+        self._well_at = 0.0
+        """When it was last seen to compute what was published, or asked in vain."""
         self._unproven = False
         """Its deployment was paused when it was loaded, so that it could not be asked."""
         self._changed = asyncio.Event()
@@ -94,18 +115,25 @@ class Worker:
                 if deployment.differs:
                     raise EngineDiffers(deployment.error)
                 if deployment not in self.placed:
-                    raise Unavailable(f"deployment {deployment.name!r} was removed or replaced")
+                    raise Displaced(f"deployment {deployment.name!r} is not on {self.api.url} any more")
                 if self._held is not deployment:
                     self._wake.set()
                 await self._changed.wait()
         finally:
             deployment.waiting -= 1
         deployment.running += 1
+        self._here[deployment] += 1
         try:
             yield
         finally:
             deployment.running -= 1
+            self._here[deployment] -= 1
+            self._here += Counter()  # forgets what is at 0
             self._signal()
+
+    @property
+    def running(self) -> int:
+        return self._here.total()
 
     def why_waiting(self, deployment: Deployment, request: GenerateRequest) -> ServerError:
         """What a request that passed its deadline without an answer is told."""
@@ -124,9 +152,11 @@ class Worker:
         while True:
             try:
                 async with self._changing:  # in the middle of a load nobody can tell what the server holds
+                    self._let_go()
                     await self._watch()
                     await self._give_turn()
                     await self._follow()
+                    await self._prove_again()
             except (SyncFailed, EngineDiffers):
                 self._signal()  # noted with its deployment; the server itself answers
             except ServerError as error:
@@ -185,6 +215,8 @@ class Worker:
         if self._held is not None:
             await self._run_dry(self._held)
         self._held = None
+        if self.draining:
+            return
         await self._load(target, SyncTimings(version=target.version, kind="anchor"))
         self._turn_began = time.monotonic()
 
@@ -196,7 +228,7 @@ class Worker:
             able.sort(key=lambda d: (d.waiting == 0, d.asked_at))
             return able[0] if able else None
         asking = [d for d in able if d.waiting and d is not self._held]
-        stuck = self._held.paused and self._held.running > 0
+        stuck = self._held.paused and self._here[self._held] > 0
         if not asking or stuck or now - self._turn_began < self.turn_seconds:
             return self._held
         return min(asking, key=lambda d: d.asked_at)
@@ -229,7 +261,7 @@ class Worker:
 
     async def _run_dry(self, deployment: Deployment) -> None:
         """Each request in progress has a deadline of its own, so this ends."""
-        while deployment.running:
+        while self._here[deployment]:
             await self._changed.wait()
 
     # -- weights --------------------------------------------------------------------------------------
@@ -244,7 +276,7 @@ class Worker:
 
     async def _load(self, deployment: Deployment, timings: SyncTimings) -> None:
         """Give the server the weights at hand. Generation stands still from `wait` to `resume`."""
-        clock = _Clock()
+        clock = Clock()
         prepared: Path | None = None
         self._proving = proving = asyncio.Event()
         try:
@@ -275,6 +307,23 @@ class Worker:
         log.info("server %s holds %s (%s, %.2f s still)", self.api.url, deployment.label, how, timings.pause)
         self._signal()
 
+    async def _prove_again(self) -> None:
+        """In the middle of a step: what it computed well it may compute wrongly now. Raises EngineDiffers."""
+        deployment, before = self._held, self._well_at
+        due = time.monotonic() >= before + self.prove_seconds
+        if not due or deployment is None or not self._admitting or deployment.paused or deployment.proof != "proven":
+            return
+        self._well_at = time.monotonic()
+        try:
+            async with asyncio.timeout(AGAIN_PATIENCE):
+                await self._compare(deployment, f"{deployment.label}~{before:.0f}")  # not what its prefix cache has
+        except TimeoutError:
+            log.info("server %s is too busy to be compared again; later", self.api.url)
+        except EngineDiffers as error:
+            found = meanwhile(error, time.monotonic() - before)
+            self._note(deployment, str(found))
+            raise found from error
+
     async def _prove(self, deployment: Deployment) -> None:
         """That the server answered 200 to a load proves nothing: it must say what the weights say. Raises EngineDiffers."""
         self._proof = ""
@@ -282,39 +331,20 @@ class Worker:
             self._unproven = True
             return
         self._unproven = False
-        probe = await asyncio.to_thread(deployment.probe)
-        if probe is None:
-            deployment.proof = self._proof = "unknown"
-            log.warning(
-                "%s of %s is not compared with a reference: it was published without one, and is too large to make one here",
-                deployment.label,
-                self.api.url,
-            )
-            return
-        served, where, version = self.served, f"vLLM at {self.api.url}", deployment.version
-        assert served is not None
+        self._proof = await self._compare(deployment, deployment.label)
+        deployment.proof, self._well_at = self._proof, time.monotonic()
 
-        async def generate(request: GenerateRequest) -> GenerateResponse:
-            async with asyncio.timeout(request.timeout_seconds):
-                return await self.api.generate(request, model=served.name, salt=deployment.label, before=version)
-
+    async def _compare(self, deployment: Deployment, salt: str) -> Proof:
+        """Raises EngineDiffers: then nobody is answered with these weights."""
+        assert self.served is not None
         try:
-            gap = await prove(probe, generate, deployment=deployment.name, version=version, where=where)
-            if gap is None:
-                raise EngineDiffers(
-                    f"{where} was given {deployment.label}, and says that it computes with another version: let no other "
-                    "server in front of it give it weights, too, and restart it"
-                )
+            return await compare(self.api, self.served, deployment, salt=salt)
         except EngineDiffers:
             deployment.refused = deployment.label
             self._held, self._label, self._admitting = None, "", False
             self.mover.lost()
             self._signal()
             raise
-        except TimeoutError as error:
-            raise Unavailable(f"{where} did not answer the probe of {deployment.label} in time") from error
-        deployment.proof = self._proof = "proven"
-        log.info("%s computes %s: %.2g nats off the reference", where, deployment.label, gap)
 
     async def settled(self, deployment: Deployment, seconds: float) -> None:
         """Until the server has the weights of a deployment, or says why not; not for its turn. Raises EngineDiffers."""
@@ -362,6 +392,29 @@ class Worker:
         deployment.forget()
         self._signal()
 
+    def spare(self) -> list[Deployment]:
+        """What only waits for its turn here, and may as well go to a server that has nothing to do."""
+        return [d for d in self.placed if d is not self._held and d not in self._wanted_elsewhere]
+
+    def give(self, deployment: Deployment) -> None:
+        """Ask it to let go of a deployment that only waits here."""
+        self._wanted_elsewhere.add(deployment)
+        self._wake.set()
+
+    def _let_go(self) -> None:
+        """Of what goes elsewhere. Its requests in progress end here; those that wait are told (`Displaced`)."""
+        wanted, self._wanted_elsewhere = self._wanted_elsewhere, set()
+        going = [d for d in self.placed if (d in wanted and d is not self._held) or self.draining]
+        for deployment in going:
+            if deployment.paused and self._here[deployment]:
+                continue  # they can end only here, once it is resumed
+            self.placed.remove(deployment)
+            if self._held is deployment:
+                self._held, self._admitting = None, False
+            deployment.moved()
+        if going:
+            self._signal()
+
     async def pause(self, deployment: Deployment) -> None:
         deployment.paused = True
         if self._held is deployment:
@@ -387,15 +440,7 @@ class Worker:
             deployment=self._held.name if self._held else "",
             model=str(self.served.folder) if self.served else "",
             weights=f"whole checkpoints: {self.mover.reason}" if self.mover.reason else "changed words in place",
+            leaving=self.draining,
+            running=self.running,
             error=self.error,
         )
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-
-    def lap(self) -> float:
-        now = time.perf_counter()
-        seconds, self._last = now - self._last, now
-        return seconds
