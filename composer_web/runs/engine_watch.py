@@ -56,9 +56,13 @@ class EngineWatch:
             self._looked = time.monotonic()
         served = next((d for d in health.deployments if d.name == self._deployment), None)
         if served is not None:
-            self._left_out(served)
-            self._names_another(served)
+            self.saw(served)
         return health, served
+
+    def saw(self, served: DeploymentStatus) -> None:
+        """Tell what is wrong with the run's deployment and was not told yet."""
+        self._left_out(served)
+        self._names_another(served)
 
     def _left_out(self, served: DeploymentStatus) -> None:
         """Those that were seen to compute something else, each once for its words."""

@@ -192,11 +192,11 @@ def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(contro
             {"ok": True, "engine": "embedded", "deployments": [served | {"follow": True}]}
         )
 
-    sink._prove(health(0, "sha256:right").deployments[0])
+    sink.engines.saw(health(0, "sha256:right").deployments[0])
     assert not control.run.events.filter(level="error").exists()
     for _ in range(2):
-        sink._prove(health(0, "sha256:wrong").deployments[0])
-        sink._prove(health(9, "sha256:right").deployments[0])
+        sink.engines.saw(health(0, "sha256:wrong").deployments[0])
+        sink.engines.saw(health(9, "sha256:right").deployments[0])
     messages = list(control.run.events.filter(level="error").order_by("pk").values_list("message", flat=True))
     assert len(messages) == 2
     assert "version 0 and holds other weights" in messages[0]
@@ -214,7 +214,7 @@ def test_an_engine_that_computes_something_else_is_an_event_of_the_run(control: 
         return DeploymentStatus.model_validate(found | {"engines": engines})
 
     for _ in range(2):
-        sink._prove(served(right, wrong))
+        sink.engines.saw(served(right, wrong))
     events = control.run.events.filter(level="error")
     assert [event.message for event in events] == [
         "an engine is left out: http://b: 2.4 nats off; 1 of 2 engines go on"

@@ -76,7 +76,7 @@ def end(spared: Callable[[dict[int, Process]], set[int]], reap: Callable[[], Non
 
     All are stopped first, so that nothing forks faster than it is killed.
     """
-    paused = pause()
+    stopped = pause()
     give_up = time.monotonic() + END_SECONDS
     wait = FIRST_PAUSE_SECONDS
     while True:
@@ -84,7 +84,7 @@ def end(spared: Callable[[dict[int, Process]], set[int]], reap: Callable[[], Non
         keep = spared(rows)
         doomed = [pid for pid, row in rows.items() if pid not in keep and row.alive]
         if not doomed:
-            return resume(paused & keep)
+            return resume(keep - stopped)
         if time.monotonic() > give_up:
             raise Unkillable(f"{len(doomed)} processes outlived SIGKILL by {END_SECONDS:.0f} s")
         for pid in doomed:
@@ -96,15 +96,27 @@ def end(spared: Callable[[dict[int, Process]], set[int]], reap: Callable[[], Non
 
 
 def pause() -> set[int]:
-    """Stop every process but pid 1 and those that are stopped already; which ones."""
+    """Stop every process but pid 1; those that were stopped already, which `resume` and `resume_all` leave so.
+
+    A process that is being forked meanwhile is told to stop too, but may enter the table after this has returned: a list
+    of the stopped ones made here would lack it, and it would stand still for ever.
+    """
     stopped = {pid for pid, row in table().items() if row.stopped}
     with contextlib.suppress(ProcessLookupError):  # there is none
         os.kill(-1, signal.SIGSTOP)
-    return set(pids()) - stopped
+    return stopped
 
 
-def resume(paused: set[int]) -> None:
-    for pid in paused:
+def resume_all(stopped: set[int]) -> None:
+    """Let everything run on but what `pause` found stopped."""
+    if stopped:
+        return resume(set(pids()) - stopped)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGCONT)  # reaches what is still being forked
+
+
+def resume(wanted: set[int]) -> None:
+    for pid in wanted:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
 

@@ -84,7 +84,8 @@ class Shell:
         return self._state
 
     def thaw(self) -> None:
-        processes.resume(self._frozen or set())
+        if self._frozen is not None:
+            processes.resume_all(self._frozen)
         self._frozen = None
         held_back, self._held_back = self._held_back, []
         for call in held_back:

@@ -88,6 +88,13 @@ async def made(url: str) -> int:
         return int((await client.get(f"{url}/tokens")).json())
 
 
+async def stand_still(url: str, *, still: bool = True) -> None:
+    """Of a double that generates, or generate on."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        path, mode = ("/pause", {"mode": "keep"}) if still else ("/resume", {})
+        (await client.post(f"{url}{path}", params=mode)).raise_for_status()
+
+
 async def more(url: str, than: int) -> None:
     """Until a double has generated more tokens."""
     async with asyncio.timeout(90):
@@ -144,12 +151,14 @@ async def test_a_server_that_leaves_ends_what_it_runs_and_is_shown_meanwhile(fro
     running = asyncio.create_task(front.engine.generate(long))
     before = await made(front.urls[0])
     await more(front.urls[0], before)
+    await stand_still(front.urls[0])  # else it may end before the other one has the weights
     front.listed(front.urls[1])
     await until(lambda: front.places().get(front.urls[1]) == {"run-1"})
     leaving = next(server for server in front.engine.health().servers if server.url == front.urls[0])
     assert leaving.leaving and leaving.running == 1 and not running.done()
     check(1, ask("run-1", 4), await front.engine.generate(ask("run-1", 4)))  # the other one serves meanwhile
     assert not running.done()
+    await stand_still(front.urls[0], still=False)
     check(1, long, await running)
     await until(lambda: front.servers() == [front.urls[1]])
 
