@@ -33,7 +33,8 @@ ADDRESSED = {
 """Name of a picture → the page that it shows, where the address holds something that only the database knows."""
 NO_PAGE = (
     "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/search/", "/tokens/",
-    "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/", "metrics", "v1/",
+    "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/", "metrics",
+    "v1/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {
