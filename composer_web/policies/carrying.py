@@ -89,7 +89,7 @@ def _measured(order: MeasurementOrder, held: leases.Held) -> Selection:
         try:
             if leases.beat([held]):
                 raise Stopped("another worker took it over")
-            if not orders.say(order.pk, doing=doing, share=share):
+            if not orders.say(order, doing=doing, share=share):
                 raise Stopped("somebody stopped it")
         except (OperationalError, InterfaceError) as error:  # Postgres is away for a while: the measuring goes on
             log.warning("measurement %d is not told of: %s", order.pk, str(error).strip())

@@ -147,10 +147,14 @@ def claim(order_id: int, held: leases.Held) -> MeasurementOrder | None:
     return order
 
 
-def say(order_id: int, *, doing: str, share: float) -> bool:
+def say(order: MeasurementOrder, *, doing: str, share: float) -> bool:
     """How far it is; False when it is to end: somebody stopped it."""
-    rows = MeasurementOrder.objects.filter(pk=order_id, state="running")
-    told = rows.update(doing=doing[:80], share=min(max(share, 0.0), 1.0))
+    now = (doing[:80], min(max(share, 0.0), 1.0))
+    rows = MeasurementOrder.objects.filter(pk=order.pk, state="running")
+    if now == (order.doing, order.share):  # pages are told of what is new, not of each look
+        return rows.exists()
+    order.doing, order.share = now
+    told = rows.update(doing=order.doing, share=order.share)
     hint("policies")
     return bool(told)
 

@@ -34,5 +34,6 @@ export function start() {
         button.disabled = false;
       }
     });
+    button.disabled = false; // until here a press would send the form without a key
   }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser import seed
 from tests.browser.conftest import Product
@@ -72,3 +72,16 @@ def test_an_address_by_number_says_what_to_do(page: Page, product: Product) -> N
     confirm_password(page)
     page.click("button:has-text('Add the key')")
     expect(page.locator("[data-key-problem]")).to_contain_text("open the product by a host name")
+
+
+def test_nothing_is_sent_before_the_page_can_ask_for_a_key(page: Page, product: Product) -> None:
+    log_in(page, product.url, "viewer", seed.PASSWORD)
+    held: list[Route] = []
+    page.route("**/js/keys*.js", lambda route: held.append(route))
+    page.goto(f"{product.url}/2fa/webauthn/add/")
+    with page.expect_request("**/js/keys*.js"):
+        confirm_password(page)
+    button = page.locator("button:has-text('Add the key')")
+    expect(button).to_be_disabled()
+    held.pop().continue_()
+    expect(button).to_be_enabled()

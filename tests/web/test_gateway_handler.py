@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.asgi import answers, application, http
-from composer_web.gateway import admission, configuration
+from composer_web.gateway import admission, configuration, standing
 from composer_web.gateway.errors import RateLimited, Unauthenticated
 from composer_web.gateway.handler import PATH
 from composer_web.gateway.wire import MAX_BODY, parse
@@ -103,7 +103,9 @@ async def test_a_fault_of_ours_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch
     assert answer.status_code == 500 and "secret" not in answer.text
 
 
-def test_admission_asks_little_and_remembers_no_right(people: dict[str, User], policy: Policy) -> None:
+def test_admission_asks_little_and_remembers_no_right(
+    people: dict[str, User], policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every request reads the token, the settings and the promotion: what is taken away is gone with the next request."""
     token, secret = create_token(user=people["viewer"], name="agent", scopes=["gateway"])
     promotion.promote(reference=f"{policy.name}@0")
@@ -112,10 +114,13 @@ def test_admission_asks_little_and_remembers_no_right(people: dict[str, User], p
     def admit() -> admission.Admitted:
         return admission.admit(request, f"Bearer {secret}", admission.Wishes("s", False, ""))
 
+    read: list[dict[str, object]] = []
+    row = standing._row
+    monkeypatch.setattr(standing, "_row", lambda given: (read.append(given), row(given))[1])
     admit()
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as others:
         assert admit().target.policy_id == policy.pk
-    assert len(asked) == 1, [query["sql"] for query in asked.captured_queries]
+    assert (len(read), len(others)) == (2, 0), [query["sql"] for query in others.captured_queries]
     configuration.change(values={"requests_per_minute": 1})
     with pytest.raises(RateLimited):
         admit()

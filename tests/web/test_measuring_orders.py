@@ -206,13 +206,15 @@ def test_somebody_stops_it(fresh: Policy, shop: str, people: dict[str, User], mo
     order = asked(fresh, shop)
     alive: list[int] = []
 
-    def look(pk: int, *, doing: str, share: float) -> bool:
+    say = orders.say
+
+    def look(order: MeasurementOrder, *, doing: str, share: float) -> bool:
         """Stopped while it runs, by a person at the page."""
         if doing != "begins":
             operator = Client()
             operator.force_login(people["operator"])
-            assert "It is stopped" in operator.post(f"/measurements/{pk}/stop/", follow=True).content.decode()
-        return MeasurementOrder.objects.filter(pk=pk, state="running").exists()
+            assert "It is stopped" in operator.post(f"/measurements/{order.pk}/stop/", follow=True).content.decode()
+        return say(order, doing=doing, share=share)
 
     class Watched(subprocess.Popen):  # type: ignore[type-arg]
         def __init__(self, *words: object, **how: object) -> None:
