@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import django_tables2 as tables
@@ -61,10 +63,25 @@ class BoundedPaginator(Paginator):
         return Page(rows, number, self)
 
 
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Rows that a list leaves out although they fit, because they are archived."""
+
+    count: int
+    name: str
+    """What they are, as many as there are."""
+    narrowed: bool
+    """Filters left others out."""
+    address: str
+    """Query string of the list that shows them."""
+
+
 class Table(tables.Table):
     """`empty_template` is rendered when there are no rows: it says what to do."""
 
     empty_template = "partials/empty.html"
+    put_away: Callable[[], PutAway | None] | None = None
+    """Of a list that hides what is archived: asked when no row is left."""
     known_count: int | None = None
     """How many rows there are, where that was found with something else."""
 

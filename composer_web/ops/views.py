@@ -25,7 +25,7 @@ from trainer.inference.contract import ServerHealth
 def home(request: PageRequest) -> HttpResponse:
     """What runs now, what happened last, and what to do next."""
     live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
-    recent = list(runs.runs().exclude(state__in=RUN_LIVE)[:6])
+    recent = list(runs.runs().exclude(state__in=RUN_LIVE).filter(archived_at=None)[:6])
     suites, known = tasks.any_suite(), policies.policies().exists()
     workers = overview.workers()
     alive = {worker.kind for worker in workers if worker.state == "alive"}
@@ -34,7 +34,7 @@ def home(request: PageRequest) -> HttpResponse:
         "recent_runs": [(run, run.curve_values, None) for run in recent],
         "rollouts": rollouts.rollout_rows().exclude(verdict="")[:10],
         "evaluations": evals.evaluations()[:6],
-        "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent)),
+        "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent) or runs.runs().exists()),
         "alive": sorted(alive),
         "silent": [worker for worker in workers if worker.state == "dead"],
     }

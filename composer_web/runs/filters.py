@@ -9,6 +9,7 @@ from django import forms
 from django.db.models import Q, QuerySet
 
 from composer_web.ops.numbers import ROW_ID, whole
+from composer_web.ops.tables import PutAway
 from composer_web.runs.models import Run, RunKind, RunState
 
 DATE = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
@@ -41,6 +42,19 @@ class RunFilter(filters.FilterSet):
     def filter_queryset(self, queryset: QuerySet[Run]) -> QuerySet[Run]:
         found: QuerySet[Run] = super().filter_queryset(queryset)
         return found if self.form.cleaned_data.get("archived") else found.filter(archived_at=None)
+
+    def put_away_alone(self) -> PutAway | None:
+        """Archived runs that fit the other filters; None where there are none, or the list shows them."""
+        said = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "")}
+        if "archived" in said:
+            return None
+        count = super().filter_queryset(self.queryset).exclude(archived_at=None).count()
+        if not count:
+            return None
+        address = self.data.copy()
+        address.pop("page", None)
+        address["archived"] = "only"
+        return PutAway(count, "run" if count == 1 else "runs", bool(said), f"?{address.urlencode()}")
 
     def search(self, query: QuerySet[Run], name: str, value: Any) -> QuerySet[Run]:
         found = Q(name__icontains=value) | Q(notes__icontains=value)

@@ -57,11 +57,41 @@ def test_tags_notes_and_archive_of_one_run(draft: Run, people: dict[str, User]) 
     assert draft.notes == "<b>look</b> at entropy"  # neither was changed
     assert [e.detail["after"] for e in AuditEntry.objects.filter(action="run.tags")] == [["baseline", "lr:low"]]
     operator.post(f"/runs/{draft.pk}/archive/")
-    assert "No runs yet" in operator.get("/runs/").content.decode()
+    assert "The only run is archived" in operator.get("/runs/").content.decode()
     assert draft.name in operator.get("/runs/?archived=only").content.decode()
     assert "Restore" in operator.get(f"/runs/{draft.pk}/").content.decode()
     operator.post(f"/runs/{draft.pk}/restore/")
     assert draft.name in operator.get("/runs/").content.decode()
+
+
+def test_a_list_of_which_everything_is_archived_says_so_and_leads_there(
+    three: list[Run], people: dict[str, User]
+) -> None:
+    """Also the part that a live page fetches; and what is hidden by filters too is not counted."""
+    operator = visitor(people["operator"])
+
+    def said(query: str, **headers: str) -> str:
+        return " ".join(operator.get(f"/runs/?{query}", headers=headers).content.decode().split())
+
+    for run in three[:2]:
+        labels.set_tags(run=run, tags=["old"])
+        labels.archive_run(run=run)
+    assert "are archived" not in said("") and "third" in said("")
+    narrowed = said("tag=old&page=1")
+    assert "All 2 runs that match are archived" in narrowed and "clear the filters" in narrowed
+    assert 'href="?tag=old&amp;archived=only"' in narrowed
+    assert "No run matches" in said("tag=new") and "No run matches" in said("tag=new&archived=only")
+    assert "The only run that matches is archived" in said("q=second")
+    labels.archive_run(run=three[2])
+    for html in (said(""), said("sort=-name"), said("", **{"HX-Request": "true"})):
+        assert "All 3 runs are archived" in html and "No runs yet" not in html and "clear the filters" not in html
+        assert 'archived=only"' in html and "Show the archived runs" in html
+    for run in three:
+        assert f">{run.name}</a>" in said("archived=only")
+    home = " ".join(operator.get("/").content.decode().split())
+    assert "Earlier runs" not in home
+    assert "Next steps" not in home, "a run was made, though no list shows it"
+    assert command("run", "list") == "" and command("run", "list", "--archived", "only").count("\n") == 3
 
 
 def test_live_runs_are_never_archived(running: Run, people: dict[str, User]) -> None:

@@ -12,8 +12,9 @@ from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs import labels, selectors, services, summary, text
+from composer_web.runs.filters import RunFilter
 from composer_web.runs.management.sources import add_source, configuration
-from composer_web.runs.models import Run
+from composer_web.runs.models import Run, RunState
 from composer_web.runs.presets import PRESETS
 
 
@@ -36,6 +37,7 @@ class Command(ProjectCommand):
         written.add_argument("--format", choices=["yaml", "toml"], default="yaml")
         listing = actions.add_parser("list", help="runs, newest first")
         listing.add_argument("--state")
+        listing.add_argument("--archived", choices=["only", "all"], help="archived ones alone, or too; else none")
         for name, words in (
             ("start", "queue a draft"),
             ("show", "everything of a run as JSON"),
@@ -86,10 +88,11 @@ class Command(ProjectCommand):
         self.stdout.write(text.render(config, options["format"]), ending="")
 
     def do_list(self, options: dict[str, Any]) -> None:
-        query = selectors.runs()
-        if options["state"]:
-            query = query.filter(state=options["state"])
-        for run in query[:100]:
+        said = {"state": options["state"] or "", "archived": options["archived"] or ""}
+        found = RunFilter(said, queryset=selectors.runs())
+        if found.errors:
+            raise CommandError(f"--state {options['state']!r} is none of {', '.join(RunState)}")
+        for run in found.qs[:100]:
             self._say(run)
 
     def do_show(self, options: dict[str, Any]) -> None:
