@@ -19,6 +19,7 @@ from composer_web.accounts.access import current
 from composer_web.accounts.models import User
 from composer_web.accounts.reach import enter, may_in, reach
 from composer_web.ops.errors import Denied, NotFound, UserError, taken
+from composer_web.ops.tables import Table
 
 View = Callable[..., HttpResponseBase]
 
@@ -81,6 +82,15 @@ def show(
         "project": next((place for place in projects if access and place["id"] == access.project), None),
     }
     return render(request, template, {**shared, **(context or {})}, status=status)
+
+
+def rows(request: PageRequest, table: Table) -> HttpResponse:
+    """The rows of a list that is live. Where there are any the page hears `oc:rows`: a list that was empty then fetches what
+    it shows beside rows only."""
+    answer = show(request, "partials/rows.html", {"table": table})
+    if table.page.paginator.count:
+        answer["HX-Trigger"] = "oc:rows"
+    return answer
 
 
 def may_use(request: PageRequest) -> bool:

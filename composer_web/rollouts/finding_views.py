@@ -37,21 +37,27 @@ def finding_list(request: PageRequest) -> HttpResponse:
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
-    for facet in facets:
-        facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
-    context: dict[str, Any] = {
-        "table": table,
-        "filter": found,
-        "live": "findings",
-        "facets": facets,
-        "figures": _figures(facets),
-    }
+    context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
     run = request.GET.get("run", "")
     context |= {
         "audited_run": int(run) if re.fullmatch("[0-9]{1,9}", run) else None,
         "may_review": request.user.may("reviewer"),
     }
     return show(request, "rollouts/findings.html", context)
+
+
+@require_GET
+@page()
+def finding_figures(request: PageRequest) -> HttpResponse:
+    """What is counted above and below the list, for a page whose rows have changed."""
+    found = FindingFilter(request.GET, queryset=selectors.finding_rows())
+    return show(request, "rollouts/_findings_counted.html", _counted(selectors.finding_facets(found.qs)))
+
+
+def _counted(facets: list[dict[str, Any]]) -> dict[str, Any]:
+    for facet in facets:
+        facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
+    return {"facets": facets, "figures": _figures(facets)}
 
 
 def _figures(facets: list[dict[str, Any]]) -> list[Figure]:

@@ -21,6 +21,7 @@ urlpatterns = [
     path("rollouts/<int:pk>/export/<slug:form>/", list_views.trajectory_file, name="file"),
     path("rollouts/<int:pk>/download/", views.rollout_download, name="download"),
     path("findings/", finding_views.finding_list, name="findings"),
+    path("findings/figures/", finding_views.finding_figures, name="findings-figures"),
     path("findings/redteam/", redteam_views.red_team, name="redteam"),
     path("findings/<int:pk>/", finding_views.finding_detail, name="finding"),
     path("findings/<int:pk>/decide/", finding_views.finding_decide, name="decide"),

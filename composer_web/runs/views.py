@@ -16,7 +16,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
 from composer_web.ops.numbers import row_ids
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ops.pages import PageRequest, act, page, rows, show
 from composer_web.runs import (
     actions,
     axes,
@@ -48,9 +48,10 @@ def run_list(request: PageRequest) -> HttpResponse:
     found = RunFilter(request.GET, queryset=selectors.runs())
     chosen = [name for name in request.GET.get("cols", "").split(",") if name]
     table = RunTable(found.qs, chosen=chosen)
+    table.put_away = found.put_away_alone
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
-        return show(request, "partials/rows.html", {"table": table})
+        return rows(request, table)
     query = saved_views.clean(request.GET.urlencode())
     context = {
         "table": table,

@@ -69,6 +69,8 @@ def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
         batch_size=BATCH,
     )
     known.update({version.bundle_hash: version for version in made})
+    if made:
+        hint("tasks")
     return [known[digest] for digest in hashes]
 
 
@@ -197,7 +199,7 @@ def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool)
     version.controls, version.controls_ok, version.controls_at = controls, ok, timezone.now()
     version.test_strength = controls.get("strength")
     version.save(update_fields=["controls", "controls_ok", "controls_at", "test_strength"])
-    hint("suites", *(f"suite:{pk}" for pk in version.suites.values_list("pk", flat=True)))
+    hint("tasks", "suites", *(f"suite:{pk}" for pk in version.suites.values_list("pk", flat=True)))
     return version
 
 

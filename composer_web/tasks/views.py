@@ -8,7 +8,7 @@ from django.views.decorators.http import require_GET, require_POST
 from django_tables2 import RequestConfig
 
 from composer_web.ops.numbers import row_ids
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ops.pages import PageRequest, act, page, rows, show
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.transcript import clip, diff_view
@@ -32,7 +32,8 @@ def task_list(request: PageRequest) -> HttpResponse:
     may_review = request.user.may("reviewer")
     table = TaskTable(found.qs, exclude=() if may_review else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/list.html"
+    if request.headers.get("HX-Request"):
+        return rows(request, table)
     context = {
         "table": table,
         "filter": found,
@@ -43,7 +44,7 @@ def task_list(request: PageRequest) -> HttpResponse:
         "splits": Split.choices,
         "suite_names": selectors.suites().values_list("name", flat=True)[:200],
     }
-    return show(request, template, context)
+    return show(request, "tasks/list.html", context)
 
 
 @require_GET

@@ -72,6 +72,19 @@ def test_facets_narrow_the_list(groups: list[Group], people: dict[str, User], qu
     assert (">early-exit<" in rows) == bool(count)
 
 
+def test_what_is_counted_around_the_list_is_fetched_as_the_page_shows_it(
+    groups: list[Group], people: dict[str, User]
+) -> None:
+    finish(groups[0], {1: True})
+    reader = client(people["viewer"])
+    for query, seen in (("severity=high", True), ("severity=low", False)):
+        page, part = (reader.get(f"/findings/{where}?{query}").content.decode() for where in ("", "figures/"))
+        assert part.count('class="figure"') == page.count('class="figure"') == 5
+        for words in ("Product code ends the process", f'href="?{query.replace("&", "&amp;")}&amp;rule=early-exit"'):
+            assert (words in part) == (words in page) == seen
+    assert '<div id="rules" hx-swap-oob="innerHTML">' in part, "also when nothing is left"
+
+
 def test_a_run_can_be_audited_again_from_its_findings(groups: list[Group], people: dict[str, User]) -> None:
     run = finish(groups[0], {1: True}).run
     assert run is not None

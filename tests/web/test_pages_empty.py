@@ -39,12 +39,15 @@ def test_empty_pages_name_the_next_step(path: str, words: tuple[str, ...]) -> No
 def test_no_room_is_kept_for_facets_of_nothing(path: str) -> None:
     visitor = Client()
     visitor.force_login(User.objects.create_user(username="first", role="operator"))
-    assert 'id="facets"' not in visitor.get(path).content.decode()
-    assert 'id="facets"' in visitor.get(f"{path}?q=x").content.decode(), "filters can be taken back"
+    assert 'facets--later"' in visitor.get(path).content.decode()
+    narrowed = visitor.get(f"{path}?q=x").content.decode()
+    assert 'class="facets"' in narrowed and "facets--later" not in narrowed, "filters can be taken back"
+    assert "HX-Trigger" not in visitor.get(path, headers={"HX-Request": "true"}).headers
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/tasks/"])
 def test_facets_are_there_with_the_first_row(path: str, draft: Run) -> None:
     visitor = Client()
     visitor.force_login(User.objects.create_user(username="first", role="operator"))
-    assert 'id="facets"' in visitor.get(path).content.decode()
+    assert 'class="facets"' in visitor.get(path).content.decode()
+    assert visitor.get(path, headers={"HX-Request": "true"})["HX-Trigger"] == "oc:rows"

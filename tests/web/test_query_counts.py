@@ -127,6 +127,7 @@ QUERIES: dict[str, int] = {
     "evals/tasks/<slug:slug>/": 5,
     "findings/": 6,
     "findings/<int:pk>/": 7,
+    "findings/figures/": 3,
     "findings/redteam/": 3,
     "generators/": 10,
     "groups/<int:pk>/": 5,
