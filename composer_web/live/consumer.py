@@ -9,7 +9,9 @@ Who leaves a project while a page is open gets no more of it: what a connection 
 seconds, and what its person no longer reaches ends as if it had been refused. The connection itself ends with the log-in
 that opened it: logged out here or from elsewhere, password changed, account disabled.
 
-What one connection may ask for is bounded (`messages.py`); who asks for more is told so and closed with 4429.
+What one connection may ask for is bounded (`messages.py`); who asks for more is told so and closed with 4429. How many
+connections a person has is bounded too (`counting.py`); one more is told so and closed with 4430, and its page asks again
+much later. Whatever ends a connection, also a fault of ours, gives back what it held.
 
 Texts wait for a slow page in a short queue. What does not fit of a feed is dropped, and the page gets everything once it
 has taken the rest.
@@ -37,6 +39,7 @@ from redis.exceptions import RedisError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.reach import may_follow, may_in, operates, reaches, with_places
+from composer_web.live import counting
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.live.messages import MAX_TOPICS, Budget, Misunderstood, read
@@ -56,7 +59,8 @@ RECHECK = 10.0
 class HintConsumer(AsyncWebsocketConsumer):
     channel_layer_alias = ""  # the hub has the process' one subscription
 
-    async def connect(self) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.counted: int | None = None
         self.topics: set[str] = set()
         self.budget, self.over = Budget(), False
         self.watched: dict[int, Feed] = {}
@@ -65,15 +69,32 @@ class HintConsumer(AsyncWebsocketConsumer):
         self.hints: dict[str, str] = {}
         self.news = asyncio.Event()
         self.tasks: tuple[asyncio.Task[None], ...] = ()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._let_go()
+
+    async def connect(self) -> None:
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
             await self.close(code=4401)
             return
         await self.accept()
+        if not counting.admit(user.pk):
+            self.over = True
+            words = (
+                f"{counting.MOST} pages of yours are connected already: close some, this one then connects by itself"
+            )
+            await self._refuse("connections", words)
+            await self.close(code=4430)
+            return
+        self.counted = user.pk
         await self._say({"hello": {"interval": INTERVAL}})
         self.tasks = (asyncio.create_task(self._write()), asyncio.create_task(self._recheck()))
 
-    async def disconnect(self, code: int) -> None:
+    async def _let_go(self) -> None:
+        if self.counted is not None:
+            counting.let_go(self.counted)
         for task in self.tasks:
             task.cancel()
         for task in self.tasks:

@@ -8,6 +8,9 @@ const PING = 20_000; // ms between pings
 const SILENCE = 45_000; // ms without any message after which the connection counts as dead
 const SLOW = 60_000; // ms (and jitter) between refetches without any hint: a lost hint costs freshness, never truth
 const HIDDEN = 30_000; // ms that a hidden tab keeps its connection
+const FULL = 4430; // code with which the server ends a connection of somebody who has too many
+const FULL_WORDS = "You have too many pages open. Close some; this one looks for changes once a minute and connects by itself.";
+const FULL_WAIT = 60_000; // ms (and jitter) until a page asks again whether others were closed
 
 const seen = new Map(); // topic → newest sequence number
 const due = new Map(); // topic → timer of the next refresh
@@ -19,6 +22,8 @@ let socket = null;
 let attempts = 0;
 let paused = false;
 let lostAt = null;
+let full = false; // refused, because this person has too many pages open
+let retry = null; // timer of the next attempt to connect
 let silence = null;
 let hiding = null;
 let again = null; // timer of asking for everything once more
@@ -56,19 +61,21 @@ function schedule(topic) {
   due.set(topic, setTimeout(refresh, wait, topic));
 }
 
+// What the badge says: its state, its words, and more words on pointing at it.
+function standing() {
+  if (paused) return ["paused", stale.size ? "paused, newer data waits" : "paused", ""];
+  if (full) return ["stale", "not live: close other tabs", FULL_WORDS];
+  if (socket?.readyState === WebSocket.OPEN && lostAt === null) return ["live", "live", ""];
+  if (lostAt) return ["stale", `stale since ${lostAt.toLocaleTimeString([], { hour12: false })}`, ""];
+  return ["connecting", "connecting", ""];
+}
+
 function show() {
-  const clock = (date) => date.toLocaleTimeString([], { hour12: false });
-  const open = socket?.readyState === WebSocket.OPEN && lostAt === null;
-  const [state, text] = paused
-    ? ["paused", stale.size ? "paused, newer data waits" : "paused"]
-    : open
-      ? ["live", "live"]
-      : lostAt
-        ? ["stale", `stale since ${clock(lostAt)}`]
-        : ["connecting", "connecting"];
+  const [state, text, more] = standing();
   for (const badge of document.querySelectorAll("[data-live-badge]")) {
     badge.dataset.state = state;
     badge.textContent = text;
+    badge.title = more;
   }
   for (const button of document.querySelectorAll("[data-live-pause]")) {
     button.setAttribute("aria-pressed", String(paused));
@@ -88,8 +95,16 @@ function watch() {
   send({ watch: watches() });
 }
 
+function connected() {
+  attempts = 0;
+  lostAt = null;
+  full = false;
+  show();
+}
+
 function receive(message) {
   heard();
+  if (message.hello) connected();
   if (message.run) {
     if (!paused && !take(message)) again ??= setTimeout(() => { again = null; watch(); }, Math.random() * 500);
     return;
@@ -121,24 +136,24 @@ function connect(url) {
   if (socket || document.hidden) return;
   socket = new WebSocket(new URL(url, location.href.replace(/^http/, "ws")));
   socket.addEventListener("open", () => {
-    attempts = 0;
-    lostAt = null;
+    if (!full) connected(); // who was refused last time waits for the greeting
     heard();
     watch();
     subscribe();
-    show();
   });
   socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
-  socket.addEventListener("close", () => {
+  socket.addEventListener("close", ({ code }) => {
     clearTimeout(silence);
     socket = null;
+    full = code === FULL;
     told.clear();
     forget();
     lostAt ??= new Date();
     show();
     // Full jitter: a restarted server is not met by all browsers in the same instant.
-    const wait = 250 + Math.random() * Math.min(15_000, 500 * 2 ** attempts++);
-    setTimeout(connect, wait, url);
+    const wait = full ? FULL_WAIT * (1 + Math.random() / 2) : 250 + Math.random() * Math.min(15_000, 500 * 2 ** attempts++);
+    clearTimeout(retry);
+    retry = setTimeout(connect, wait, url);
   });
 }
 

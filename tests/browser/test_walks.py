@@ -6,8 +6,9 @@ import random
 import re
 
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import Page, WebSocket, WebSocketRoute, expect
 
+from composer_web.live import counting
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run
@@ -144,6 +145,33 @@ def test_connection_loss_is_shown_and_mended(operator: Page, product: Product) -
     down = False
     expect(badge).to_have_text("live")
     expect(page.locator("#run-head")).to_contain_text("After the gap")
+
+
+def test_who_has_too_many_pages_open_reads_what_to_do(
+    operator: Page, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own refusal; the page asks again once a minute only, and is live when there is room."""
+    page = operator
+    page.clock.install()
+    badge = page.locator("[data-live-badge]")
+    with monkeypatch.context() as bound:
+        bound.setattr(counting, "MOST", 0)
+        with page.expect_websocket():
+            page.goto(f"{product.url}/runs/")
+        expect(badge).to_have_text("not live: close other tabs")
+        assert "Close some" in (badge.get_attribute("title") or "")
+        asked: list[WebSocket] = []
+        page.on("websocket", lambda socket: asked.append(socket))
+        page.clock.run_for(59_000)
+        assert not asked
+        with page.expect_websocket() as again:
+            page.clock.run_for(31_000)
+        again.value.wait_for_event("close")
+        expect(badge).to_have_text("not live: close other tabs")
+    with page.expect_websocket():
+        page.clock.run_for(91_000)
+    expect(badge).to_have_text("live")
+    expect(badge).to_have_attribute("title", "")
 
 
 def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Product) -> None:

@@ -6,18 +6,24 @@ import asyncio
 import contextlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import websockets
 from asgiref.sync import sync_to_async
+from django.db import DatabaseError
+from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
+from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token, create_user
 from composer_web.env import REPOSITORY
+from composer_web.live import consumer, counting
+from composer_web.live.consumer import HintConsumer
 from composer_web.live.messages import MAX_FRAME, MAX_TOPICS, Budget, Message, Misunderstood, read
 from composer_web.runs import feed, services
 from composer_web.runs.models import Run
@@ -177,6 +183,77 @@ async def test_runs_that_a_connection_watches_are_bounded(server: str, cookie: s
         await socket.send(json.dumps({"unwatch": runs[:1], "watch": [{"run": runs[-1]}], "ping": 1}))
         while "pong" not in (message := await receive(socket)):
             assert "error" not in message
+
+
+# --- how many ---------------------------------------------------------------------------------------------------
+
+
+async def admitted(socket: ClientConnection) -> bool:
+    """Whether the server greets it; else it is refused in words, and with the code that a page knows."""
+    first = await receive(socket)
+    if "hello" in first:
+        return True
+    error: Any = first["error"]
+    assert error["code"] == "connections" and "close some" in error["message"]
+    assert await closed(socket) == 4430
+    return False
+
+
+async def test_websockets_of_one_person_are_bounded(server: str, cookie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST", 3)
+    person = (await User.objects.aget(username="viewer")).pk
+    other = await sync_to_async(create_user)(username="other", password="correct horse battery", role="admin")
+    client = Client()
+    await sync_to_async(client.force_login)(other)
+    async with contextlib.AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(connect(server, cookie)) for _ in range(3)]
+        for socket in opened:
+            assert await admitted(socket)
+        for _ in range(2):
+            async with connect(server, cookie) as socket:
+                assert not await admitted(socket)
+        assert counting.held(person) == 3, "who was refused is not counted"
+        async with connect(server, f"sessionid={client.cookies['sessionid'].value}") as socket:
+            assert await admitted(socket), "somebody else has his own"
+        await opened[0].send('{"ping": 1}')
+        await read_for(opened[0], "pong")
+        await opened[1].close()
+        await wait_until(lambda: counting.held(person) == 2)
+        async with connect(server, cookie) as socket:
+            assert await admitted(socket), "a closed one makes room"
+    await wait_until(lambda: counting.held(person) == counting.held(other.pk) == 0)
+
+
+async def test_a_websocket_that_breaks_gives_back_what_it_held(
+    server: str, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = (await User.objects.aget(username="viewer")).pk
+    ended: list[set[str]] = []
+    let_go = HintConsumer._let_go
+
+    async def noted(page: HintConsumer) -> None:
+        await let_go(page)
+        assert all(task.done() for task in page.tasks)
+        ended.append(page.topics)
+
+    def broken(*_: object) -> bool:
+        raise DatabaseError("the database is away")
+
+    monkeypatch.setattr(HintConsumer, "_let_go", noted)
+    monkeypatch.setattr(consumer, "may_follow", broken)
+    async with connect(server, cookie) as socket:
+        assert await admitted(socket)
+        await socket.send('{"subscribe": ["runs", "run:1"]}')
+        with pytest.raises(websockets.ConnectionClosed):
+            await read_for(socket, "nothing")
+    await wait_until(lambda: bool(ended))
+    assert ended == [{"runs"}] and counting.held(person) == 0
+
+
+async def wait_until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
 async def all_of(socket: ClientConnection) -> list[str | bytes]:
