@@ -1,8 +1,9 @@
 """Keys and values of all sequences of one deployment, as fixed rows ("slots") of one tensor.
 
 Layout [slots, layers, 2 (keys, values), length, kv_heads, head_dim]: the keys of a sequence in one layer are one run of
-memory, and so are its values, so attention reads straight on. On the CPU memory is committed only where it is written; a device
-gives all of it at once. The experts of cached tokens are only told, never computed with: they stay on the CPU.
+memory, and so are its values, so attention reads straight on. On the CPU memory is committed only where it is written, a huge
+page at a time (small ones would be had sooner, and are read more slowly), and `prepare` does that before a request has to wait
+for it; a device gives all of it at once. The experts of cached tokens are only told, never computed with: they stay on the CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import torch
 
 from trainer.inference.embedded.places import CPU
 from trainer.replay.wire import Experts
+
+AHEAD_BYTES = 32 << 20
+"""Memory of one deployment that is made ready for sequences to come. A slot that is larger is not: reading the prompt of
+a policy with such slots takes so long that the kernel's clearing does not show."""
 
 
 class KVCache:
@@ -41,6 +46,23 @@ class KVCache:
         self.experts: Experts | None = np.zeros((slots, length, *routed), np.uint16) if routed else None
         """The experts that each cached token was routed to: they belong to its keys and values."""
         self._rows = self.data.view(-1, kv_heads * head_dim)
+        of_experts = self.experts[0].nbytes if self.experts is not None else 0
+        slot_bytes = self.slot_rows * kv_heads * head_dim * self.data.element_size() + of_experts
+        self.ahead = AHEAD_BYTES // slot_bytes if device == CPU else 0
+        """Slots that are made ready before they are needed."""
+        self._ready = [0] * slots
+        """Layers of each slot that were."""
+
+    def prepare(self, slot: int) -> bool:
+        """Has the kernel give the memory of the next layer of a slot that holds nothing. False: it has given all."""
+        layer = self._ready[slot]
+        if layer == self.layers:
+            return False
+        self.data[slot, layer].zero_()  # other threads go on meanwhile
+        if layer == 0 and self.experts is not None:
+            self.experts[slot] = 0
+        self._ready[slot] += 1
+        return True
 
     def records(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Row numbers [N] of the keys in layer 0; layer l is `l * layer_rows` further, values `length`."""

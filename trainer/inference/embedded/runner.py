@@ -70,6 +70,10 @@ class Runner:
             room = self.table.cache.slots * self.table.cache.length
             self.filling.saw(sum(slot.cached for slot in self.table.active()) / room, now)
 
+    def prepare(self) -> bool:
+        """Does a piece of work that requests to come would wait for. False: there is none."""
+        return self.table is not None and self.table.prepare()
+
     @property
     def running(self) -> int:
         return len(self.table.active()) if self.table else 0

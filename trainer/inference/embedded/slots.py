@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.jobs import Family, Job, Slot
 
@@ -100,6 +102,11 @@ class SlotTable:
 
         idle = [slot for slot in self.slots if slot.job is None and slot is not avoid]
         return min(idle, key=worth, default=None)
+
+    def prepare(self) -> bool:
+        """One piece of work on the memory of the slots that `_free` gives next of those never used. False: nothing to do."""
+        fresh = (slot for slot in self.slots if slot.job is None and not slot.used)
+        return any(self.cache.prepare(slot.index) for slot in islice(fresh, self.cache.ahead))
 
     def _reset(self, slot: Slot) -> None:
         self._forget_prompt(slot)

@@ -1,4 +1,7 @@
-"""The one engine thread: round-robins over deployments, runs control work between steps, measures itself."""
+"""The one engine thread: round-robins over deployments, runs control work between steps, measures itself.
+
+With nothing to do it makes memory ready for requests to come, a piece at a time, so that one that comes waits for one at most.
+"""
 
 from __future__ import annotations
 
@@ -84,11 +87,8 @@ class EngineThread:
             now = time.monotonic()
             if now - expired >= EXPIRE_EVERY:
                 expired = now
-                for runner in self.runners.values():
-                    runner.expire(now)
-                    runner.look(now)
-            stepped = [self._step(name, runner) for name, runner in list(self.runners.items())]
-            if not any(stepped):
+                self._tend(now)
+            if not self._step_all() and not self._prepare():
                 with self._wake:
                     if not self._inbox and not self._stopping:
                         stuck = any(runner.busy for runner in self.runners.values())
@@ -97,6 +97,20 @@ class EngineThread:
             self._inbox.popleft()()
         for runner in self.runners.values():
             runner.fail_all(Unavailable("the server is stopping; retry in a moment"))
+
+    # Methods of their own, because a variable of `_run` would keep the cache of a removed deployment while it waits.
+
+    def _tend(self, now: float) -> None:
+        for runner in self.runners.values():
+            runner.expire(now)
+            runner.look(now)
+
+    def _step_all(self) -> bool:
+        stepped = [self._step(name, runner) for name, runner in list(self.runners.items())]
+        return any(stepped)
+
+    def _prepare(self) -> bool:
+        return any(runner.prepare() for runner in self.runners.values())
 
     def _step(self, name: str, runner: Runner) -> bool:
         began = time.monotonic()
