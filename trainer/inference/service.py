@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -60,6 +61,10 @@ def application(engine: Engine) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await engine.start()
+        # Hundreds of thousands of objects stay as long as the process: torch's modules and their like. A full collection
+        # walks over all that are not frozen, and requests stand still for that time.
+        gc.collect()
+        gc.freeze()
         yield
         await engine.stop()
 
