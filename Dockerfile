@@ -37,4 +37,4 @@ USER composer
 VOLUME /data
 EXPOSE 8800
 
-CMD ["uvicorn", "composer_web.asgi:application", "--host", "0.0.0.0", "--port", "8800", "--no-access-log", "--ws-max-size", "16384"]
+CMD ["uvicorn", "composer_web.asgi:application", "--host", "0.0.0.0", "--port", "8800", "--no-access-log", "--ws-max-size", "16384", "--http", "trainer.inference.packets:JoinedProtocol"]

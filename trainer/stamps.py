@@ -6,6 +6,7 @@ would go on with what was there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,12 +17,12 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 def stamp(folder: Path, names: Sequence[str]) -> Stamp:
     """Time of the last write, size and inode of each file; None of one that is not there."""
-    return tuple(_of(folder / name) for name in names)
+    return tuple(_of(f"{folder}/{name}") for name in names)
 
 
-def _of(file: Path) -> tuple[int, int, int] | None:
+def _of(file: str) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        found = os.stat(file)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

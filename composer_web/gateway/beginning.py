@@ -102,13 +102,13 @@ class Came:
     size: int
     began: float
 
-    def work(self, admitted: admission.Admitted) -> Work:
-        """With its prompt, where a policy of ours answers. Raises BadRequest."""
+    def work(self, admitted: admission.Admitted, render: ChatRenderer | None = None) -> Work:
+        """With its prompt, where a policy of ours answers. `render` where it is at hand. Raises BadRequest."""
         folder = admitted.target.folder
         envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
         work = Work(self.request, admitted, self.asked, envelope, self.began)
         if folder is not None:
-            work.render = transcripts.renderer(folder)
+            work.render = render or transcripts.renderer(folder)
             work.prompt = known.prompt(self.request, work.render, salt=work.salt, erasures=admitted.erasures)
         return work
 
@@ -160,10 +160,12 @@ def _guess(came: Came) -> Work | None:
     if came.size > SHORT:
         return None
     admitted = admission.foreseen(came.request, came.authorization, came.asked)
-    if admitted is None or admitted.target.folder is None or not transcripts.loaded(admitted.target.folder):
+    folder = admitted.target.folder if admitted else None
+    render = transcripts.at_hand(folder) if folder else None
+    if admitted is None or render is None:
         return None
     try:
-        return came.work(admitted)
+        return came.work(admitted, render)
     except GatewayError:
         return None  # whoever may not ask is told that first
 

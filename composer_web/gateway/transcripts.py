@@ -31,9 +31,9 @@ _renderers: dict[tuple[Path, Stamp], ChatRenderer] = {}
 MOST_RENDERERS = 8
 
 
-def loaded(folder: Path) -> bool:
-    """Whether `renderer` takes no time."""
-    return _key(folder) in _renderers
+def at_hand(folder: Path) -> ChatRenderer | None:
+    """`renderer` where it takes no time."""
+    return _renderers.get(_key(folder))
 
 
 def renderer(folder: Path) -> ChatRenderer:

@@ -54,6 +54,8 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
                 *(
                     "--port",
                     str(addresses.port),
+                    "--http",
+                    "trainer.inference.packets:JoinedProtocol",
                     "--no-access-log",
                     "--timeout-graceful-shutdown",
                     "5",

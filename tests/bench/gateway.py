@@ -26,6 +26,7 @@ import httpx
 
 from scripts.stack import throwaway
 from tests.bench import report
+from trainer.inference import packets
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.embedded.process import EmbeddedServer
 
@@ -112,7 +113,9 @@ class web:
 
     def __enter__(self) -> str:
         command = [sys.executable, "-m", "uvicorn", "composer_web.asgi:application", "--port", str(self.port)]
-        self.process = subprocess.Popen([*command, "--log-level", "warning"], stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            [*command, "--log-level", "warning", "--http", packets.NAME], stdout=self.log, stderr=self.log
+        )
         end = time.monotonic() + START_SECONDS
         url = f"http://127.0.0.1:{self.port}"
         while True:

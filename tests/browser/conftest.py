@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from composer_web.datasets import services as datasets
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
+from trainer.inference import packets
 
 START_SECONDS = 60.0
 PATIENCE_MS = 30_000
@@ -68,7 +69,11 @@ def serve() -> Iterator[str]:
     """Address of a web server over what the database holds, which is emptied in the end."""
     from composer_web.asgi import application
 
-    server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = Server(
+        uvicorn.Config(
+            application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=packets.JoinedProtocol
+        )
+    )
     thread = threading.Thread(target=server.run, name="web", daemon=True)
     thread.start()
     end = time.monotonic() + START_SECONDS

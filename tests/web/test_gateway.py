@@ -27,6 +27,7 @@ from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.tasks.generators.procedural import generate
 from tests.chat_server import ChatServer, completion
+from trainer.inference import packets
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.policy.store import load
@@ -70,7 +71,11 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(beginning, "known", transcripts.Transcripts())
     owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
-    server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = Server(
+        uvicorn.Config(
+            application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=packets.JoinedProtocol
+        )
+    )
     thread = threading.Thread(target=server.run, name="gateway", daemon=True)
     thread.start()
     end = time.monotonic() + 60

@@ -28,6 +28,7 @@ from composer_web.runs.feed import Feed, Terms
 from composer_web.runs.models import Run
 from tests.web.helpers import eventually
 from tests.web.test_feed import Page
+from trainer.inference.packets import JoinedProtocol
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FRAME_BYTES = 16384
@@ -44,6 +45,7 @@ def server(free_port: int) -> Iterator[str]:
         log_level="warning",
         lifespan="off",
         ws_max_size=FRAME_BYTES,
+        http=JoinedProtocol,
     )
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)

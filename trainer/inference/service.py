@@ -25,6 +25,7 @@ from trainer.inference.contract import (
     UpdateRequest,
 )
 from trainer.inference.errors import BadRequest, ServerError
+from trainer.inference.packets import JoinedProtocol
 
 MAX_BODY = 4 << 20
 
@@ -129,6 +130,7 @@ def serve(engine: Engine, *, host: str, port: int) -> None:
         application(engine),
         host=host,
         port=port,
+        http=JoinedProtocol,
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=10,
