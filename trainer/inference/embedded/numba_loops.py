@@ -15,6 +15,7 @@ from trainer.inference.embedded.numba_attention import attend as attend
 from trainer.inference.embedded.numba_basics import compiled, exp
 from trainer.inference.embedded.numba_products import PANEL as PANEL
 from trainer.inference.embedded.numba_products import product
+from trainer.inference.embedded.vectors import WIDTH, larger, load, splat, store
 
 BUILT_ON = "3967da86b595560b"
 """Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""
@@ -22,6 +23,7 @@ BUILT_ON = "3967da86b595560b"
 _BLOCK = 64
 """Probabilities are summed in blocks, so that drawing walks over blocks and then within one."""
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_LOWEST = np.float32(-np.inf)
 
 
 def _norm(x_NC: Any, weight_C: Any, eps: Any, out_NC: Any) -> None:
@@ -176,16 +178,34 @@ def _leave(
 leave = compiled(_leave)
 
 
+def _largest(x: Any, at: Any, count: Any, spare: Any) -> Any:
+    """The largest of `count` numbers of a contiguous array from element `at` on. `spare` holds a vector."""
+    flat = x.reshape(-1)
+    whole = count - count % (4 * WIDTH)
+    a = b = c = e = splat(_LOWEST)
+    for v in range(at, at + whole, 4 * WIDTH):
+        a, b = larger(load(flat, v), a), larger(load(flat, v + WIDTH), b)
+        c, e = larger(load(flat, v + 2 * WIDTH), c), larger(load(flat, v + 3 * WIDTH), e)
+    store(spare, 0, larger(larger(a, b), larger(c, e)))
+    top = spare[0]
+    for lane in range(WIDTH):
+        top = max(top, spare[lane])
+    for v in range(at + whole, at + count):
+        top = max(top, flat[v])
+    return top
+
+
+largest = compiled(_largest)
+
+
 def _draw(logits_RV: Any, temperatures_R: Any, uniforms_R: Any, tokens_R: Any, logprobs_R: Any) -> None:
     """As `sampling.sample`: a token a row by inverse CDF, and its log-probability."""
     vocabulary = logits_RV.shape[1]
     blocks = (vocabulary + _BLOCK - 1) // _BLOCK
-    p, sums = np.zeros(blocks * _BLOCK, np.float32), np.empty(blocks, np.float64)
+    p, sums, spare = np.zeros(blocks * _BLOCK, np.float32), np.empty(blocks, np.float64), np.empty(WIDTH, np.float32)
     for r in range(logits_RV.shape[0]):
         x = logits_RV[r]
-        top = x[0]
-        for v in range(vocabulary):
-            top = max(top, x[v])
+        top = largest(logits_RV, r * vocabulary, vocabulary, spare)
         greedy = temperatures_R[r] == _ZERO
         sharpness = _ONE if greedy else _ONE / temperatures_R[r]
         for v in range(vocabulary):

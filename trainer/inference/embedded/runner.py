@@ -177,9 +177,11 @@ class Runner:
         """The step's packed batch, and the slots that get tokens from it, in the order of its logits: one more each than
         it has guesses."""
         assert self.decoder is not None
-        rows = [slot for slot in active if slot.pending == 1 and not slot.guesses]
-        guessed = [slot for slot in active if slot.guesses]
-        prefills = [slot for slot in active if slot.pending > 1]
+        rows: list[Slot] = []
+        guessed: list[Slot] = []
+        prefills: list[Slot] = []
+        for slot in active:
+            (guessed if slot.guesses else prefills if slot.pending > 1 else rows).append(slot)
         shared: list[int] = []
         if self.decoder.loops is None:  # torch's attention runs over a range of slots
             rows = table.compact(rows)
