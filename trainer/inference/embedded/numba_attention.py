@@ -21,6 +21,7 @@ from trainer.inference.embedded.vectors import (
     fold8,
     larger,
     load,
+    prefetch,
     splat,
     store,
 )
@@ -63,14 +64,19 @@ def _sixteen(q: Any, at: Any, rows: Any, key: Any, step: Any, last: Any, size: A
 sixteen = compiled(_sixteen)
 
 
-def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_NHT: Any) -> None:
+def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_NHT: Any, soon: Any) -> None:
     """Products of token `n`'s queries with keys [begin, end) of the sequence at row `first`. Writes on behind them, up to
-    a whole vector."""
+    a whole vector. Meanwhile as many rows from `soon` on come nearer (-1: none)."""
     width, heads = rows_RE.shape[1], p_NHT.shape[1]
     group = q_NE.shape[1] // width
     if size % WIDTH == 0:
+        part = width * WIDTH // heads
         for t in range(begin, end, WIDTH):
             for h in range(heads):
+                if soon >= 0:
+                    ahead = (soon + t - begin) * width + h * part
+                    for line in range(ahead, ahead + part, WIDTH):
+                        prefetch(rows_RE, line)
                 low = h // group * size
                 key, last = (first + t) * width + low, (first + end - 1) * width + low
                 at, to = n * q_NE.shape[1] + h * size, (n * heads + h) * p_NHT.shape[2] + t
@@ -108,13 +114,17 @@ def _soften(p_NHT: Any, n: Any, h: Any, length: Any, scale: Any) -> None:
         row[t] *= share
 
 
-def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any, count: Any, out: Any, to: Any, beyond: Any, same: Any) -> None:  # fmt: skip  # noqa: E501
-    """Adds `count` values, weighted, to 32 sums of each of two heads: at `to`, and `beyond` it. `same`: of the same values."""
+def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any, count: Any, out: Any, to: Any, beyond: Any, same: Any, soon: Any) -> None:  # fmt: skip  # noqa: E501
+    """Adds `count` values, weighted, to 32 sums of each of two heads: at `to`, and `beyond` it. `same`: of the same values.
+    Meanwhile as many values `soon` later come nearer (0: none do)."""
     a, b = load(out, to), load(out, to + WIDTH)
     c, e = load(out, to + beyond), load(out, to + beyond + WIDTH)
     for t in range(count):
         here = at + t * step
         v, w = load(rows, here), load(rows, here + WIDTH)
+        if soon != 0:
+            prefetch(rows, here + soon)
+            prefetch(rows, here + soon + WIDTH)
         s, z = splat(p[one + t]), splat(p[other + t])
         a, b = fma(s, v, a), fma(s, w, b)
         if same:
@@ -130,21 +140,24 @@ def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any,
 pair = compiled(_pair)
 
 
-def _gather(p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_NE: Any) -> None:
-    """Adds values [begin, end), weighted, one after the other."""
+def _gather(
+    p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_NE: Any, soon: Any
+) -> None:
+    """Adds values [begin, end), weighted, one after the other. Meanwhile as many rows from `soon` on come nearer (-1: none)."""
     width, heads, room = rows_RE.shape[1], p_NHT.shape[1], p_NHT.shape[2]
     group = out_NE.shape[1] // width
     if size % _PAIR == 0 and heads % 2 == 0:
         p = p_NHT.reshape(-1)
+        later = (soon - first - begin) * width if soon >= 0 else 0
         for h in range(0, heads, 2):
             one, low = (n * heads + h) * room + begin, h // group * size
             for d in range(0, size, _PAIR):
                 at, to = (first + begin) * width + low + d, n * out_NE.shape[1] + h * size + d
                 if group % 2 == 0:
-                    pair(p, one, one + room, rows_RE, at, 0, width, end - begin, out_NE, to, size, True)
+                    pair(p, one, one + room, rows_RE, at, 0, width, end - begin, out_NE, to, size, True, later)
                 else:
                     far = (h + 1) // group * size - low
-                    pair(p, one, one + room, rows_RE, at, far, width, end - begin, out_NE, to, size, False)
+                    pair(p, one, one + room, rows_RE, at, far, width, end - begin, out_NE, to, size, False, later)
         return
     for t in range(begin, end):
         for h in range(heads):
@@ -170,26 +183,35 @@ def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, val
     a time, while the tile is in the fast cache."""
     count = q_NE.shape[0]
     near = max(WIDTH, _NEAR // rows_RE.shape[1] // WIDTH * WIDTH)
+    there = 0  # keys (or values) of those that come next that were brought near while others were computed
     for begin in range(0, shared, _TILE):
         for n in range(count):
-            score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT)
+            score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT, -1)
     for n in range(count):
         for begin in range(shared, lengths_N[n], near):
             end = min(begin + near, lengths_N[n])
-            fetch(rows_RE, first_N[n] + begin, end - begin, p_NHT)
-            score(q_NE, n, rows_RE, first_N[n], begin, end, size, p_NHT)
+            if end - begin > there:
+                fetch(rows_RE, first_N[n] + begin + there, end - begin - there, p_NHT)
+            soon, there = first_N[n] + end, end - begin
+            if end == lengths_N[n]:
+                soon = first_N[n + 1] + shared if n + 1 < count else first_N[0] + values_after + shared
+            score(q_NE, n, rows_RE, first_N[n], begin, end, size, p_NHT, soon)
         for h in range(p_NHT.shape[1]):
             soften(p_NHT, n, h, lengths_N[n], scale)
         for e in range(out_NE.shape[1]):
             out_NE[n, e] = _ZERO
     for begin in range(0, shared, _TILE):
         for n in range(count):
-            gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE)
+            gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE, -1)
     for n in range(count):
         for begin in range(shared, lengths_N[n], near):
             end = min(begin + near, lengths_N[n])
-            fetch(rows_RE, first_N[n] + values_after + begin, end - begin, p_NHT)
-            gather(p_NHT, n, rows_RE, first_N[n] + values_after, begin, end, size, out_NE)
+            if end - begin > there:
+                fetch(rows_RE, first_N[n] + values_after + begin + there, end - begin - there, p_NHT)
+            soon, there = first_N[n] + values_after + end, end - begin
+            if end == lengths_N[n]:
+                soon = first_N[n + 1] + values_after + shared if n + 1 < count else -1
+            gather(p_NHT, n, rows_RE, first_N[n] + values_after, begin, end, size, out_NE, soon)
 
 
 run = compiled(_run)
