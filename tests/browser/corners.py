@@ -1,4 +1,4 @@
-"""What few pages show: a sweep, a draft of a task, a trajectory of another project, a webhook."""
+"""What few pages show: a sweep, a draft of a task, a trajectory of another project, a webhook, exports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy
 from composer_web.policies.services import record_checkpoint
 from composer_web.review import promoting
-from composer_web.rollouts import records
+from composer_web.rollouts import exports, records
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services, sweeps
 from composer_web.tasks import importing
@@ -48,6 +48,17 @@ def corners(world: World) -> None:
     told = ["run.failed", "evaluation.finished"]
     hook = Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
     offices(world, hook)
+    files(world)
+
+
+def files(world: World) -> None:
+    """Exports that were written, one of which held what had to be deleted."""
+    tables = (("rollouts", "csv", "verdict=passed"), ("findings", "jsonl", ""), ("sessions", "jsonl", "q=scale"))
+    for owner in (world.people["operator"], world.people["admin"]):
+        asked = [exports.ask(owner=owner, what=what, format=form, query=query) for what, form, query in tables]
+        for export in asked:
+            exports.write(export.pk)
+        exports.void(pks=[asked[-1].pk], why="a session that it held was deleted", actor=world.people["admin"])
 
 
 def a_canary(world: World) -> None:

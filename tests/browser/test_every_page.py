@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
+from composer_web.ops import inference
+from composer_web.runs.models import Run
+from composer_web.runs.whereabouts import deployment_name
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.places import places
 from tests.browser.screenshots import log_in, settle
+from trainer.inference.contract import (
+    DeploymentStatus,
+    EngineStatus,
+    ServerHealth,
+    ServerStatus,
+    SyncTimings,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -74,6 +84,81 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
         if found := page.evaluate(FILLS):
             wrong[f"{name}, largest"] = found
     context.close()
+    assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
+
+
+def test_the_bar_fits_whatever_it_says(operator: Page, product: Product) -> None:
+    """Between a telephone and a wide screen too, with the longest words about the connection."""
+    page = operator
+    page.goto(f"{product.url}/tokens/")
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    wrong = []
+    for words in ("live", "stale since 12:34:56", "paused, newer data waits", "not live: close other tabs"):
+        page.evaluate("words => document.querySelector('[data-live-badge]').textContent = words", words)
+        for width in (360, 700, 780, 900, 1000, 1100, 1200, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            if (needed := page.evaluate("document.documentElement.scrollWidth")) > width:
+                wrong.append(f"{words!r} at {width} needs {needed}")
+    assert not wrong, wrong
+
+
+WORDS = (
+    "it computes other log-probabilities than what was published (0.41 nats over 64 tokens): restart it; it is left out"
+)
+FAR = "http://inference-engine-0004.eu-west-training-cluster.svc.internal.example:8100"
+
+
+def engines(run: Run) -> ServerHealth:
+    """A router before engines of every standing: well, sick, leaving, of several clusters, with names of any length."""
+    name = deployment_name(run)
+    sync = SyncTimings(version=run.policy_version, kind="delta", bytes=48 << 20, fetch=0.21, decode=0.4, apply=0.3)
+    every = [
+        EngineStatus(url="http://10.20.0.1:8100", cluster="stack", version=run.policy_version, last_sync=sync),
+        EngineStatus(url=FAR, cluster="eu-west-training-cluster", version=0, proof="differs", error=WORDS),
+    ]
+    deployments = [
+        DeploymentStatus(
+            name=name, version=0, digest="d" * 64, state="serving", follow=True, running=212, waiting=37, last_sync=sync,
+            engines=every, error="1 of 2 engines computes something else",
+        ),
+        DeploymentStatus(
+            name="evaluation-of-something-with-a-long-name", version=3, digest="d", state="failed", follow=False, error=WORDS
+        ),
+    ]  # fmt: skip
+    model = "/models/Some-Coder-30B-A3B-Instruct"
+    servers = [
+        ServerStatus(url="http://10.20.0.1:8100", ok=True, deployment=f"{name}, {deployments[1].name}", running=90),
+        ServerStatus(url="http://10.20.0.3:8100", ok=True, deployment=name, model=model, leaving=True, running=12),
+        ServerStatus(url=FAR, ok=False, deployment=name, error=WORDS),
+    ]
+    return ServerHealth(
+        ok=False, engine="router", deployments=deployments, servers=servers, error="1 engine is not well"
+    )
+
+
+def test_engines_of_every_standing(
+    chrome: Browser, product: Product, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the system page and on a run's board."""
+    run = Run.objects.get(pk=product.world.run.pk)
+    monkeypatch.setattr(inference, "health", lambda **_: engines(run))
+    wrong: dict[str, list[str]] = {}
+    for theme in ("light", "dark"):
+        context = chrome.new_context(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        context.set_default_timeout(PATIENCE_MS)
+        page, problems = watch(context)
+        log_in(page, product.url, "operator", seed.PASSWORD)
+        for path, part in (("/system/", "#system"), (f"/runs/{run.pk}/", "#run-clusters")):
+            page.goto(product.url + path)
+            page.evaluate("part => document.querySelector(part).scrollIntoView()", part)
+            expect(page.locator(part)).to_contain_text("off the list; still runs 12")
+            for size, (width, height) in SIZES.items():
+                page.set_viewport_size({"width": width, "height": height})
+                settle(page)
+                if found := page.evaluate(AUDIT) + problems:
+                    wrong[f"{path}, {size}, {theme}"] = found
+                problems.clear()
+        context.close()
     assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
 
 
