@@ -189,7 +189,28 @@ def test_gpus_are_reserved_only_where_a_profile_asks_for_them() -> None:
     assert reserved(SERVICES["engine-gpu"])[0]["count"] == "all"  # each takes one of them: it must see them all
     asked = SERVICES["engine-gpu"]["environment"]["OPENCOMPOSER_ENGINE_DEVICE"]
     assert asked == "${OPENCOMPOSER_ENGINE_DEVICE:-cuda}"
-    assert reserved(SERVICES["vllm"])[0]["device_ids"] == ["${VLLM_GPU:-0}"]
+
+
+def test_vllm_and_the_trainer_share_one_gpu_unless_the_settings_at_the_head_give_them_two() -> None:
+    """A machine with one GPU runs both; vLLM alone would take nine tenths of its memory."""
+
+    def gpu(name: str) -> str:
+        (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device.keys() == {"driver", "device_ids", "capabilities"}, "named: a count always begins with the first"
+        return str(device["device_ids"][0])
+
+    words = SERVICES["vllm"]["command"]
+    share = words[words.index("--gpu-memory-utilization") + 1]
+    settings = {"TRAINER_GPU": gpu("trainer-gpu"), "VLLM_GPU": gpu("vllm"), "VLLM_GPU_MEMORY": share}
+    defaults = {}
+    for name, text in settings.items():
+        found = re.fullmatch(rf"\$\{{{name}:-(.+)\}}", text)
+        assert found, f"{text} does not read {name}"
+        defaults[name] = found[1]
+    assert defaults["TRAINER_GPU"] == defaults["VLLM_GPU"] == "0", "the one that every machine has"
+    assert 0.2 < float(defaults["VLLM_GPU_MEMORY"]) <= 0.5, "as much is left to the trainer"
+    head = (REPOSITORY / "docker-compose.yml").read_text().partition("\nname:")[0]
+    assert all(f"{name}=" in head for name in settings)
 
 
 def test_vllm_gets_our_extension_as_a_file_that_needs_nothing_else_of_the_product(tmp_path: Path) -> None:
