@@ -12,7 +12,6 @@ of a row that see each other.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.learning import memory
+from trainer.learning.clock import now
 
 ROUNDS = 8
 SIDES = {"cuda": 4096}
@@ -122,14 +122,7 @@ def fastest_product(device: torch.device, number_format: torch.dtype) -> float:
     factor = ramp.sin().view(side, side).to(number_format)
     best = float("inf")
     for _ in range(ROUNDS):
-        _wait(device)
-        began = time.perf_counter()
+        began = now(device)
         torch.mm(factor, factor)
-        _wait(device)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, now(device) - began)
     return 2.0 * side**3 / best
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

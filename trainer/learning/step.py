@@ -8,7 +8,6 @@ state and the batch: the same batch gives the same bits.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.learning.clock import now
 from trainer.learning.correction import Correction, TokenEvidence, correction_stats
 from trainer.learning.effort import Effort, Tokens
 from trainer.learning.gates import gate_in_half
@@ -123,7 +123,7 @@ class Learner:
             if sample.experts is not None and self.replay is not None:
                 self.replay.check(sample.experts.unpack())
         useful = samples if self._needs_all_samples else [sample for sample in samples if any(sample.advantages)]
-        started = time.perf_counter()
+        started = now(self.device)
         batches = self._batches(useful)
         loss = 0.0
         scored: list[Scored] = []
@@ -131,11 +131,11 @@ class Learner:
             part, facts = self._backward(batch)
             loss += part
             scored.append(facts)
-        differentiated = time.perf_counter()
+        differentiated = now(self.device)
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         norm = self._update(rate, step) if batches or self._has_gradients() else 0.0
         loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
-        effort = self._effort(useful, batches, time.perf_counter() - started)
+        effort = self._effort(useful, batches, now(self.device) - started)
         self._last = (useful, scored)
         del batches
         give_back()
@@ -147,7 +147,7 @@ class Learner:
             "optim/skipped_samples": float(len(samples) - len(useful)),
             "tokens/trained": float(tokens),
             "time/forward_backward": seconds,
-            "time/optimizer": time.perf_counter() - differentiated,
+            "time/optimizer": now(self.device) - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
             **effort,
             **_token_metrics(scored),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
 from trainer.learning.chunked import chunked_scores
+from trainer.learning.clock import now
 from trainer.learning.effort import Effort, Tokens
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
@@ -79,7 +79,8 @@ class SupervisedLearner:
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
-        started = time.perf_counter()
+        device = next(self.model.parameters()).device
+        started = now(device)
         loss, right = self._passes(batch, learn=True)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
         if not math.isfinite(norm):
@@ -93,9 +94,7 @@ class SupervisedLearner:
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
-            **self.effort.metrics(
-                work_of(batch), time.perf_counter() - started, device=next(self.model.parameters()).device
-            ),
+            **self.effort.metrics(work_of(batch), now(device) - started, device=device),
         }
 
     def loss(self, batch: Sequence[Example]) -> float:

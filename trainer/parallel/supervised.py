@@ -5,7 +5,6 @@ Every rank knows the whole batch, so the divisor needs no communication; rows ar
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, distributed
 from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
+from trainer.learning.clock import now
 from trainer.learning.effort import Effort
 from trainer.learning.loss import score_tokens
 from trainer.learning.optimizers import learning_rate
@@ -66,7 +66,7 @@ class ShardedSupervisedLearner:
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
-        started = time.perf_counter()
+        started = now(self.meshes.device)
         loss = self._all_rows(batch, learn=True)
         norm = clip(self.model, self.meshes, self.optimizer.config.clip_norm)
         if not torch.isfinite(torch.tensor(norm)):
@@ -74,7 +74,7 @@ class ShardedSupervisedLearner:
             raise NonFiniteGradients(step, norm)
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
-        seconds = time.perf_counter() - started
+        seconds = now(self.meshes.device) - started
         effort = self.effort.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
         effort["memory/trainer"] = max(self.meshes.gathered(effort["memory/trainer"]))
         return {
