@@ -33,7 +33,6 @@ from trainer.inference.members import MemberSpec, server_urls
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit
 from trainer.inference.vllm.server import VllmEngine
-from trainer.inference.vllm.worker import Worker
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
 
@@ -177,21 +176,6 @@ vllm:num_preemptions_created{engine="0",model_name="p"} 1.7e+09
     assert read_room(text) == (0.25, 13)
     assert read_room("vllm:kv_cache_usage_perc 0.5\n") == (0.5, None)
     assert read_room(text.replace("vllm:", "other:")) == (None, None)
-
-
-def test_preemptions_are_of_the_deployment_that_holds_the_server(tmp_path: Path) -> None:
-    """Counted from the second look on; a server that began anew counts from 0."""
-    worker = Worker(
-        MemberSpec(url="http://127.0.0.1:9"), scratch=tmp_path, turn_seconds=1.0, poll_seconds=1.0, max_queue=1
-    )
-    held = Deployment(DeploymentSpec(name="held", policy_dir=str(tmp_path)))
-    worker._count_preemptions(40)
-    worker._count_preemptions(41)  # nobody holds it
-    worker._held = held
-    for total in (43, None, 43, 50, 2):
-        worker._count_preemptions(total)
-    assert held.preemptions == 2 + 7 + 2
-    assert held.status().preemptions == 11
 
 
 async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:

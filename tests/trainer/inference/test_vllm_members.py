@@ -186,8 +186,8 @@ async def test_weights_that_change_under_a_server_are_found_while_it_serves(fron
     """Nothing was loaded and no label changed: it is asked again what it said before."""
     await front.deploy("run-1", 1)
     (worker,) = front.engine.workers
-    worker.prove_seconds = 0.2
-    await until(lambda: worker._well_at > 0)
+    worker.holding.prove_seconds = 0.2
+    await until(lambda: worker.holding.well_at > 0)
     for seed in range(3):  # compared between requests, and well
         check(1, ask("run-1", seed), await front.engine.generate(ask("run-1", seed)))
     assert front.engine.statuses()[0].proof == "proven"

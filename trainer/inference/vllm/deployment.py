@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from trainer.inference.vllm.api import label
 from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
 from trainer.weights.probe import Probe
 
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 1.0
 SHAPE = (
     "model_type",
     "vocab_size",
@@ -244,6 +248,13 @@ class Deployment:
             tied = {name: state[name] for name in aliases}
         if tied:
             safetensors.torch.save_file({n: t.clone() for n, t in tied.items()}, folder / "tied.safetensors")
+
+    def note(self, problem: str) -> None:
+        """Shown with it, and tried again later."""
+        if problem != self.error:
+            log.warning("deployment %s: %s", self.name, problem)
+        self.error = problem
+        self.retry_at = time.monotonic() + RETRY_SECONDS
 
     def moved(self) -> None:
         """What its last server made of it says nothing of the next one."""

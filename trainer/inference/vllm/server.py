@@ -166,7 +166,7 @@ class VllmEngine:
     def _status(self, deployment: Deployment) -> DeploymentStatus:
         """With what only its server knows."""
         worker = self._worker_of(deployment)
-        return deployment.status().model_copy(update={"cache_share": worker.filling.peak() if worker else None})
+        return deployment.status().model_copy(update={"cache_share": worker.holding.filling.peak() if worker else None})
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         refuse_unsupported(spec)
@@ -229,12 +229,12 @@ class VllmEngine:
             if worker.draining:
                 continue
             try:
-                if worker.served is None:
-                    await worker.look()
+                if worker.holding.served is None:
+                    await worker.holding.look()
             except ServerError as error:
                 problems.append(str(error))
                 continue
-            if why := worker.misfit(deployment):
+            if why := worker.holding.misfit(deployment):
                 refused.append(f"{worker.api.url}: {why}")
             else:
                 able.append(worker)
@@ -276,7 +276,7 @@ class VllmEngine:
             loop.cancel()
             await asyncio.gather(loop, return_exceptions=True)
             await worker.api.aclose()
-            shutil.rmtree(worker.mover.scratch, ignore_errors=True)
+            shutil.rmtree(worker.holding.mover.scratch, ignore_errors=True)
             log.info("server %s is gone from the list", worker.spec.url)
 
     async def _place_rest(self) -> None:
@@ -296,9 +296,9 @@ class VllmEngine:
     def _spread(self) -> None:
         """Where several deployments take turns on a server and another one has none, that one gets one of them."""
         staying = [worker for worker in self.workers if not worker.draining]
-        for idle in [w for w in staying if not w.placed and w.served and not w.error]:
+        for idle in [w for w in staying if not w.placed and w.holding.served and not w.error]:
             for fullest in sorted(staying, key=lambda w: len(w.placed), reverse=True):
-                movable = [d for d in fullest.spare() if not idle.misfit(d)] if len(fullest.placed) > 1 else []
+                movable = [d for d in fullest.spare() if not idle.holding.misfit(d)] if len(fullest.placed) > 1 else []
                 if movable:
                     fullest.give(max(movable, key=lambda d: d.waiting))
                     return  # one at a time: it is placed before the next look
