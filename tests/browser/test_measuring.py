@@ -46,7 +46,7 @@ def test_a_measurement_is_watched_on_a_phone(
     expect(section.get_by_role("button", name="Stop measuring on")).to_be_visible()
     expect(section.locator("select[name=codebase]")).to_contain_text(reference)
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        orders.say(made.pk, doing="reads the codebase", share=0.4)
+        orders.say(made, doing="reads the codebase", share=0.4)
     expect(section.locator("#measured")).to_contain_text("reads the codebase")
     section.scroll_into_view_if_needed()
     section.screenshot(path=tmp_path / "measured.png")

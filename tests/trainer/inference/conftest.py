@@ -74,6 +74,9 @@ class Site:
             before = self._made()
             wait_for(lambda: self._made() > before, "tokens")
 
+    def wait_for_version(self, name: str, version: int) -> None:
+        wait_for(lambda: self.status(name).version == version, f"version {version}")
+
     def _made(self) -> int:
         return int(httpx.get(f"{self.vllm}/tokens", trust_env=False).json())
 

@@ -108,9 +108,11 @@ async def test_everything_that_a_run_needs(server: ServerProcess, policy_dir: Pa
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(store.publish, 2, model(policy_dir, 2).state_dict())
             answer = await running
-            assert [s.version for s in answer.spans] in ([1, 2], [2]) and answer.spans[-1].end == 900
+            assert [s.version for s in answer.spans] in ([1], [1, 2], [2]) and answer.spans[-1].end == 900
             for span in answer.spans[:1]:
                 check(model(policy_dir, span.version), long, answer, 0, span.end)
+            while (await asyncio.to_thread(admin.deployments))[0].version != 2:  # on a busy machine after the answer
+                await asyncio.sleep(0.05)
             request = ask("run-1", seed=7)
             after = await client.generate(request)
             assert [s.version for s in after.spans] == [2]
