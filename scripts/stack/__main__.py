@@ -84,7 +84,9 @@ def _demo(layout: Layout, *, new: bool, leave: bool) -> int:
         started_here = code != 0
         return code
     except foreground.Stop:
-        return 0
+        if leave:  # whoever waits for the result must not take this for one
+            say("stopped before the run had ended")
+        return int(leave)
     finally:
         if started_here:
             foreground.stop(layout)
