@@ -7,7 +7,8 @@ Out: {"hello": {"interval": 0.5}} · {"subscribed": "run:3"} · {"topic": "run:3
 
 Who leaves a project while a page is open gets no more of it: what a connection follows is looked at again every `RECHECK`
 seconds, and what its person no longer reaches ends as if it had been refused. The connection itself ends with the log-in
-that opened it: logged out here or from elsewhere, password changed, account disabled.
+that opened it: logged out here or from elsewhere, password changed, account disabled. It is closed with 4401, like one that is
+opened without a log-in, and its page asks no more.
 
 What one connection may ask for is bounded (`messages.py`); who asks for more is told so and closed with 4429. How many
 connections a person has is bounded too (`counting.py`); one more is told so and closed with 4430, and its page asks again
@@ -76,10 +77,11 @@ class HintConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         user = self.scope.get("user")
+        await self.accept()  # a browser tells its page nothing about a connection that never was
         if user is None or not user.is_authenticated:
+            self.over = True
             await self.close(code=4401)
             return
-        await self.accept()
         if not counting.admit(user.pk):
             self.over = True
             words = (

@@ -85,6 +85,16 @@ class Table:
                 out.setlist(name, values)
         return out.urlencode()
 
+    def words(self, query: str) -> list[str]:
+        """The filters of a cleaned address as the form of the list names them; asks the database nothing."""
+        given, said = QueryDict(query), []
+        for name, field in self.filter.base_filters.items():
+            choices = field.extra.get("choices") or ()
+            known = {str(value): label for value, label in getattr(choices, "choices", choices)}
+            if values := [str(known.get(value, value)) for value in given.getlist(name)]:
+                said.append(f"{field.label}{'' if field.label[-1] in '≥≤' else ':'} {', '.join(values)}")
+        return said
+
     def select(self, query: str, *, asker: User) -> QuerySet[Any]:
         """The rows that these filters leave for who asks. Raises UserError that names the filter."""
         found = self.filter(QueryDict(query), queryset=self.rows(), request=SimpleNamespace(user=asker, auth=None))

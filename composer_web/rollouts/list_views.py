@@ -45,6 +45,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     rows = list(exports.own(request.user)[:SHOWN])
     for export in rows:
         export.table = table(export.what)  # type: ignore[attr-defined]  # for the template
+        export.filters = export.table.words(export.query)  # type: ignore[attr-defined]
         export.readable = request.user.may(table(export.what).role)  # type: ignore[attr-defined]
     working = any(export.state in ("waiting", "running") for export in rows)
     template = "rollouts/_exports.html" if request.headers.get("HX-Request") else "rollouts/exports.html"

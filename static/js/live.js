@@ -11,6 +11,9 @@ const HIDDEN = 30_000; // ms that a hidden tab keeps its connection
 const FULL = 4430; // code with which the server ends a connection of somebody who has too many
 const FULL_WORDS = "You have too many pages open. Close some; this one looks for changes once a minute and connects by itself.";
 const FULL_WAIT = 60_000; // ms (and jitter) until a page asks again whether others were closed
+const OUT = 4401; // code with which the server ends a connection whose log-in is over
+const OUT_WORDS = "Your log-in is over. Reload this page to log in again.";
+const STEADY = 10_000; // ms after which a connection was a good one, and the next attempts begin soon again
 
 const seen = new Map(); // topic → newest sequence number
 const due = new Map(); // topic → timer of the next refresh
@@ -22,7 +25,8 @@ let socket = null;
 let attempts = 0;
 let paused = false;
 let lostAt = null;
-let full = false; // refused, because this person has too many pages open
+let ended = 0; // code with which the server ended the last connection, until there is another
+let greeted = null; // time at which the server greeted this connection
 let retry = null; // timer of the next attempt to connect
 let silence = null;
 let hiding = null;
@@ -64,8 +68,9 @@ function schedule(topic) {
 // What the badge says: its state, its words, and more words on pointing at it.
 function standing() {
   if (paused) return ["paused", stale.size ? "paused, newer data waits" : "paused", ""];
-  if (full) return ["stale", "not live: close other tabs", FULL_WORDS];
-  if (socket?.readyState === WebSocket.OPEN && lostAt === null) return ["live", "live", ""];
+  if (ended === FULL) return ["stale", "not live: close other tabs", FULL_WORDS];
+  if (ended === OUT) return ["stale", "logged out", OUT_WORDS];
+  if (greeted !== null) return ["live", "live", ""];
   if (lostAt) return ["stale", `stale since ${lostAt.toLocaleTimeString([], { hour12: false })}`, ""];
   return ["connecting", "connecting", ""];
 }
@@ -96,9 +101,9 @@ function watch() {
 }
 
 function connected() {
-  attempts = 0;
+  greeted = performance.now();
   lostAt = null;
-  full = false;
+  ended = 0;
   show();
 }
 
@@ -136,7 +141,6 @@ function connect(url) {
   if (socket || document.hidden) return;
   socket = new WebSocket(new URL(url, location.href.replace(/^http/, "ws")));
   socket.addEventListener("open", () => {
-    if (!full) connected(); // who was refused last time waits for the greeting
     heard();
     watch();
     subscribe();
@@ -145,15 +149,18 @@ function connect(url) {
   socket.addEventListener("close", ({ code }) => {
     clearTimeout(silence);
     socket = null;
-    full = code === FULL;
+    ended = [FULL, OUT].includes(code) ? code : 0;
+    if (greeted !== null && performance.now() - greeted > STEADY) attempts = 0;
+    greeted = null;
     told.clear();
     forget();
     lostAt ??= new Date();
     show();
-    // Full jitter: a restarted server is not met by all browsers in the same instant.
-    const wait = full ? FULL_WAIT * (1 + Math.random() / 2) : 250 + Math.random() * Math.min(15_000, 500 * 2 ** attempts++);
     clearTimeout(retry);
-    retry = setTimeout(connect, wait, url);
+    if (ended === OUT) return; // until the page is looked at anew: somebody may have logged in beside it
+    // Full jitter: a restarted server is not met by all browsers in the same instant.
+    const soon = 250 + Math.random() * Math.min(15_000, 500 * 2 ** attempts++);
+    retry = setTimeout(connect, ended === FULL ? FULL_WAIT * (1 + Math.random() / 2) : soon, url);
   });
 }
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Page, WebSocket, WebSocketRoute, expect
 
-from composer_web.live import counting
+from composer_web.live import consumer, counting
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run
@@ -369,3 +369,33 @@ def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> No
     drawn = page.locator("[data-chart][data-points]").count()
     assert len(asked) < drawn, f"{drawn} panels made {len(asked)} requests"
     assert max(url.count("%2C") + 1 for url in asked) > 3
+
+
+def test_a_page_whose_log_in_is_over_says_so_and_asks_no_more(
+    operator: Page, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until somebody has logged in beside it and it is looked at again."""
+    monkeypatch.setattr(consumer, "RECHECK", 0.1)
+    page, beside = operator, operator.context.new_page()
+    page.clock.install()
+    page.goto(f"{product.url}/runs/")
+    badge = page.locator("[data-live-badge]")
+    expect(badge).to_have_text("live")
+    beside.goto(f"{product.url}/tokens/")
+    beside.click("summary:has-text('operator')")
+    beside.click("text=Log out")
+    expect(badge).to_have_text("logged out")
+    assert "Reload" in (badge.get_attribute("title") or "")
+    asked: list[WebSocket] = []
+    page.on("websocket", lambda socket: asked.append(socket))
+    page.clock.run_for(59_000)
+    assert not asked
+    looked_at = "document.dispatchEvent(new Event('visibilitychange'))"
+    with page.expect_websocket() as again:
+        page.evaluate(looked_at)
+    again.value.wait_for_event("close")
+    expect(badge).to_have_text("logged out")
+    log_in(beside, product.url, "operator", seed.PASSWORD)
+    page.evaluate(looked_at)
+    expect(badge).to_have_text("live")
+    beside.close()

@@ -207,3 +207,22 @@ def test_by_api(told: World) -> None:
     assert api.get("/api/v1/exports", headers=bearer("viewer")).json()["items"][0]["id"] == pk
     assert pk not in [one["id"] for one in api.get("/api/v1/exports", headers=bearer("operator")).json()["items"]]
     assert api.get("/api/v1/exports").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("what", "query", "words"),
+    [
+        (
+            "rollouts",
+            "verdict=infra_error&run=12&reward_min=0.5&sort=-reward",
+            "Run: 12 · Verdict: infra error · Reward ≥ 0.5",
+        ),
+        ("runs", "kind=rl&archived=all", "Stage: RL · Archived: shown too"),
+        ("metrics", "run=3&run=4&name=reward/mean", "Run: 3, 4 · Metric: reward/mean"),
+        ("tasks", "", "all"),
+    ],
+)
+def test_its_row_names_the_filters_as_the_list_does(told: World, what: str, query: str, words: str) -> None:
+    owner = told.people["viewer"]
+    Export.objects.create(owner=owner, what=what, format="csv", query=query, state="failed", cause="the disk is full")
+    assert f">{words}</" in client(told, "viewer").get("/rollouts/exports/").content.decode()

@@ -142,11 +142,17 @@ async def test_nonsense_is_answered_and_survived(server: str, cookie: str, frame
         assert await receive(socket) == {"pong": 1}
 
 
-async def test_without_a_log_in_or_from_another_site_it_closes(server: str, cookie: str) -> None:
-    for attempt in (connect(server), connect(server, cookie, origin="http://evil.example")):
-        with pytest.raises((websockets.ConnectionClosed, websockets.InvalidStatus)):
-            async with attempt as socket:
-                await receive(socket)
+async def test_from_another_site_none_is_opened(server: str, cookie: str) -> None:
+    with pytest.raises(websockets.InvalidStatus):
+        async with connect(server, cookie, origin="http://evil.example"):
+            pass
+
+
+async def test_without_a_log_in_it_is_closed_with_the_code_that_pages_know(server: str, cookie: str) -> None:
+    async with connect(server) as socket:
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await receive(socket)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
 
 
 async def read_until(socket: ClientConnection, page: Page, true: Callable[[], bool]) -> None:
