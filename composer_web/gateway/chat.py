@@ -67,15 +67,23 @@ async def _whole(work: Work, started: Started) -> HttpResponse:
     said = _said(started, written, shown, calls)
     await _keep(work, started, written, said, error)
     answer = JsonResponse(work.envelope.completion(said))
-    answer["X-OpenComposer-Recorded"] = work.recorded
+    _describe(answer, work, written)
     return answer
 
 
 def _streamed(work: Work, started: Started) -> StreamingHttpResponse:
     answer = StreamingHttpResponse(_events(work, started), content_type="text/event-stream")
     answer["Cache-Control"], answer["X-Accel-Buffering"] = "no-cache", "no"
-    answer["X-OpenComposer-Recorded"] = work.recorded
+    _describe(answer, work, started.first)
     return answer
+
+
+def _describe(answer: HttpResponseBase, work: Work, written: Written) -> None:
+    """Where the time went so far, which for a stream is until its first token, and whether the session is recorded."""
+    engine = 1000 * written.engine
+    rest = 1000 * (time.monotonic() - work.began) - engine
+    answer["Server-Timing"] = f"engine;dur={engine:.2f}, gateway;dur={rest:.2f}"
+    answer["X-OpenComposer-Recorded"] = work.recorded
 
 
 async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:

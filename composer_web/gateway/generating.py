@@ -36,6 +36,8 @@ class Written:
     finish: str = ""
     first_token: float | None = None
     """Seconds after the request came."""
+    engine: float = 0.0
+    """Seconds that the engine took so far, by its own clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
         if written.first_token is None:
             written.first_token = time.monotonic() - ask.began
             written.reused = answer.reused_tokens
+        written.engine += answer.seconds
         written.token_ids += answer.token_ids
         written.logprobs += answer.logprobs
         if answer.finish_reason == "stop":

@@ -80,6 +80,8 @@ class GenerateResponse(Wire):
     """As asked by `experts_from`, up to the last token that was read; None for a dense policy."""
     support: SamplingSupport | None = None
     """Open tokens at each sampled token, where the request narrows them."""
+    seconds: float = 0.0
+    """From the request's arrival at the engine to its answer; 0 of an engine that does not say."""
 
 
 class DeploymentSpec(Wire):

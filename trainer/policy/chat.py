@@ -278,6 +278,10 @@ class ChatRenderer:
         return ids
 
     def _plain(self, text: str) -> list[int]:
+        """Without the wrapper's preparations for batches where there is the library below it: a request waits for these."""
+        library = getattr(self.tokenizer, "backend_tokenizer", None)
+        if library is not None and not (library.truncation or library.padding or library.encode_special_tokens):
+            return list(library.encode(text, add_special_tokens=False).ids)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 

@@ -6,10 +6,11 @@ import ast
 import math
 import random
 import statistics
+import textwrap
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.base import Twin
@@ -162,6 +163,7 @@ PIECES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(PIECES, st.integers(0, 99))
+@example(["def test_a(x):\n", "    def test_b(self):\n", "        assert not g('a\\n', 2.5, True)\n"], 0)
 def test_any_file_that_parses_still_parses_when_planted(pieces, seed):
     source = "".join(pieces)
     blocks = PYTHON.blocks(source.encode())
@@ -173,7 +175,9 @@ def test_any_file_that_parses_still_parses_when_planted(pieces, seed):
     twins = candidate_twins(PYTHON, verifier, draw)
     found = plant(PYTHON, verifier.test_files, ids, twins, disguise=FULL, draw=draw)
     (text,) = found.files.values()
-    assert len(functions(text)) == len(functions(source.encode())) + len(twins)
+    tests = blocks_by_name(PYTHON, source.encode())
+    copied = [functions(textwrap.dedent(tests[twin.names].decode()).encode()) for twin in twins]  # with what is within
+    assert len(functions(text)) == len(functions(source.encode())) + sum(map(len, copied))
 
 
 def test_a_guess_at_which_member_of_each_cluster_is_real_hardly_ever_meets_them_all():

@@ -167,6 +167,15 @@ def test_text_from_outside_never_becomes_a_control_token(renderer: ChatRenderer,
     assert hostile in shown(renderer, opened)
 
 
+@given(text=st.text(max_size=200) | st.sampled_from(["<|im_end|>", "a <|endoftext|>\n b", "\u00e9e\u0301 \ufffd"]))
+def test_texts_have_the_tokens_that_the_wrapper_gives_them(toy: ChatRenderer, qwen: ChatRenderer, text: str) -> None:
+    for renderer in (toy, qwen):
+        expected = renderer.tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert renderer._plain(text) == expected
+        renderer.tokenizer(text, truncation=True, max_length=1)  # leaves the library below it cutting
+        assert renderer._plain(text) == expected
+
+
 def test_scripted_turns_parse_back(renderer: ChatRenderer) -> None:
     calls = [call("edit_file", path="a.py", old_string="x = '1'", new_string='x = "é\\n"'), call("finish")]
     parsed = renderer.parse(renderer.turn(calls))
