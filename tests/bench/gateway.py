@@ -8,8 +8,8 @@ Both go through one kept connection, and each has a prompt of its own, so that n
 The engine says with each answer how long it took by its own clock, and computing the same prompt twice it differs from itself
 by milliseconds (`engine_noise_ms_p95`: the 95th percentile of the differences between two direct requests in a row). So each
 of a pair is taken without its engine's own time, and `gateway_added_ms_p95` is the 95th percentile of the differences of the
-rest: all that is before, after and between. That the gateway does not slow the engine down is a figure of its own
-(`engine_slowed_ms_p50`), and so is the 95th percentile of the plain differences, engine included (`difference_ms_p95`).
+rest (all that is before, after and between), and what the engine is slowed down by meanwhile, should it be
+(`engine_slowed_ms_p50`). The 95th percentile of the plain differences, engine and its noise included, is `difference_ms_p95`.
 
 On a machine that others use, fewer pairs are measured: the measurement ends after `--seconds`, and its conditions say how
 many there were.
@@ -39,7 +39,7 @@ from trainer.inference import packets
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.embedded.process import EmbeddedServer
 
-GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0), "engine_slowed_ms_p50": ("<=", 0.5)}
+GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0)}
 BASE = Path(__file__).resolve().parents[2] / "policies" / "base"
 START_SECONDS = 120.0
 LEAST_PAIRS = 40
@@ -183,11 +183,11 @@ def paired(
     added = [t.rest - d.rest for t, d in pairs]
     plain = [t.all - d.all for t, d in pairs]
     noise = [after.engine - before.engine for before, after in itertools.pairwise(direct)]
+    slowed = statistics.median(t.engine for t in through) - statistics.median(d.engine for d in direct)
     metrics = {
-        "gateway_added_ms_p95": _p95(added),
-        "gateway_added_ms_p50": statistics.median(added),
-        "engine_slowed_ms_p50": statistics.median(t.engine for t in through)
-        - statistics.median(d.engine for d in direct),
+        "gateway_added_ms_p95": _p95(added) + max(0.0, slowed),
+        "gateway_added_ms_p50": statistics.median(added) + max(0.0, slowed),
+        "engine_slowed_ms_p50": slowed,
         "difference_ms_p95": _p95(plain),
         "difference_ms_p50": statistics.median(plain),
         "engine_noise_ms_p95": _p95(noise),

@@ -93,7 +93,13 @@ def test_the_bar_fits_whatever_it_says(operator: Page, product: Product) -> None
     page.goto(f"{product.url}/tokens/")
     expect(page.locator("[data-live-badge]")).to_have_text("live")
     wrong = []
-    for words in ("live", "stale since 12:34:56", "paused, newer data waits", "not live: close other tabs", "logged out"):
+    for words in (
+        "live",
+        "stale since 12:34:56",
+        "paused, newer data waits",
+        "not live: close other tabs",
+        "logged out",
+    ):
         page.evaluate("words => document.querySelector('[data-live-badge]').textContent = words", words)
         for width in (360, 700, 780, 900, 1000, 1100, 1200, 1280):
             page.set_viewport_size({"width": width, "height": 800})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -119,6 +120,19 @@ def test_a_whole_answer_with_tool_calls(promoted: Gateway) -> None:
     assert cut.finish_reason == "length"
     stopped = client.chat.completions.create(messages=MESSAGES, stop="arguments", **GREEDY).choices[0]
     assert stopped.finish_reason == "stop" and stopped.message.content == '{"name": "grep", "'
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_says_where_its_time_went(promoted: Gateway, stream: bool) -> None:
+    """Of a stream until its first token; else all of it. The engine's own clock and the gateway's agree with the client's."""
+    ask = promoted.client().chat.completions.with_raw_response.create
+    ask(messages=MESSAGES, stream=stream, **GREEDY)  # deploys
+    began = time.perf_counter()
+    answer = ask(messages=MESSAGES, stream=stream, **GREEDY)
+    milliseconds = 1000 * (time.perf_counter() - began)
+    found = re.fullmatch(r"engine;dur=([\d.]+), gateway;dur=([\d.]+)", answer.headers["Server-Timing"])
+    assert found is not None
+    assert float(found[1]) > 0.1 and float(found[1]) + float(found[2]) <= milliseconds
 
 
 def test_a_stream_says_what_the_whole_answer_says(promoted: Gateway) -> None:

@@ -7,6 +7,7 @@ to be killed are in `test_restart`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -46,10 +47,13 @@ async def test_logprobs_versions_and_determinism(site: Site, client: HttpInferen
     status = site.deploy("plain")
     assert status.state == "serving" and status.version == 0
     request = ask("plain", temperature=0.8)
+    began = time.perf_counter()
     first, *rest = await asyncio.gather(
         client.generate(request), *(client.generate(ask("plain", seed=s, prompt_ids=[s + 1] * 30)) for s in range(20))
     )
+    passed = time.perf_counter() - began
     assert len(rest) == 20 and all(len(a.token_ids) == 16 for a in rest)
+    assert all(0 < answer.seconds < passed for answer in (first, *rest)), "by the engine's own clock"
     check(site, 0, request, first)
     assert [(s.version, s.start, s.end) for s in first.spans] == [(0, 0, 16)] and first.finish_reason == "length"
     assert (await client.generate(request)).token_ids == first.token_ids

@@ -36,7 +36,8 @@ async def test_kill_and_restart(tmp_path: Path) -> None:
             first, second, third = await asyncio.gather(*held)
             assert first.token_ids == second.token_ids and len(first.token_ids) == 2000
             assert [s.version for s in first.spans] == [2]
-            assert third == before
+            assert third.seconds > 0
+            assert third.model_copy(update={"seconds": before.seconds}) == before
         assert {d.name: d.version for d in site.admin.deployments()} == {"policy": 2, "judge": 0}
         site.admin.remove("judge")
         server.stop()
