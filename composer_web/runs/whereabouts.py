@@ -43,6 +43,7 @@ def served_weights(run: Run) -> DeploymentSpec:
         speculate=sampling.speculate,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
+        experts=isinstance(stage, RLConfig) and sampling.routed_experts,
     )
 
 

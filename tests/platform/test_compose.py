@@ -148,6 +148,12 @@ def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_tha
     assert vllm["command"][vllm["command"].index("--port") + 1] == "8000"
     assert {"--enable-scale-out", "--logprobs-mode"} <= set(vllm["command"])
     assert vllm["environment"]["VLLM_SERVER_DEV_MODE"] == "1"
+    # Not by the plain flag: vLLM does not start with it on a dense policy.
+    given = vllm["command"][vllm["command"].index("--aux-output-config") + 1]
+    for text, on in ((r"\1", False), ("true", True)):
+        told = re.sub(r"\$\{VLLM_ROUTED_EXPERTS:-(\w+)\}", text, given)
+        assert json.loads(told) == {"enable_return_routed_experts": on}
+    assert "VLLM_ROUTED_EXPERTS" in (REPOSITORY / "docker-compose.yml").read_text().partition("\nname:")[0]
     assert vllm["volumes"] == front["volumes"]  # weights are handed over as paths
 
 

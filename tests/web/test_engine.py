@@ -22,7 +22,7 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
 from composer_web.runs.trainer_process import TrainerProcess
-from composer_web.runs.whereabouts import weights_folder
+from composer_web.runs.whereabouts import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL
@@ -198,6 +198,17 @@ def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
     with pytest.raises(InferenceRefused, match=f"sampling.{setting}"):
         inference.deploy(DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), setting: value}))
     assert "x" not in [d.name for d in inference.health().deployments]
+
+
+def test_a_run_that_repeats_experts_tells_the_engine_so_and_no_other_does(
+    policy: Policy, make_suite: Callable[..., Any]
+) -> None:
+    """An engine that names none can then refuse it (`tests/trainer/inference/test_vllm_experts.py`)."""
+    make_suite()
+    for index, wanted in enumerate((True, False)):
+        stage = SMALL.model_copy(update={"sampling": SMALL.sampling.model_copy(update={"routed_experts": wanted})})
+        run = run_services.create_run(config=RunConfig(name=f"experts {index}", seed=3, stage=stage))
+        assert served_weights(run).experts is wanted
 
 
 def test_a_run_whose_policy_the_engine_cannot_hold_fails_before_a_prompt_is_spent(

@@ -101,6 +101,9 @@ class DeploymentSpec(Wire):
         default=0, ge=0, description="what its requests will ask, so that an engine that cannot says so now"
     )
     top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="likewise")
+    experts: bool = Field(
+        default=False, description="its requests will ask for the experts of their tokens, where the policy has any"
+    )
 
 
 class UpdateRequest(Wire):

@@ -22,13 +22,13 @@ from transformers import PreTrainedModel
 
 from trainer.learning import memory
 from trainer.learning.clock import now
+from trainer.replay import EXPERTS
 
 ROUNDS = 8
 SIDES = {"cuda": 4096}
 SIDE = 768
 """Of the matrices that are multiplied: large enough to be fast, a moment of work."""
 EXPERT = re.compile(r"(^|\.)experts(\.|$)")
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 @dataclass(frozen=True, slots=True)

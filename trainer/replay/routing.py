@@ -108,6 +108,7 @@ class Replay:
         self.counts = RoutingCounts()
         self._shape = PolicyShape.of(0, self.routers)  # of tokens nothing is asked here
         self._forced_LNK: Tensor | None = None
+        self._within = False
         for index, router in enumerate(self.routers):
             router.module.register_forward_hook(self._hook(index, router))
 
@@ -120,14 +121,15 @@ class Replay:
     def forced(self, experts_BTLK: Tensor | None) -> Iterator[None]:
         """Within, backward included (a recomputed forward pass must choose the same), the model routes like this.
 
-        int64, negative where nobody recorded a choice. None: the routers are free.
+        int64, negative where nobody recorded a choice. None: nobody recorded any, and the routers are free.
         """
         if experts_BTLK is not None:
             self._forced_LNK = experts_BTLK.flatten(0, 1).transpose(0, 1)
+        self._within = True
         try:
             yield
         finally:
-            self._forced_LNK = None
+            self._forced_LNK, self._within = None, False
 
     def take_counts(self) -> RoutingCounts:
         """What happened since the last call."""
@@ -142,9 +144,12 @@ class Replay:
         def hook(
             module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor, Tensor]
         ) -> tuple[Tensor, Tensor, Tensor] | None:
-            if self._forced_LNK is None:
+            if not self._within:
                 return None
             logits_NE, _, own_NK = output
+            if self._forced_LNK is None:
+                self._count(index, LayerCounts(), own_NK)
+                return None
             scores_NE = router.family.scores(logits_NE)
             forced_NK = self._forced_LNK[index]
             with torch.no_grad():
@@ -156,6 +161,8 @@ class Replay:
 
         return hook
 
+    # Numbers that change each time would have a compiled layer compiled again.
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # torch's own
     def _count(self, index: int, layer: LayerCounts, own_NK: Tensor) -> None:
         counts = self.counts
         while len(counts.layers) < len(self.routers):

@@ -32,6 +32,12 @@ STAGE = "rl"
 ON_POLICY_MISMATCH = 0.05
 """k3 of on-policy tokens that no difference of number formats explains (bfloat16 against float32 stays near 1e-3)."""
 
+NO_EXPERTS = (
+    "sampling.routed_experts is on and the engine said of no token which experts it chose, so the trainer routes by itself and "
+    "learns from probabilities that the sampler did not have; start vLLM with --enable-return-routed-experts (compose: "
+    "VLLM_ROUTED_EXPERTS=true), or set sampling.routed_experts to false"
+)
+
 
 class PromptRepeated(StageError):
     """A prompt came a second time. Each prompt is trained on once."""
@@ -69,6 +75,8 @@ class RLStage:
         self.consumed: list[int] = []
         self.skipped: list[int] = []
         self.checkpoint: Path | None = None
+        self.told_of_experts = False
+        """That none came is told once."""
         if found:
             self.step = found.state.step
             self.consumed = list(found.state.consumed_prompts)
@@ -224,6 +232,9 @@ def _report_faults(stage: RLStage, groups: list[TrainGroup], values: dict[str, f
         sink.event(
             "error", f"step {stage.step}: gradients were not finite; the weights stay as they were", {"groups": names}
         )
+    if values.get("routing/replayed") == 0.0 and not stage.told_of_experts:
+        stage.told_of_experts = True
+        sink.event("error", f"step {stage.step}: {NO_EXPERTS}", {"groups": names})
     mismatch = values.get("mismatch/k3_mean", 0.0)
     if values["staleness/max"] == 0 and mismatch > ON_POLICY_MISMATCH:
         sink.event(

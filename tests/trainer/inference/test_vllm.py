@@ -388,7 +388,7 @@ async def test_whole_weights_that_a_server_does_not_take_stop_its_answers(pair: 
 def test_a_policy_that_the_server_cannot_hold_is_refused(pair: Site) -> None:
     other = models.save(models.FAMILIES["llama"](), pair.root / "llama")
     with pytest.raises(
-        InferenceRefused, match=r"no vLLM server can hold.*model_type is llama there and qwen3"
+        InferenceRefused, match=r"no vLLM server can serve.*model_type is llama there and qwen3"
     ) as refusal:
         pair.admin.deploy(DeploymentSpec(name="llama", policy_dir=str(other)))
     assert "start vLLM with --model" in str(refusal.value)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import uvicorn
 from safetensors.torch import load_file
@@ -27,17 +30,26 @@ from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
 from trainer.inference.errors import BadRequest, ServerError
+from trainer.replay.wire import Experts
 from trainer.weights import WeightStore
 
 NAME = "policy"
 
 
+def npy(experts: Experts) -> str:
+    """As vLLM sends them: in the smallest integers that hold them."""
+    file = io.BytesIO()
+    np.save(file, experts.astype(np.uint8))
+    return base64.b64encode(file.getvalue()).decode()
+
+
 class Double:
     """One served model; reloaded weights become versions of a store of its own."""
 
-    def __init__(self, model: Path, data: Path, *, max_context: int, bare: bool = False) -> None:
+    def __init__(self, model: Path, data: Path, *, max_context: int, bare: bool = False, experts: bool = False) -> None:
         self.model = model
         self.bare = bare
+        self.experts = experts
         self.lies = False
         """Says that it took weights, and goes on with those that it has."""
         self.store = WeightStore(data / "double", dtype="float32")
@@ -86,6 +98,11 @@ class Double:
         async def models(request: Request) -> Response:
             return JSONResponse({"object": "list", "data": [{"id": NAME, "object": "model", "root": str(self.model)}]})
 
+        async def server_info(request: Request) -> Response:
+            assert request.query_params["config_format"] == "json"
+            aux = {"enable_return_routed_experts": self.experts, "max_bytes": None}
+            return JSONResponse({"vllm_config": {"aux_output_config": aux}, "vllm_env": {}, "system_env": {}})
+
         async def weight_info(request: Request) -> Response:
             return JSONResponse({"weight_version": self.labels[-1]})
 
@@ -103,6 +120,7 @@ class Double:
                 temperature=sampling["temperature"],
                 stop_ids=sampling["stop_token_ids"],
                 seed=sampling.get("seed"),
+                experts_from=0 if self.experts else None,
                 timeout_seconds=3600.0,
             )
             answer = asyncio.ensure_future(self.engine.generate(wanted))
@@ -128,6 +146,7 @@ class Double:
                     ]
                 },
                 "finish_reason": made.finish_reason,
+                "routed_experts": npy(made.experts.unpack()) if made.experts else None,
                 "weight_versions": [self.span(s.version, s.start, s.end) for s in made.spans],
             }
             usage = {
@@ -195,6 +214,7 @@ class Double:
         return Starlette(
             routes=[
                 Route("/v1/models", models),
+                Route("/server_info", server_info),
                 Route("/weight_info", weight_info),
                 Route("/inference/v1/generate", generate, methods=post),
                 Route("/pause", pause, methods=post),
@@ -217,8 +237,11 @@ async def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--max-context", type=int, default=4096)
     parser.add_argument("--bare", action="store_true", help="started without our extension")
+    parser.add_argument("--enable-return-routed-experts", action="store_true", dest="experts")
     options = parser.parse_args()
-    double = Double(options.model, options.data, max_context=options.max_context, bare=options.bare)
+    double = Double(
+        options.model, options.data, max_context=options.max_context, bare=options.bare, experts=options.experts
+    )
     await double.start()
     await uvicorn.Server(uvicorn.Config(double.app(), host="127.0.0.1", port=options.port, log_level="warning")).serve()
 

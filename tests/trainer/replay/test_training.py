@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
+from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
@@ -20,7 +20,7 @@ from trainer.replay.routers import routers
 from trainer.rollouts.choices import Choices
 from trainer.rollouts.types import Segment, TrainGroup
 from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import RLStage
+from trainer.stages.rl import RLStage, run_rl
 from trainer.weights import WeightStore
 
 STEPS, GROUPS, ROLLOUTS = 3, 2, 6
@@ -143,3 +143,30 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path) -
     assert resumed.step == STEPS
     mine, theirs = resumed.policy.model.state_dict(), stage.policy.model.state_dict()
     assert all(torch.equal(mine[name], tensor) for name, tensor in theirs.items())
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_an_engine_that_names_no_experts_is_an_error_once_and_a_share_of_nothing_at_each_step(
+    tmp_path: Path, wanted: bool
+) -> None:
+    """vLLM names none unless it was started to; without a word the trainer would learn from its own routing."""
+    folder = policy_with_experts(tmp_path / "policy")
+    config = small_config(steps=2, sampling=SamplingConfig(routed_experts=wanted))
+    groups = [make_group(policies.load(folder).model, index) for index in range(4)]
+    sink = MemorySink()
+    run_rl(
+        policy_dir=folder,
+        config=config,
+        seed=0,
+        source=ListSource(groups, config.groups_per_step),
+        sink=sink,
+        store=WeightStore(tmp_path / "weights", dtype="float32"),
+        checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=1),
+    )
+    told = [(level, message) for level, message in sink.events if "routed_experts" in message]
+    if wanted:
+        ((level, message),) = told
+        assert level == "error" and "--enable-return-routed-experts" in message
+        assert [sink.values[step]["routing/replayed"] for step in (1, 2)] == [0.0, 0.0]
+    else:
+        assert not told and all("routing/replayed" not in values for values in sink.values.values())

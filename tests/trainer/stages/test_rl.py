@@ -44,6 +44,7 @@ def test_a_whole_run_publishes_each_version_and_keeps_checkpoints(tmp_path, grou
     assert all(torch.equal(published[name], final[name]) for name in published)
     assert {step: values["staleness/max"] for step, values in sink.values.items()} == {1: 0.0, 2: 1.0, 3: 2.0, 4: 3.0}
     for values in sink.values.values():
+        assert "routing/replayed" not in values  # a dense policy
         for name in values:
             describe(name)
 

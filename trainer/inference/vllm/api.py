@@ -24,6 +24,8 @@ from trainer.replay.wire import RoutedExperts
 
 LOAD_SECONDS = 600.0
 """Longest that one reload of weights may take."""
+TELL_SECONDS = 30.0
+"""For what it was started with, which it first collects about its machine."""
 STEER_SECONDS = 60.0
 """For pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
@@ -198,6 +200,18 @@ class VllmApi:
             return str(body["weight_version"])
         except (KeyError, TypeError) as error:
             raise Unavailable(f"vLLM at {self.url} tells no weight version; version 0.32 does") from error
+
+    async def returns_experts(self) -> bool | None:
+        """Whether it was started to answer with the experts of its tokens; None where it does not say. Raises Unavailable."""
+        told = {"config_format": "json"}
+        try:
+            body = await self._call("GET", "/server_info", params=told, timeout=TELL_SECONDS)
+        except Refused:
+            return None
+        try:
+            return bool(body["vllm_config"]["aux_output_config"]["enable_return_routed_experts"])
+        except (KeyError, TypeError):
+            return None
 
     async def room(self) -> Room:
         """How full it is of keys and values; nothing where it does not say."""

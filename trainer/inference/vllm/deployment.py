@@ -19,6 +19,7 @@ from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, 
 from trainer.inference.errors import SyncFailed, UnsupportedModel
 from trainer.inference.reference import reference
 from trainer.inference.vllm.api import label
+from trainer.replay import EXPERTS
 from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
 from trainer.weights.probe import Probe
 
@@ -35,10 +36,8 @@ SHAPE = (
     "head_dim",
     "tie_word_embeddings",
     "attention_bias",
-    # experts: Qwen3-MoE, Mixtral, DeepSeek-V3
-    "num_experts",
-    "num_local_experts",
-    "n_routed_experts",
+    # experts
+    *EXPERTS,
     "n_shared_experts",
     "moe_intermediate_size",
     "shared_expert_intermediate_size",
@@ -83,6 +82,10 @@ def read_config(folder: Path) -> dict[str, object]:
     if not isinstance(config, dict):
         raise UnsupportedModel(f"{path} is not a Hugging Face configuration")
     return config
+
+
+def has_experts(config: dict[str, object]) -> bool:
+    return any(config.get(name) for name in EXPERTS)
 
 
 def misfit(policy: dict[str, object], served: dict[str, object]) -> str:

@@ -18,12 +18,17 @@ from trainer.inference.filling import Filling
 from trainer.inference.proving import AGAIN_PATIENCE, EngineDiffers, meanwhile
 from trainer.inference.vllm.api import Served, VllmApi
 from trainer.inference.vllm.comparing import compare
-from trainer.inference.vllm.deployment import Deployment, misfit, read_config
+from trainer.inference.vllm.deployment import Deployment, has_experts, misfit, read_config
 from trainer.inference.vllm.moving import Clock, Mover
 
 log = logging.getLogger(__name__)
 UNTOUCHED = "default"
 """What a vLLM says that it holds, until it is told."""
+WITHOUT_EXPERTS = (
+    "sampling.routed_experts is on and it does not return the experts of its tokens, which the trainer is to repeat; start "
+    "vLLM with --enable-return-routed-experts (on a GPU; compose: VLLM_ROUTED_EXPERTS=true), or set "
+    "sampling.routed_experts to false and accept that the trainer routes by itself"
+)
 
 
 class Holding:
@@ -32,6 +37,10 @@ class Holding:
         self.api = api
         self.mover = Mover(api, scratch)
         self.served: Served | None = None
+        self._returns_experts: bool | None = None
+        """Whether its answers name experts; None: it does not say, or was not asked."""
+        self._asked = False
+        """Since it was last seen to be away."""
         self.deployment: Deployment | None = None
         """Whose weights they are."""
         self.admitting = False
@@ -74,7 +83,7 @@ class Holding:
 
     def lost(self, *, known: bool) -> None:
         """Nobody is admitted until it has been seen to hold what it was given; not `known`: it may hold something else."""
-        self.admitting = False
+        self.admitting = self._asked = False
         if not known:
             self._label = ""
 
@@ -83,6 +92,10 @@ class Holding:
     async def look(self) -> None:
         """Learn what the server is. Raises Unavailable."""
         self.served = await self.api.served()
+        if not self._asked:
+            routed = has_experts(read_config(self.served.folder)) if self._visible else False
+            self._returns_experts = await self.api.returns_experts() if routed else None
+            self._asked = True
 
     async def watch(self) -> bool:
         """Whether it answers and still holds what it was given. True: it is another process, which holds nothing of ours.
@@ -116,11 +129,20 @@ class Holding:
         assert self.served is not None
         wanted = read_config(Path(deployment.spec.policy_dir))
         folder = self.served.folder
-        if not (folder / "config.json").is_file():
+        if not self._visible:
             return (
                 f"its --model {folder} is no folder that is seen here; mount the data folder at the same path on both"
             )
-        return misfit(wanted, read_config(folder))
+        if found := misfit(wanted, read_config(folder)):
+            return f"{found}; start vLLM with --model on a policy of the same architecture"
+        if deployment.spec.experts and has_experts(wanted) and self._returns_experts is False:
+            return WITHOUT_EXPERTS
+        return ""
+
+    @property
+    def _visible(self) -> bool:
+        """Whether the folder that it was started with is seen here."""
+        return self.served is not None and (self.served.folder / "config.json").is_file()
 
     def _forget(self) -> None:
         self.vacate()

@@ -242,8 +242,7 @@ class VllmEngine:
             return min(able, key=lambda worker: (bool(worker.error), len(worker.placed)))
         if refused and not problems:
             raise UnsupportedModel(
-                f"no vLLM server can hold the policy in {deployment.spec.policy_dir} ({'; '.join(refused)}); "
-                "start vLLM with --model on a policy of the same architecture"
+                f"no vLLM server can serve the policy in {deployment.spec.policy_dir}: {'; '.join(refused)}"
             )
         raise Unavailable("; ".join([*problems, *refused]) or f"no vLLM server: {self._nobody}")
 
