@@ -32,5 +32,10 @@ class Blobs(Protocol):
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """Exclusive right to publish or collect. Raises WeightError at once when another process has it."""
+        """Exclusive right to publish or collect, also of what `write` and `delete` do meanwhile: they raise LeaseLost once
+        it is lost. Raises StoreBusy at once when another process has it."""
+        ...
+
+    def still_writing(self) -> None:
+        """Proves the right of `writing()` anew, before something becomes visible. Raises LeaseLost."""
         ...

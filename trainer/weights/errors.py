@@ -35,5 +35,17 @@ class BlobMissing(WeightError):
     """No such object in the store."""
 
 
+class BlobChanged(WeightError):
+    """The object is not what a write was conditional on."""
+
+
+class StoreBusy(WeightError):
+    """Another process has the right to write."""
+
+
+class LeaseLost(WeightError):
+    """The right to write ended before the work did. What was not visible before it did not become visible."""
+
+
 class ShardMissing(WeightError):
     """A rank did not publish its part in time, so the version was not published."""

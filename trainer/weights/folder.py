@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trainer.weights.errors import BlobMissing, StoreUnavailable, WeightError
+from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable
 
 _TEMPORARY = ".writing-"
 
@@ -69,13 +69,16 @@ class FolderBlobs:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise WeightError(f"another process is writing to {self.root}; stop it first") from error
+                raise StoreBusy(f"another process is writing to {self.root}; stop it first") from error
             for left_by_a_kill in self.root.glob(f"v*/{_TEMPORARY}*"):
                 left_by_a_kill.unlink(missing_ok=True)
             yield
             for folder in self.root.glob("v*"):
                 with suppress(OSError):  # what is not empty stays
                     folder.rmdir()
+
+    def still_writing(self) -> None:
+        """The system takes the lock from none but the dead."""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from trainer.weights.manifest import Manifest
 from trainer.weights.probe import Probe
 from trainer.weights.publisher import Publisher
 from trainer.weights.sections import Sections, load_sections
-from trainer.weights.versions import open_versions
+from trainer.weights.versions import WAIT_SECONDS, open_versions
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,19 @@ class WeightStore:
     """Published versions in a folder or at `s3://bucket/prefix`. One process publishes; any number read.
 
     `dtype` is what floating tensors are published as; the trainer keeps its own fp32 master. `mode` is the codec's.
+    `wait`: seconds that publishing and collecting wait for another process that does.
     """
 
     def __init__(
-        self, where: str | Path, *, dtype: str = "bfloat16", anchor_every: int = 20, mode: Mode = "small"
+        self,
+        where: str | Path,
+        *,
+        dtype: str = "bfloat16",
+        anchor_every: int = 20,
+        mode: Mode = "small",
+        wait: float = WAIT_SECONDS,
     ) -> None:
-        self.versions = open_versions(where)
+        self.versions = open_versions(where, wait=wait)
         self._publisher = Publisher(self.versions, dtype=dtype, anchor_every=anchor_every, mode=mode)
 
     @property

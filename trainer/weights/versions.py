@@ -11,29 +11,34 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainer.weights.base import Blobs
 from trainer.weights.blocks import in_threads
 from trainer.weights.bucket import BucketBlobs
-from trainer.weights.errors import BlobMissing, StoreUnavailable, VersionMissing
+from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
 from trainer.weights.folder import FolderBlobs
+from trainer.weights.lease import LEASE_SECONDS
 from trainer.weights.manifest import FILE_NAME, Manifest, Shard, folder_name, folder_version, parse
 
+WAIT_SECONDS = 2 * LEASE_SECONDS
+"""Longer than a killed publisher has the right to write, so that its successor goes on by itself."""
 _REQUEST = "anchor-request"
+_POLL_SECONDS = 0.5
 
 
-def open_versions(where: str | Path) -> Versions:
-    """The store at a folder, or at `s3://bucket/prefix`."""
+def open_versions(where: str | Path, *, wait: float = WAIT_SECONDS) -> Versions:
+    """The store at a folder, or at `s3://bucket/prefix`. `wait`: seconds that `writing()` waits for another process."""
     bucket = re.fullmatch(r"s3://([^/]+)/?(.*)", str(where))
-    return Versions(BucketBlobs(bucket[1], bucket[2]) if bucket else FolderBlobs(Path(where)))
+    return Versions(BucketBlobs(bucket[1], bucket[2]) if bucket else FolderBlobs(Path(where)), wait=wait)
 
 
 class Versions:
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Blobs, *, wait: float = WAIT_SECONDS) -> None:
         self.blobs = blobs
+        self.wait = wait
 
     @property
     def where(self) -> str:
@@ -76,9 +81,20 @@ class Versions:
             manifest = self.manifest(manifest.base_version)
         return found[::-1]
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Exclusive right to publish or collect. A second trainer on the same store is refused at once."""
-        return self.blobs.writing()
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Exclusive right to publish or collect. Raises StoreBusy when another process keeps it longer than `wait`."""
+        deadline = time.monotonic() + self.wait
+        with ExitStack() as right:
+            while True:
+                try:
+                    right.enter_context(self.blobs.writing())
+                    break
+                except StoreBusy:
+                    if time.monotonic() >= deadline:
+                        raise
+                time.sleep(_POLL_SECONDS)
+            yield
 
     def install(self, manifest: Manifest, payloads: Sequence[bytes], notes: Mapping[str, bytes] | None = None) -> None:
         """Makes the version visible in one step, in place of what had its number. `notes` lie beside its payloads."""
@@ -103,6 +119,8 @@ class Versions:
             self.blobs.delete(_key(version, name))
 
     def complete(self, manifest: Manifest) -> None:
+        """Makes the version visible. Raises LeaseLost when its parts are no longer this process's to answer for."""
+        self.blobs.still_writing()
         self.blobs.write(_key(manifest.version, FILE_NAME), manifest.model_dump_json(indent=1).encode())
 
     def remove(self, version: int) -> None:
