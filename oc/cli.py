@@ -54,16 +54,8 @@ RUN_ACTIONS = ("start", "pause", "resume", "stop", "archive", "restore")
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 ROLLOUT_FILTERS = (
     *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text", "finding", "quarantined"),
-    *(
-        "tool_errors_min",
-        "tool_errors_max",
-        "turns_min",
-        "turns_max",
-        "tokens_min",
-        "tokens_max",
-        "step_min",
-        "step_max",
-    ),
+    *("reward_min", "reward_max", "tool_errors_min", "tool_errors_max", "turns_min", "turns_max"),
+    *("tokens_min", "tokens_max", "step_min", "step_max"),
 )
 GROUP_COLUMNS = ("id", "run_id", "evaluation_id", "task", "state", "size", "passed", "mean_reward", "consumed_step")
 GROUP_FILTERS = ("run", "evaluation", "state")

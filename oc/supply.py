@@ -23,7 +23,7 @@ CHANGE_COLUMNS = ("id", "task", "field", "before", "after", "actor_name", "at", 
 REVIEW_COLUMNS = ("task", "version", "state", "mine")
 TASK_FILTERS = (
     *("q", "source", "category", "suite", "controls", "strength", "difficulty"),
-    *("review", "mine", "split", "tag", "finding"),
+    *("strength_max", "review", "mine", "split", "tag", "finding"),
 )
 DECISIONS = {"accept": "accept", "reject": "reject", "withdraw": "withdrawn"}
 

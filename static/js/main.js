@@ -1,5 +1,6 @@
 // Entry of every page: always-on behaviour, then the modules that this page's elements ask for.
 import { startConfirm } from "./confirm.js";
+import { copy } from "./copy.js";
 import { startFailures } from "./failures.js";
 import { relative } from "./format.js";
 import { startLive } from "./live.js";
@@ -83,7 +84,7 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   const source = document.getElementById(button.dataset.copy) ?? button.closest(".io, .card").querySelector("pre");
-  await navigator.clipboard.writeText(source.textContent.trim());
+  await copy(source.textContent.trim());
   const before = button.textContent;
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = before), 1500);

@@ -1,6 +1,7 @@
 // The trajectory page: keys, search and links over the transcript (`transcript.js`) and the token lens (`lens.js`).
 // `#t=3` is turn 3 and follows the current turn, `&tok=340` a token of it (`#s=0&tok=340`: of a segment); `?q=` is the
 // search, `?only=` the filter chips.
+import { copy } from "./copy.js";
 import { number } from "./format.js";
 import { startLens } from "./lens.js";
 import { startOutline } from "./outline.js";
@@ -128,7 +129,7 @@ export function start() {
   async function copyLink(button) {
     const url = new URL(location.href);
     url.hash = place || "t=0";
-    await navigator.clipboard.writeText(url.href);
+    await copy(url.href);
     const target = button ?? page.querySelector("[data-copy-link]");
     const before = target.textContent;
     target.textContent = "Link copied";

@@ -65,10 +65,10 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
     context = chrome.new_context(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
     context.set_default_timeout(PATIENCE_MS)
     page, problems = watch(context)
-    log_in(page, product.url, "operator", seed.PASSWORD)
+    log_in(page, product.url, "admin", seed.PASSWORD)
     wrong: dict[str, list[str]] = {}
     found_places = places(page, product.url)
-    assert found_places.keys() >= {"sweep", "draft", "imported", "task-history", "session", "endpoint", "finding"}
+    assert found_places.keys() >= {"sweep", "draft", "imported", "task-history", "session", "endpoint", "finding", "people"}
     for name, path in {**found_places, "nothing": "/nothing/"}.items():
         problems.clear()
         page.goto(product.url + path)

@@ -94,7 +94,7 @@ def test_a_lens_says_what_is_not_known(operator: Page, product: Product) -> None
 FAILING = (300, 1203)
 """Turns of the large trajectory in which something failed."""
 LONGEST_TASK_MS = 1000
-"""Bound on a busy machine. The goal of 100 is for `make bench NAME=web`, and has not been measured yet."""
+"""Bound on a busy machine. The goal of 100 is for `make bench NAME=web` on a quiet one."""
 
 WATCH = """() => {
   window.longTasks = [];
