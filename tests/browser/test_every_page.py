@@ -68,7 +68,16 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
     log_in(page, product.url, "admin", seed.PASSWORD)
     wrong: dict[str, list[str]] = {}
     found_places = places(page, product.url)
-    assert found_places.keys() >= {"sweep", "draft", "imported", "task-history", "session", "endpoint", "finding", "people"}
+    assert found_places.keys() >= {
+        "sweep",
+        "draft",
+        "imported",
+        "task-history",
+        "session",
+        "endpoint",
+        "finding",
+        "people",
+    }
     for name, path in {**found_places, "nothing": "/nothing/"}.items():
         problems.clear()
         page.goto(product.url + path)

@@ -65,6 +65,31 @@ def test_the_token_lens_by_keyboard_and_by_link(operator: Page, product: Product
     expect(page.locator("#tokens-of-turn-130 .tokens")).to_be_focused()
 
 
+CLIPBOARD = ["clipboard-read", "clipboard-write"]
+PLAIN_ADDRESS = "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+"""What a browser offers at an address that is not secure."""
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_y_copies_a_link_to_the_turn(operator: Page, product: Product, secure: bool) -> None:
+    page, rollout = operator, long(product)
+    page.context.grant_permissions(CLIPBOARD, origin=product.url)
+    if not secure:
+        page.add_init_script(PLAIN_ADDRESS)
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=60")
+    expect(page.locator("[data-turn='60']")).to_be_focused()
+    page.keyboard.press("j")
+    page.keyboard.press("y")
+    expect(page.locator("[data-copy-link]").first).to_have_text("Link copied")
+    expect(page.locator("[data-turn='61']")).to_be_focused()
+    with page.context.expect_page() as opened:
+        page.evaluate("() => { open('/tokens/') }")
+    reader = opened.value
+    reader.bring_to_front()
+    assert reader.evaluate("navigator.clipboard.readText()") == f"{product.url}/rollouts/{rollout.pk}/#t=61"
+    reader.close()
+
+
 @pytest.mark.parametrize("index", [60, 100])
 def test_a_linked_turn_stays_where_it_is_while_its_neighbours_come(
     operator: Page, product: Product, index: int

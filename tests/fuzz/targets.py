@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from composer_web.gateway import admission, transcripts, wire
+from composer_web.gateway.errors import BadRequest
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.backends.namespaces import protocol
 from sandbox.grading import calls
@@ -198,6 +200,14 @@ def _delta() -> bytes:
     return codec.encode(base, new, codec.FORMATS["bfloat16"], using=codec.loops(compiled=False))
 
 
+def chat_request(data: bytes) -> None:
+    """What clients of the gateway send."""
+    with contextlib.suppress(BadRequest):
+        request = wire.parse(data)
+        transcripts.digest(request.messages, request.offered, "salt")
+        admission.wishes(request, {})
+
+
 _PASS = {"kind": "test", "id": "test_a.py::test_one", "when": "call", "status": "passed", "seconds": 0.1}
 _SAID = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes", "tool_calls": []}]
 
@@ -209,6 +219,9 @@ TARGETS: dict[str, Target] = {
     ),
     "atif": Target(atif_trajectory, (b'{"schema_version":"ATIF-v1.8","agent":{"name":"a","version":"1"},"steps":[]}',)),
     "bundle": Target(bundle, (b"{}",)),
+    "chat-request": Target(
+        chat_request, (json.dumps({"model": "production", "messages": _SAID, "stop": "x"}).encode(),)
+    ),
     "diff": Target(diff, (b"--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",)),
     "frames": Target(frames, (protocol.encode({"a": 1}, b"blob"),)),
     "git": Target(git_folder, (b"commit 5\0hello", b"tree 0\0", b"DIRC\0\0\0\2\0\0\0\0")),

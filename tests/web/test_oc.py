@@ -13,27 +13,52 @@ from typing import Any
 import httpx
 import pytest
 from django.test import Client as Web
+from django_filters import FilterSet
 from pyarrow import parquet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
+from composer_web.evals.filters import EvaluationFilter
+from composer_web.gateway.filters import SessionFilter
 from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.filters import FindingFilter, RolloutFilter
 from composer_web.rollouts.kept_models import Export
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics, services, templates
+from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run, Sweep
 from composer_web.runs.text import load, render
+from composer_web.tasks.filters import TaskFilter
 from oc import models
-from oc.cli import main, whole
+from oc.benchmark import FILTERS as EVALUATION_FILTERS
+from oc.cli import ROLLOUT_FILTERS, RUN_FILTERS, main, whole
 from oc.client import Client, Unreachable
 from oc.follow import FollowTimeout, follow
+from oc.oversight import FINDING_FILTERS
+from oc.serving import SESSION_FILTERS
 from oc.settings import SettingsError, keep, settings
 from oc.show import Output
+from oc.supply import TASK_FILTERS
 from tests.web.making import SMALL, claim, finish
 from trainer.config import RunConfig
 
 Oc = Callable[..., tuple[int, str]]
+
+
+@pytest.mark.parametrize(
+    ("given", "page"),
+    [
+        (RUN_FILTERS, RunFilter),
+        (ROLLOUT_FILTERS, RolloutFilter),
+        (FINDING_FILTERS, FindingFilter),
+        (TASK_FILTERS, TaskFilter),
+        (SESSION_FILTERS, SessionFilter),
+        (EVALUATION_FILTERS, EvaluationFilter),
+    ],
+)
+def test_lists_have_the_filters_of_their_page(given: Sequence[str], page: type[FilterSet]) -> None:
+    assert set(given) == set(page.base_filters)
 
 
 def transport(request: httpx.Request) -> httpx.Response:
