@@ -57,6 +57,9 @@ ROLLOUT_FILTERS = (
     *("reward_min", "reward_max", "tool_errors_min", "tool_errors_max", "turns_min", "turns_max"),
     *("tokens_min", "tokens_max", "step_min", "step_max"),
 )
+HIT_COLUMNS = ("turn", "where", "before", "match", "after")
+WHOLE = ("html", "jsonl")
+"""Forms of a trajectory that leave as files, with all that is in it."""
 GROUP_COLUMNS = ("id", "run_id", "evaluation_id", "task", "state", "size", "passed", "mean_reward", "consumed_step")
 GROUP_FILTERS = ("run", "evaluation", "state")
 
@@ -100,8 +103,15 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     rollouts = top.noun("rollouts", "attempts at tasks")
     rollouts.listing("rollouts", *ROLLOUT_FILTERS)
     rollouts.add("show", "one rollout", "id")
-    out = rollouts.add("export", "a trajectory, one JSON object a turn, or in another project's format", "id")
-    out.add_argument("--format", choices=interchange.ROLLOUT_FORMATS)
+    found = rollouts.add("tokens", "what is known of the tokens of a turn or a segment, number by number", "id")
+    optional(found, "turn", "segment", "at", kind=int)
+    rollouts.add("search", "where a text is in one", "id", "text")
+    out = rollouts.add("export", "a trajectory, one JSON object a turn, or as another form has it", "id")
+    out.add_argument(
+        "--format",
+        choices=(*WHOLE, *interchange.ROLLOUT_FORMATS),
+        help="html: a page that needs no server; jsonl: everything, nothing cut; the others are other projects'",
+    )
     out.add_argument("--tokens", action="store_true", help="with the tokens of its segments")
     out.add_argument("-o", "--output", default="-")
 
@@ -110,6 +120,7 @@ def grammar(top: Grammar) -> dict[str, Handler]:
     optional(groups["list"], "run", "evaluation", kind=int)
     optional(groups["list"], "state")
     groups.add("show", "one of them with its rollouts", "id")
+    groups.add("compare", "what its rollouts weigh in training, and where their ways part", "id")
 
     policies = top.noun("policies", "lineages of weights")
     policies.listing("policies")
@@ -232,9 +243,17 @@ def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> No
             output.rows(client.rollouts.list(limit=options.limit, **given(options, ROLLOUT_FILTERS)), ROLLOUT_COLUMNS)
         case "show":
             output.one(client.rollouts.get(options.id))
+        case "tokens":
+            output.one(client.rollouts.get_tokens(options.id, **given(options, ("turn", "segment", "at"))))
+        case "search":
+            output.rows(client.rollouts.search(options.id, q=options.text).hits, HIT_COLUMNS)
         case _ if options.format is not None:
             if options.tokens:
                 raise UsageError("--tokens go with our own form only; leave out --format")
+            if options.format in WHOLE:
+                with exports.target(options.output, output.out) as target:
+                    client.rollouts.get_whole(options.id, options.format, target)
+                return
             interchange.document(client.tasks.export_rollout(options.id, options.format), options, output)
         case _:
             with exports.target(options.output, output.out) as target:
@@ -244,6 +263,8 @@ def _rollouts(client: Client, options: argparse.Namespace, output: Output) -> No
 def _groups(client: Client, options: argparse.Namespace, output: Output) -> None:
     if options.verb == "list":
         output.rows(client.groups.list(limit=options.limit, **given(options, GROUP_FILTERS)), GROUP_COLUMNS)
+    elif options.verb == "compare":
+        output.one(client.groups.compare(options.id))
     else:
         output.one(client.groups.get(options.id))
 

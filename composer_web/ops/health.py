@@ -76,7 +76,8 @@ def _broker() -> tuple[bool, str, dict[str, Any]]:
         with redis.Redis.from_url(env().redis_url, socket_timeout=2.0, socket_connect_timeout=2.0) as client:
             info: dict[str, Any] = client.info("server")
     except redis.RedisError as error:
-        return False, f"the broker does not answer: {error}; start it, or mend OPENCOMPOSER_REDIS_URL: messages wait in the outbox", {}
+        remedy = "start it, or mend OPENCOMPOSER_REDIS_URL; messages wait in the outbox meanwhile"
+        return False, f"the broker does not answer: {error}; {remedy}", {}
     name = "Valkey" if "valkey_version" in info else "Redis"
     return True, f"{name} {info.get('valkey_version') or info.get('redis_version')}", {"queues": queue_depth() or {}}
 

@@ -32,3 +32,7 @@ class Groups(Noun):
     def get(self, group_id: int) -> models.GroupDetail:
         """All rollouts of one prompt"""
         return self._api.ask(models.GroupDetail, "GET", f"/groups/{part(group_id)}")
+
+    def compare(self, group_id: int) -> models.GroupComparisonOut:
+        """What its rollouts weigh, and where they part"""
+        return self._api.ask(models.GroupComparisonOut, "GET", f"/groups/{part(group_id)}/comparison")

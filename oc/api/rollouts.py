@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from typing import Literal
 
 from oc import models
-from oc.transport import OMIT, Noun, Omit, given, part
+from oc.transport import OMIT, Noun, Omit, Sink, given, part
 
 
 class Rollouts(Noun):
@@ -89,6 +90,27 @@ class Rollouts(Noun):
         """One rollout"""
         return self._api.ask(models.RolloutOut, "GET", f"/rollouts/{part(rollout_id)}")
 
+    def search(self, rollout_id: int, *, q: str) -> models.HitsOut:
+        """Where a text is in it
+
+        Upper and lower case alike, in everything that its page shows as text.
+        """
+        return self._api.ask(models.HitsOut, "GET", f"/rollouts/{part(rollout_id)}/search", query={"q": q})
+
+    def get_tokens(
+        self, rollout_id: int, *, turn: int | None = None, segment: int | None = None, at: int | None = None
+    ) -> models.TokensOut:
+        """What is known of its tokens, number by number
+
+        Of a turn with what its tools answered, or of a whole segment: the page that holds position `at`.
+        """
+        return self._api.ask(
+            models.TokensOut,
+            "GET",
+            f"/rollouts/{part(rollout_id)}/tokens",
+            query={"turn": turn, "segment": segment, "at": at},
+        )
+
     def get_trajectory(
         self, rollout_id: int, *, offset: int | None = None, limit: int | None = None, tokens: bool | None = None
     ) -> models.TrajectoryPage:
@@ -102,3 +124,7 @@ class Rollouts(Noun):
             f"/rollouts/{part(rollout_id)}/trajectory",
             query={"offset": offset, "limit": limit, "tokens": tokens},
         )
+
+    def get_whole(self, rollout_id: int, format: Literal["html", "jsonl"], to: Sink) -> None:
+        """All of it as a page that needs no server, or as JSON lines with its tokens"""
+        self._api.fetch(f"/rollouts/{part(rollout_id)}/whole/{part(format)}", to)

@@ -57,7 +57,7 @@ from oc.models.gateway import (
     SignalsOut,
     TurnOut,
 )
-from oc.models.groups import GroupDetail, GroupOut
+from oc.models.groups import GroupColumnOut, GroupComparisonOut, GroupDetail, GroupOut
 from oc.models.health import Alive, CheckOut, HealthOut
 from oc.models.people import InvitationOut, NewInvitation, PersonOut
 from oc.models.policies import CheckpointOut, Interval, MeasurementOut, PolicyDetail, PolicyOut
@@ -79,7 +79,7 @@ from oc.models.review import (
     Scale,
     Text,
 )
-from oc.models.rollouts import QueryOut, TrajectoryPage
+from oc.models.rollouts import HitOut, HitsOut, QueryOut, TokensOut, TrajectoryPage
 from oc.models.runs import (
     BucketOut,
     Checked,
@@ -125,7 +125,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "a3499e62d0b5efaf83c6cd8d1a858becdfd963246001b8e10d043e9f3203c20f"
+DESCRIPTION = "5668959f94e090ad04018ad4274fcffe3b8c1a88e359ea8e66b6cf7cb31694f0"
 
 __all__ = [
     "AgreementOut",
@@ -178,11 +178,15 @@ __all__ = [
     "FrameworkVerifier",
     "GateRules",
     "GeneratorRunOut",
+    "GroupColumnOut",
+    "GroupComparisonOut",
     "GroupDetail",
     "GroupOut",
     "HarnessConfig",
     "HeadsConfig",
     "HealthOut",
+    "HitOut",
+    "HitsOut",
     "ImportedOut",
     "InlineEnvironment",
     "Interval",
@@ -276,6 +280,7 @@ __all__ = [
     "Text",
     "TextOut",
     "TokenOut",
+    "TokensOut",
     "TrajectoryOut",
     "TrajectoryPage",
     "TransitionOut",

@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from pydantic import AwareDatetime, BaseModel
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, Field
 
 from . import shared
+
+
+class GroupColumnOut(BaseModel):
+    rollout: int
+    sample: int
+    reward: Annotated[float | None, Field(description="With what reviewers pay")]
+    advantage: Annotated[float | None, Field(description="null of one that is not trained on")]
+    trained: Annotated[
+        bool,
+        Field(description="Otherwise expected: labels and findings may still change it"),
+    ]
+
+
+class GroupComparisonOut(BaseModel):
+    columns: list[GroupColumnOut]
+    ways: Annotated[
+        list[list[str | None]],
+        Field(
+            description="Turn → a letter for each column, the same for those that did exactly the same so far; null after its end"
+        ),
+    ]
+    parting: Annotated[int | None, Field(description="First turn in which not all did the same")]
+    cut: Annotated[int, Field(description="Turns of the longest that are not shown")]
 
 
 class GroupOut(BaseModel):

@@ -7,12 +7,53 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 
+class HitOut(BaseModel):
+    turn: Annotated[
+        int | None,
+        Field(description="null outside the turns: then `where` says whether patch or report"),
+    ]
+    where: str
+    before: str
+    match: str
+    after: str
+
+
+class HitsOut(BaseModel):
+    hits: Annotated[list[HitOut], Field(description="The first 200")]
+    total: int
+    turns: Annotated[int, Field(description="Turns that have one")]
+
+
 class QueryOut(BaseModel):
     id: int
     name: str
     query: str
     shared: bool
     owner: str
+
+
+class TokensOut(BaseModel):
+    """
+    Columns of the tokens [first, end) of a segment; numbers are null where a token was not sampled.
+    """
+
+    segment: int
+    total: Annotated[int, Field(description="Tokens of the segment")]
+    first: int
+    end: int
+    before: Annotated[int | None, Field(description="`at` of the page before this one")]
+    after: Annotated[int | None, Field(description="`at` of the next page")]
+    texts: list[str]
+    ids: list[int]
+    sampled: list[int]
+    versions: list[int]
+    logprobs: list[float | None]
+    trainer_logprobs: list[float | None]
+    entropy: list[float | None]
+    advantages: list[float | None]
+    weights: list[float | None]
+    step: Annotated[int | None, Field(description="Optimiser step that trained on them")]
+    missing: Annotated[dict[str, str], Field(description="Column → why it is empty")]
 
 
 class TrajectoryPage(BaseModel):

@@ -224,6 +224,11 @@ def test_everything_else_is_listed_shown_and_exported(trained: Run, oc: Oc, tmp_
     assert data(oc("rollouts", "show", pk, "--json"))["id"] == found[0]["id"]
     lines = [json.loads(line) for line in oc("rollouts", "export", pk, "--tokens")[1].splitlines()]
     assert lines[0]["rollout"]["rollout_id"] == found[0]["id"]
+    whole = [json.loads(line) for line in oc("rollouts", "export", pk, "--format", "jsonl")[1].splitlines()]
+    assert [one["type"] for one in whole] == ["trajectory", "segment"]
+    page = tmp_path / "one.html"
+    assert oc("rollouts", "export", pk, "--format", "html", "-o", str(page))[0] == 0
+    assert page.read_text().startswith("<!doctype html>")
     rows = oc("runs", "export", str(trained.pk), "rollouts")[1].splitlines()
     assert len(rows) == len(data(oc("rollouts", "list", "--run", str(trained.pk), "--json")))
     assert data(oc("suites", "list", "--json"))[0]["name"] == "train"

@@ -64,6 +64,7 @@ QUERIES: dict[str, int] = {
     "api/v1/gateway/sessions/{session_id}/atif": 7,
     "api/v1/gateway/settings": 3,
     "api/v1/groups": 3,
+    "api/v1/groups/{group_id}/comparison": 4,
     "api/v1/groups/{group_id}": 4,
     "api/v1/health": 11,
     "api/v1/people": 4,
