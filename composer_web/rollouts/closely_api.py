@@ -20,6 +20,7 @@ from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import Reading
 from composer_web.rollouts.weighing import weights_of
 
+__all__ = ["groups", "rollouts"]  # with all their operations
 Numbers = list[float | None]
 WHOLE = {"html": "text/html", "jsonl": "application/jsonl"}
 
