@@ -19,7 +19,7 @@ from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
 from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
-from composer_web.policies.selectors import resolve
+from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import describe_architecture
 from composer_web.runs.metrics import record
 from composer_web.runs.models import Run
@@ -134,14 +134,15 @@ def evaluate(
 
 
 def subject(reference: str) -> tuple[Policy, int]:
-    """Whom `name` or `name@version` means: weights that can be read, or an endpoint that may be asked (version 0).
-    Raises UserError."""
+    """Whom `name` or `name@version` means: weights that can be read and play episodes, or an endpoint that may be asked
+    (version 0). Raises UserError."""
     policy = Policy.objects.filter(name=reference, kind="endpoint").select_related("endpoint").first()
     if policy is not None:
         endpoints.asked(policy.endpoint)  # refuses an address or key that cannot be used
         return policy, 0
     weights = resolve(reference)
     describe_architecture(weights.path)  # refuses weights that cannot be read
+    check_plays(weights.policy)
     return weights.policy, weights.version
 
 

@@ -28,6 +28,9 @@ class Policy(Material):
     architecture = models.JSONField(default=dict, help_text="Class, sizes, parameters")
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     parent_version = models.PositiveIntegerField(null=True, blank=True)
+    template_problem = models.TextField(
+        blank=True, default="", help_text="Why its chat template cannot drive episodes, as found at the import; empty: it can"
+    )
     toy = models.BooleanField(default=False, help_text="Only good for showing that the machinery learns")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -22,6 +22,7 @@ class PolicyOut(Schema):
     kind: str
     description: str
     architecture: dict[str, Any]
+    template_problem: str = Field(description="Why its chat template cannot drive episodes; empty: it can")
     toy: bool
     parent: str | None
     parent_version: int | None

@@ -71,6 +71,14 @@ def endpoints() -> list[str]:
     return list(Policy.objects.filter(kind=PolicyKind.ENDPOINT).order_by("name").values_list("name", flat=True))
 
 
+def check_plays(policy: Policy) -> None:
+    """Its chat template must be one that can drive episodes. Raises UserError."""
+    if policy.template_problem:
+        raise UserError(
+            "policy", f"{policy.name!r} cannot play episodes: {policy.template_problem}; then import the folder again"
+        )
+
+
 def resolve(reference: str) -> Weights:
     """`name` (newest complete weights) or `name@version`. Raises UserError that says what there is."""
     name, _, version = reference.partition("@")

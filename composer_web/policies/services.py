@@ -84,14 +84,24 @@ def _count_parameters(path: Path) -> int:
 
 
 @transaction.atomic
-def import_base(*, path: Path, name: str = "base", description: str = "", toy: bool = False) -> Policy:
+def import_base(
+    *, path: Path, name: str = "base", description: str = "", toy: bool = False, template_problem: str = ""
+) -> Policy:
     """Register a Hugging Face folder as a policy with version 0. Importing the same folder again changes nothing,
-    unless its weights changed: then the policy points at the new ones. Raises UserError."""
+    unless its weights changed: then the policy points at the new ones. Raises UserError.
+
+    The chat template is judged by `importing.import_folder`, which is for folders from outside."""
     architecture = describe_architecture(path)
     digest = _digest(path)
     policy, _ = Policy.objects.update_or_create(
         name=name,
-        defaults={"base_dir": stored_path(path), "architecture": architecture, "description": description, "toy": toy},
+        defaults={
+            "base_dir": stored_path(path),
+            "architecture": architecture,
+            "template_problem": template_problem,
+            "description": description,
+            "toy": toy,
+        },
     )
     Checkpoint.objects.update_or_create(
         policy=policy,
@@ -120,6 +130,7 @@ def create_child(*, name: str, parent: Policy, parent_version: int, project_id: 
         name=name,
         base_dir=parent.base_dir,
         architecture=parent.architecture,
+        template_problem=parent.template_problem,
         toy=parent.toy,
         parent=parent,
         parent_version=parent_version,

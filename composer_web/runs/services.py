@@ -21,7 +21,7 @@ from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
-from composer_web.policies.selectors import resolve
+from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import create_child, describe_architecture
 from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch
@@ -63,6 +63,7 @@ def check_config(config: RunConfig) -> list[str]:
     warnings = []
     if isinstance(config.stage, RLConfig):
         stage = config.stage
+        check_plays(weights.policy)
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.feedback, "stage.feedback.")
         check_labels(stage, "stage.labels.")
@@ -88,6 +89,8 @@ def check_config(config: RunConfig) -> list[str]:
                 )
     else:
         warnings += check_data(config.stage)
+        if weights.policy.template_problem:
+            warnings.append(f"what is trained here cannot play episodes: {weights.policy.template_problem}")
     if weights.policy.toy:
         warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
     return warnings

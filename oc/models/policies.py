@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AwareDatetime, BaseModel, Field
 
 
 class CheckpointOut(BaseModel):
@@ -54,6 +54,10 @@ class PolicyDetail(BaseModel):
     kind: str
     description: str
     architecture: dict[str, Any]
+    template_problem: Annotated[
+        str,
+        Field(description="Why its chat template cannot drive episodes; empty: it can"),
+    ]
     toy: bool
     parent: str | None
     parent_version: int | None
@@ -71,6 +75,10 @@ class PolicyOut(BaseModel):
     kind: str
     description: str
     architecture: dict[str, Any]
+    template_problem: Annotated[
+        str,
+        Field(description="Why its chat template cannot drive episodes; empty: it can"),
+    ]
     toy: bool
     parent: str | None
     parent_version: int | None

@@ -5,18 +5,23 @@ docs/operations.md has the table of what is shown where, with the test of each.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.env import REPOSITORY
 from composer_web.ops.artifacts import artifacts
+from composer_web.ops.errors import UserError
 from composer_web.policies.models import Policy
-from composer_web.policies.services import real_path
+from composer_web.policies.selectors import check_plays
+from composer_web.policies.services import create_child, real_path
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
@@ -31,7 +36,7 @@ from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResu
 from sandbox.tasks.generators.procedural import generate
 from tests.web.making import SMALL, claim, trajectory
 from tests.web.test_commands import run as command
-from trainer.config import RunConfig
+from trainer.config import MidtrainConfig, RunConfig
 from trainer.rollouts.types import Turn
 
 pytestmark = pytest.mark.django_db
@@ -127,6 +132,69 @@ def test_a_damaged_step_checkpoint_fails_the_resumed_run_with_the_folder_to_remo
     assert draft.state == "failed"
     everywhere(draft, pages, bearer, f"checkpoint {folder} cannot be read")
     everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
+
+
+# -- a chat template that does not round-trip ---------------------------------------------------------------
+
+
+def test_a_template_in_another_call_syntax(
+    make_suite: Callable[..., object], pages: Client, bearer: Bearer, tmp_path: Path
+) -> None:
+    """Imported with a warning and good for mid-training; refused where episodes are to be played; mended, it plays."""
+    make_suite()
+    folder = Path(shutil.copytree(REPOSITORY / "policies" / "base", tmp_path / "stranger"))
+    template = folder / "chat_template.jinja"
+    own = template.read_text()
+    template.write_text(own.replace('"arguments": ', '"parameters": '))
+    assert template.read_text() != own
+    words = "writes tool calls in another form"
+    warned = StringIO()
+    call_command("importpolicy", str(folder), "--name", "stranger", stdout=StringIO(), stderr=warned)
+    assert words in warned.getvalue() and "cannot play episodes" in warned.getvalue()
+
+    policy = Policy.objects.get(name="stranger")
+    assert words in pages.get(f"/policies/{policy.name}/").content.decode()
+    assert words in Client().get("/api/v1/policies/stranger", headers=bearer("viewer")).json()["template_problem"]
+    wanted = RunConfig(name="x", policy="stranger", stage=SMALL)
+    form = {**default_values(), "name": "x", "stage": "rl", "policy": "stranger"}
+    assert words in pages.post("/runs/new/check/", form).json()["errors"]["policy"][0]
+    for path, body in (
+        ("/api/v1/runs", wanted.model_dump()),
+        ("/api/v1/evaluations", {"policy": "stranger", "suite": "train", "tasks": 1, "samples": 1}),
+    ):
+        answer = Client().post(path, body, content_type="application/json", headers=bearer("operator", "operate"))
+        assert answer.status_code == 422 and answer.json()["error"]["field"] == "policy"
+        assert words in answer.json()["error"]["message"]
+    with pytest.raises(CommandError, match=words):
+        command("evaluate", "stranger", "train", "--timeout", "0")
+    warnings = services.check_config(RunConfig(name="m", policy="stranger", stage=MidtrainConfig()))
+    assert [warning for warning in warnings if words in warning]
+    child = create_child(name="child", parent=policy, parent_version=0)
+    with pytest.raises(UserError, match=words):
+        check_plays(child)
+
+    template.write_text(own)
+    assert "warning" not in command("importpolicy", str(folder), name="stranger")
+    services.check_config(wanted)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json: the file is missing"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{"), "Restore the tokenizer files"),
+        (lambda folder: (folder / "chat_template.jinja").unlink(), "no chat template; add chat_template.jinja"),
+        (lambda folder: (folder / "chat_template.jinja").write_text("{% for %}"), "refuses a conversation"),
+    ],
+)
+def test_a_folder_without_what_every_stage_needs_is_not_imported(
+    db: None, tmp_path: Path, damage: Callable[[Path], Any], words: str
+) -> None:
+    folder = Path(shutil.copytree(REPOSITORY / "policies" / "base", tmp_path / "broken"))
+    damage(folder)
+    with pytest.raises(CommandError, match=words):
+        command("importpolicy", str(folder), name="broken")
+    assert not Policy.objects.filter(name="broken").exists()
 
 
 # -- a bundle whose oracle fails ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,8 @@ def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp
     assert set(Run.objects.filter(name="theirs").values_list("project", flat=True)) == {other.pk}
     assert run("run", "list", "--project", "other").count("theirs") == 2
     assert draft.name not in run("run", "list", "--project", "other")
+    for file_name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(REPOSITORY / "policies" / "base" / file_name, tmp_path / "policy")
     run("importpolicy", str(tmp_path / "policy"), name="own", project="other")
     assert Policy.objects.get(name="own").project_id == other.pk
     run("run", "create", str(file), "--set", "name=ours")

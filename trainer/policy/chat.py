@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall, ToolResult
@@ -24,6 +25,8 @@ THINK, THINK_END = "<think>", "</think>"
 PROBE_USER = "probe-question"
 PROBE_ANSWER = "probe-answer"
 SAID = ("content", "reasoning_content")
+TEMPLATE_FAILS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)
+"""What a template raises where it does not expect a conversation: its expressions are Python's."""
 ESCAPES = ("\ue000", "\ue001")
 """Private-use characters that stand around a control token's text while the template renders it."""
 
@@ -215,12 +218,16 @@ class ChatRenderer:
     def _render(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, prompt: bool = True
     ) -> str:
-        text = self.tokenizer.apply_chat_template(
-            [self._safe(message) for message in messages],
-            tools=[dict(tool) for tool in tools] or None,
-            tokenize=False,
-            add_generation_prompt=prompt,
-        )
+        """Raises ChatTemplateError in the template's own words."""
+        safe = [self._safe(message) for message in messages]
+        try:
+            text = self.tokenizer.apply_chat_template(
+                safe, tools=[dict(tool) for tool in tools] or None, tokenize=False, add_generation_prompt=prompt
+            )
+        except TEMPLATE_FAILS as error:
+            raise ChatTemplateError(
+                f"the chat template refuses a conversation: {error}; use one that shows it"
+            ) from error
         return str(text)
 
     def _find_turn_end(self) -> str:

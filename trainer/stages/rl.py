@@ -19,6 +19,7 @@ from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.streams import TrainedGroup
+from trainer.policy.round_trip import TemplateNotExact, check_template
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
@@ -179,6 +180,10 @@ def run_rl(
     where several processes share the work (`trainer/parallel/stage.py`).
     """
     stage = stage_of(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
+    try:
+        check_template(stage.policy.renderer)
+    except TemplateNotExact as error:
+        raise StageError(f"policy {stage.policy.dir.name!r} cannot play episodes: {error}") from error
     if stage.step:
         sink.event("info", f"resumed from the checkpoint of step {stage.step}")
     # Version 0, or the checkpoint's version again: the store then has the base of the next delta.

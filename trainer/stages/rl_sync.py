@@ -39,6 +39,7 @@ from trainer.inference.embedded.process import EmbeddedServer
 from trainer.learning.feedback.distill import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
+from trainer.policy.round_trip import check_template
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices
 from trainer.rollouts.group import GroupResult, run_group
 from trainer.rollouts.types import TrainGroup, Trajectory
@@ -96,8 +97,9 @@ def build_run(
     services: RolloutServices,
     update_engine: Callable[[int], Awaitable[None]],
 ) -> SyncRun:
-    """Load the starting policy and give it an optimizer. Raises PolicyUnreadable."""
+    """Load the starting policy and give it an optimizer. Raises PolicyUnreadable, TemplateNotExact."""
     policy = policies.load(policy_dir)
+    check_template(policy.renderer)
     reference = build_reference(config, policy_dir, store)
     learner = build_learner(policy, config, seed=seed, reference=reference)
     return SyncRun(config, seed, policy, learner, reference, store, services, update_engine)

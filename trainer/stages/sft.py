@@ -13,6 +13,7 @@ from trainer import policy as policies
 from trainer.config import SFTConfig
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
+from trainer.policy.round_trip import TemplateNotExact
 from trainer.stages.base import StageError, StageResult, StageSink
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.conversations.store import conversations, provenance
@@ -36,7 +37,7 @@ from trainer.stages.supervised_loop import (
     latest_policy,
     run_supervised,
 )
-from trainer.stages.templates import TemplateNotExact, check_all
+from trainer.stages.templates import check_all
 
 STAGE = "sft"
 REPLAY_SEED = 77

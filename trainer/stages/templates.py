@@ -13,15 +13,9 @@ from typing import Any
 
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
+from trainer.policy.chat import ChatRenderer
+from trainer.policy.round_trip import TemplateNotExact, first_difference, structured
 from trainer.stages.data import ExpertEpisode
-
-SHOWN = 12
-"""Tokens shown around the first difference."""
-
-
-class TemplateNotExact(ChatTemplateError):
-    """The template does not round-trip. The message names the policy's template, the check, and the place."""
 
 
 def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
@@ -45,13 +39,6 @@ def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
         )
 
 
-def first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
-    """The first token where two renderings part, and what each says around it."""
-    at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
-    turns, rendered = (str(renderer.tokenizer.decode(list(t[max(0, at - 2) : at + SHOWN]))) for t in (ids, whole))
-    return at, turns, rendered
-
-
 def stream(renderer: ChatRenderer, episode: ExpertEpisode) -> list[int]:
     """The tokens of an episode as it is sampled: opening, then turns and what is read between them."""
     ids = renderer.start(list(episode.messages), schemas_of(get_profile(episode.profile)))
@@ -66,11 +53,7 @@ def whole_conversation(renderer: ChatRenderer, episode: ExpertEpisode) -> list[i
     """The tokens of the same episode rendered at once, with its calls as the template writes them."""
     messages: list[dict[str, Any]] = [dict(message) for message in episode.messages]
     for position, turn in enumerate(episode.turns):
-        calls = [
-            {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-            for call in turn.calls
-        ]
-        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+        messages.append({"role": "assistant", "content": "", "tool_calls": structured(turn.calls)})
         if position < len(episode.turns) - 1:
             messages += [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in turn.results]
     return renderer.conversation(messages, schemas_of(get_profile(episode.profile)))

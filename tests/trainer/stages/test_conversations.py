@@ -23,6 +23,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, OptimizerConfig, SFTConfig
 from trainer.policy import ChatRenderer
+from trainer.policy.round_trip import TemplateNotExact
 from trainer.stages.base import StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.conversations.conversation import Conversation, Message, Unfit, Window
@@ -46,7 +47,6 @@ from trainer.stages.conversations.streams import (
 from trainer.stages.corpus.clean import Guard
 from trainer.stages.corpus.readers import SourceUnreadable
 from trainer.stages.sft import run_sft
-from trainer.stages.templates import TemplateNotExact
 
 FUNCTIONS = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 """As the templates of real models write calls."""

@@ -16,6 +16,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig
 from trainer.learning.metrics import describe
+from trainer.policy.round_trip import TemplateNotExact
 from trainer.stages.base import StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.corpus.clean import Cleaned, clean
@@ -25,7 +26,7 @@ from trainer.stages.corpus.store import documents, prepare, provenance
 from trainer.stages.data import EpisodeTurn, ExpertEpisode
 from trainer.stages.heldout import held_out
 from trainer.stages.midtrain import run_midtrain
-from trainer.stages.templates import TemplateNotExact, check_round_trip
+from trainer.stages.templates import check_round_trip
 
 
 def text(name: str) -> str:

@@ -1,5 +1,8 @@
 """The asynchronous stage on recorded groups: what it publishes, keeps and repeats."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -20,14 +23,14 @@ def groups():
     return [make_group(model, index) for index in range(8)]
 
 
-def run(root, groups, *, sink=None, config=None):
+def run(root, groups, *, sink=None, config=None, policy_dir=BASE_POLICY):
     config = config or small_config()
     sink = sink or MemorySink()
     source = ListSource(groups, config.groups_per_step)
     store = WeightStore(root / "weights", dtype="float32")
     checkpoints = CheckpointStore(root / "checkpoints", keep=config.checkpoint.keep)
     result = run_rl(
-        policy_dir=BASE_POLICY, config=config, seed=0, source=source, sink=sink, store=store, checkpoints=checkpoints
+        policy_dir=policy_dir, config=config, seed=0, source=source, sink=sink, store=store, checkpoints=checkpoints
     )
     return result, sink, store, source
 
@@ -185,3 +188,11 @@ def test_an_engine_that_serves_other_weights_than_it_says_is_reported(tmp_path, 
     with pytest.raises(BatchTimeout):
         run(tmp_path, wrong, sink=sink)
     assert any("the engine serves other weights than it says" in message for _, message in sink.events)
+
+
+def test_a_policy_whose_calls_would_not_be_understood_does_not_start(tmp_path, groups):
+    folder = Path(shutil.copytree(BASE_POLICY, tmp_path / "stranger"))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace('"arguments": ', '"parameters": '))
+    with pytest.raises(StageError, match=r"policy 'stranger' cannot play episodes: .* another form"):
+        run(tmp_path, groups, policy_dir=folder)

@@ -15,15 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jinja2 import TemplateError
-
 from sandbox.harness.types import ToolCall
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
+from trainer.policy.round_trip import TemplateNotExact, first_difference, structured
 from trainer.stages.conversations.conversation import Conversation, Message
 from trainer.stages.conversations.fingerprint import fingerprint
-from trainer.stages.templates import TemplateNotExact, first_difference
 
 TOO_LONG, NOT_EXACT, OTHER_TOKENS = "too long", "not token-exact", "summaries of another tokenizer"
 SHOWN = 5
@@ -35,10 +33,7 @@ def as_message(message: Message) -> dict[str, Any]:
     if message.thinking:
         shown["reasoning_content"] = message.thinking
     if message.calls:
-        shown["tool_calls"] = [
-            {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.calls
-        ]
+        shown["tool_calls"] = structured(message.calls)
     if message.role == "tool":
         shown["tool_call_id"] = message.call_id
     return shown
@@ -69,7 +64,7 @@ def rendered(renderer: ChatRenderer, conversation: Conversation) -> Tokens:
     try:
         ids, learned = _turns(renderer, messages, shown, conversation.tools)
         whole = renderer.conversation(shown, conversation.tools)
-    except (ChatTemplateError, TemplateError) as error:
+    except ChatTemplateError as error:
         raise TemplateNotExact(f"the chat template of {name} refuses {where}: {error}") from error
     if ids != whole[: len(ids)]:
         at, turns, at_once = first_difference(renderer, ids, whole)
@@ -86,7 +81,7 @@ def _turns(
     shown: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]],
 ) -> tuple[list[int], list[int]]:
-    """Raises ChatTemplateError, TemplateError."""
+    """Raises ChatTemplateError."""
     ids: list[int] = []
     learned: list[int] = []
     after = 0

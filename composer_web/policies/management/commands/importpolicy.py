@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
-from composer_web.policies.services import import_base
+from composer_web.policies.importing import import_folder
 
 
 class Command(ProjectCommand):
@@ -24,7 +24,7 @@ class Command(ProjectCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            policy = import_base(
+            policy = import_folder(
                 path=options["folder"], name=options["name"], description=options["description"], toy=options["toy"]
             )
         except UserError as error:
@@ -32,3 +32,7 @@ class Command(ProjectCommand):
         self.stdout.write(
             f"{policy.name}: {policy.architecture['class']}, {policy.architecture['parameters']:,} parameters"
         )
+        if policy.template_problem:
+            self.stderr.write(
+                f"warning: {policy.name} can be trained on text and cannot play episodes: {policy.template_problem}"
+            )

@@ -1,0 +1,167 @@
+"""Whether a chat template can drive episodes: the calls that it writes are read back, and turn by turn gives its own tokens.
+
+A template in another call syntax would play whole rollouts in which no call is understood. So a small conversation with
+tools is played by `check_template` before episodes are, and what is wrong is said in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from sandbox.harness.profile import get_profile
+from sandbox.harness.session import schemas_of
+from sandbox.harness.types import ToolCall, ToolResult
+from trainer.policy.chat import ChatRenderer, ChatTemplateError
+
+PROFILE = "full"
+"""Its tools are shown to the template: their schemas have all shapes that occur."""
+OPENING = [
+    {"role": "system", "content": "You fix code."},
+    {"role": "user", "content": "`total(1)` returns 2, expected 3."},
+]
+TURNS = (
+    (ToolCall(id="call_0", name="grep", arguments={"pattern": 'def total|"é"'}), "totals.py:1:def total(x):"),
+    (
+        ToolCall(
+            id="call_0",
+            name="edit_file",
+            arguments={"path": "totals.py", "old_string": "x\n    <y>", "new_string": "it's & more"},
+        ),
+        "edited totals.py:2",
+    ),
+)
+"""A call and what the tool answers."""
+THOUGHT = "First I look."
+SHOWN = 12
+"""Tokens shown around the first difference."""
+FORMS = '<tool_call> blocks of JSON, and bare JSON objects {"name": …, "arguments": {…}}'
+REMEDY = "put a chat_template.jinja into the policy's folder that writes one of them, and fine-tune (stage sft) before episodes"
+
+Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
+"""What came before, the assistant's message and its call → the turn's tokens."""
+
+
+class TemplateNotExact(ChatTemplateError):
+    """The template does not round-trip. The message says what is wrong, where, and the remedy."""
+
+
+def check_template(renderer: ChatRenderer) -> None:
+    """Raises TemplateNotExact."""
+    try:
+        _check_calls(renderer)
+        _check_pieces(renderer)
+    except TemplateNotExact:
+        raise
+    except ChatTemplateError as error:
+        raise TemplateNotExact(str(error)) from error
+
+
+def first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
+    """The first token where two renderings part, and what each says around it."""
+    at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
+    turns, rendered = (str(renderer.tokenizer.decode(list(t[max(0, at - 2) : at + SHOWN]))) for t in (ids, whole))
+    return at, turns, rendered
+
+
+def structured(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """Calls as templates read them."""
+    return [
+        {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
+
+
+def _check_calls(renderer: ChatRenderer) -> None:
+    """Calls are read back as they were meant, from what is written here and from what the template writes."""
+    tools = schemas_of(get_profile(PROFILE))
+    for call, _ in TURNS:
+        read = renderer.parse(renderer.turn([call]))
+        if read.error or not _same(read.calls, call):
+            raise TemplateNotExact(
+                f"the tokenizer changes tool calls: {_words(call)} is read back as {read.error or read.text!r}; "
+                "use one that decodes a text to what was encoded"
+            )
+        prompt = renderer.start(OPENING, tools)
+        shown = renderer.conversation([*OPENING, _said(call)], tools)
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(prompt, shown, strict=False))
+        written = shown[sum(1 for _ in same) :]
+        if renderer.turn_end_id in written:
+            written = written[: -1 - written[::-1].index(renderer.turn_end_id)]
+        read = renderer.parse(written)
+        if read.error or not _same(read.calls, call):
+            raise TemplateNotExact(
+                f"the chat template writes tool calls in another form than those that are understood ({FORMS}): "
+                f"for {_words(call)} it wrote {read.text.strip()[:200]!r}; {REMEDY}"
+            )
+
+
+def _check_pieces(renderer: ChatRenderer) -> None:
+    """Opening, turns and what is read between them have the tokens of the conversation at once, in one way of writing turns:
+    templates differ in what they keep of a turn's thinking, and in the spaces of a call."""
+    tools = schemas_of(get_profile(PROFILE))
+    parts: tuple[int, str, str] | None = None
+    refused: ChatTemplateError | None = None
+    for thought, write in _ways(renderer, tools):
+        messages: list[dict[str, Any]] = list(OPENING)
+        ids = renderer.start(messages, tools)
+        try:
+            for call, output in TURNS:
+                message = _said(call, thought)
+                ids += write(messages, message, call)
+                ids += _observed(renderer, call, output)
+                messages += [message, {"role": "tool", "content": output, "tool_call_id": call.id}]
+        except TemplateNotExact:
+            raise
+        except ChatTemplateError as error:
+            refused = refused or error
+            continue
+        whole = renderer.start(messages, tools)
+        if ids == whole:
+            return
+        parts = parts or first_difference(renderer, ids, whole)
+    if parts is None:
+        assert refused is not None, "each way was tried"
+        raise refused
+    raise TemplateNotExact(
+        f"the chat template is not token-exact: from token {parts[0]} of a small conversation on, turn by turn gives "
+        f"{parts[1]!r} and the whole conversation {parts[2]!r}; use a template that keeps earlier turns as they were said"
+    )
+
+
+def _ways(renderer: ChatRenderer, tools: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Write]]:
+    """What an assistant thinks, and who writes its turns: the renderer or the template."""
+
+    def by_template(before: Sequence[dict[str, Any]], message: dict[str, Any], _: ToolCall) -> list[int]:
+        return renderer.written(before, message, tools)
+
+    yield "", lambda _before, _message, call: renderer.turn([call])
+    yield "", by_template
+    yield THOUGHT, by_template
+
+
+def _observed(renderer: ChatRenderer, call: ToolCall, output: str) -> list[int]:
+    ids = renderer.observe([ToolResult(call_id=call.id, output=output)])
+    if output not in str(renderer.tokenizer.decode(ids)):
+        raise TemplateNotExact(
+            "the chat template does not show what a tool answered: messages of the role `tool` are left out; "
+            "use one that shows them"
+        )
+    return ids
+
+
+def _said(call: ToolCall, thought: str = "") -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": structured([call])}
+    return message | ({"reasoning_content": thought} if thought else {})
+
+
+def _same(read: Sequence[ToolCall], call: ToolCall) -> bool:
+    return [(one.name, one.arguments) for one in read] == [(call.name, call.arguments)]
+
+
+def _words(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+
+__all__ = ["TemplateNotExact", "check_template", "first_difference", "structured"]
