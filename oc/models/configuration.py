@@ -408,7 +408,12 @@ class ParallelConfig(BaseModel):
         int,
         Field(description="Most logits (policy tokens × vocabulary) that exist at a time; 0 for all of a micro-batch"),
     ] = 0
-    async_checkpoint: Annotated[bool, Field(description="Write checkpoints while the next steps are trained")] = True
+    async_checkpoint: Annotated[
+        bool,
+        Field(
+            description="Of RL on several ranks: write checkpoints while the next steps are trained; everywhere else steps wait for them"
+        ),
+    ] = True
     restarts: Annotated[
         int,
         Field(description="Times that the ranks are started again after one of them died"),

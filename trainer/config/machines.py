@@ -55,7 +55,11 @@ class ParallelConfig(Part):
         ge=0,
         advanced=True,
     )
-    async_checkpoint: bool = setting(True, "Write checkpoints while the next steps are trained", advanced=True)
+    async_checkpoint: bool = setting(
+        True,
+        "Of RL on several ranks: write checkpoints while the next steps are trained; everywhere else steps wait for them",
+        advanced=True,
+    )
     restarts: int = setting(3, "Times that the ranks are started again after one of them died", ge=0, advanced=True)
 
     @model_validator(mode="after")
