@@ -1,8 +1,8 @@
 """The Celery application: short idempotent tasks that move state which lives in Postgres.
 
 Queues, one per kind of worker: control (pump, outbox, reconcile), rollout (a group of a run), eval (a group of an
-evaluation), build (environments, controls). `train` has no Celery worker: `manage.py trainer` is a supervised
-process that takes a lease on a run. Start rollout workers as
+evaluation), build (environments, controls). Training has none: `manage.py trainer` is a supervised process that takes
+a lease on a run. Start rollout workers as
 `celery -A composer_web worker -Q rollout,eval --pool=threads -c 4`: each thread only waits; all episodes of a
 worker run in one asyncio loop (`composer_web.rollouts.loop`).
 """
@@ -20,7 +20,7 @@ from kombu.entity import Exchange, Queue
 
 from composer_web.env import env
 
-QUEUES = ("control", "rollout", "eval", "build", "train")
+QUEUES = ("control", "rollout", "eval", "build")
 
 # A message that nobody acknowledged for this long is given to another worker. Longer than any task (the group's own
 # deadline is shorter), and not relied on: an expired lease makes the reconciler send the work again within seconds.

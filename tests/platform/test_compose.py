@@ -61,7 +61,7 @@ def test_each_queue_has_exactly_one_kind_of_worker() -> None:
         if "worker" in (command := service.get("command", []))
         for queue in command[command.index("--queues") + 1].split(",")
     ]
-    assert sorted(served) == sorted(set(QUEUES) - {"train"})  # the trainer takes runs by lease, not from a queue
+    assert sorted(served) == sorted(QUEUES)  # the trainer takes runs by lease, not from a queue
 
 
 def test_every_setting_is_one_that_the_product_reads() -> None:
