@@ -16,23 +16,21 @@ import statistics
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import zstandard
 from torch import nn
 from torch.nn import functional
 
 from tests.bench import report
+from tests.bench.codec_peers import ARC_FORMS, Coo, State, against, arc, cpu_seconds, measure, xor_zstd
 from trainer.weights import Subscriber, WeightStore, codec
 from trainer.weights.blocks import gather, layout
 from trainer.weights.codec import FORMATS, MODES, Mode
 from trainer.weights.patch import between
 
-State = dict[str, torch.Tensor]
 FORM = FORMATS["bfloat16"]
 RATES = {"1e6": 1e-6, "3e6": 3e-6}
 WINDOW = 64
@@ -128,16 +126,6 @@ def flat(state: State) -> list[np.ndarray]:
     return [tensor.reshape(-1).view(torch.uint8).numpy() for tensor in state.values()]
 
 
-def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median."""
-    seconds = []
-    for _ in range(repeats):
-        began = time.process_time()
-        work()
-        seconds.append(time.process_time() - began)
-    return statistics.median(seconds)
-
-
 def ours(before: State, after: State, mode: Mode, repeats: int) -> dict[str, float]:
     """Bytes and speeds over the blocks that a publisher would make."""
     old, new = flat(before), flat(after)
@@ -158,25 +146,6 @@ def ours(before: State, after: State, mode: Mode, repeats: int) -> dict[str, flo
         "encode_mb_s": total / 1e6 / cpu_seconds(lambda: [codec.encode(a, b, FORM, mode) for a, b in pairs], repeats),
         "decode_mb_s": total / 1e6 / cpu_seconds(decode, repeats),
     }
-
-
-def xor_zstd(before: State, after: State) -> float:
-    """Bytes of the better of two: XOR as it lies, and in byte planes; zstd level 1 a tensor."""
-    sizes = {"plain": 0, "planes": 0}
-    for a, b in zip(flat(before), flat(after), strict=True):
-        difference = a ^ b
-        sizes["plain"] += len(zstandard.compress(difference, 1))
-        sizes["planes"] += len(zstandard.compress(np.ascontiguousarray(difference.reshape(-1, 2).T), 1))
-    return float(min(sizes.values()))
-
-
-def arc(package: Any, before: State, after: State, form: str) -> dict[str, float]:
-    total = sum(tensor.numel() * 2 for tensor in after.values())
-    began = time.process_time()
-    size = sum(
-        package.delta_compress(src=before[name], dst=after[name], compression_format=form)[0].numel() for name in after
-    )
-    return {"bytes": float(size), "encode_mb_s": total / 1e6 / (time.process_time() - began)}
 
 
 def sync(before: State, after: State, repeats: int) -> dict[str, float]:
@@ -213,7 +182,7 @@ def most_changed(before: State) -> float:
     after = {
         n: (t.float() * (1 + 0.02 * torch.randn(t.shape, generator=generator))).bfloat16() for n, t in before.items()
     }
-    dense = xor_zstd(before, after)
+    dense = xor_zstd(before, after, 1).bytes
     return max(ours(before, after, mode, 1)["bytes"] / dense for mode in MODES)
 
 
@@ -226,7 +195,7 @@ def one_large_tensor(package: Any, words: int, repeats: int) -> tuple[dict[str, 
     for name, rate in RATES.items():
         moved = weights - rate * 0.23 * torch.randn(weights.shape, generator=generator)
         before, after = {"w": weights.bfloat16()}, {"w": moved.bfloat16()}
-        theirs = arc(package, before, after, "arc_v3")["bytes"] if package is not None else 0.0
+        theirs = arc(package, before, after, "arc_v3", 1).bytes if package is not None else 0.0
         peers[f"arc_v3_bytes_large_{name}"] = theirs
         for mode in MODES:
             mine = ours(before, after, mode, repeats)
@@ -258,21 +227,20 @@ def main() -> None:
     for name, (before, after) in found.items():
         words = sum(tensor.numel() for tensor in after.values())
         changed = sum(int((before[n].view(torch.int16) != after[n].view(torch.int16)).sum()) for n in after)
-        xor = xor_zstd(before, after)
-        peers |= {f"xor_zstd_bytes_per_change_{name}": xor / changed, f"coo_bytes_per_change_{name}": 6.0}
-        metrics |= {f"changed_{name}": changed / words, "words": words, "loss": loss}
+        others = {
+            "coo": measure(Coo(), before, after, arguments.repeats),
+            "xor_zstd": xor_zstd(before, after, arguments.repeats),
+        }
         if package is not None:
-            for form in ("arc_v2", "arc_v3"):
-                theirs = arc(package, before, after, form)
-                peers[f"{form}_bytes_per_change_{name}"] = theirs["bytes"] / changed
-                peers[f"{form}_encode_mb_s_{name}"] = theirs["encode_mb_s"]
+            others |= {form: arc(package, before, after, form, arguments.repeats) for form in ARC_FORMS}
+        peers |= against(others, name, changed)
+        metrics |= {f"changed_{name}": changed / words, "words": words, "loss": loss}
         for mode in MODES:
             mine = ours(before, after, mode, arguments.repeats)
             metrics[f"bytes_per_change_{mode}_{name}"] = mine["bytes"] / changed
-            metrics[f"ratio_to_xor_zstd_{mode}_{name}"] = mine["bytes"] / xor
+            metrics[f"ratio_to_xor_zstd_{mode}_{name}"] = mine["bytes"] / others["xor_zstd"].bytes
             if package is not None:
-                arcs = peers[f"arc_v3_bytes_per_change_{name}"] * changed
-                metrics[f"ratio_to_arcv3_{mode}_{name}"] = mine["bytes"] / arcs
+                metrics[f"ratio_to_arcv3_{mode}_{name}"] = mine["bytes"] / others["arc_v3"].bytes
             for speed in ("encode_mb_s", "decode_mb_s"):
                 metrics[f"{speed}_{mode}_{name}"] = mine[speed]
         print(f"{name}: {100 * changed / words:.2f} % of {words / 1e6:.1f} M words changed", flush=True)
