@@ -125,7 +125,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "5668959f94e090ad04018ad4274fcffe3b8c1a88e359ea8e66b6cf7cb31694f0"
+DESCRIPTION = "a74384cc3debbf290fd9399bd62138f20e4541453dbcfca3707aeefc1bc73dc0"
 
 __all__ = [
     "AgreementOut",
