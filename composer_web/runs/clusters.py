@@ -20,6 +20,8 @@ from trainer.inference.contract import (
 PATIENCE = 1.5
 """Seconds that the page waits for the inference server."""
 PHASES = ("fetch", "decode", "wait", "pause", "apply", "resume")
+"""Of a weight sync, as `SyncTimings` has them: the last two are parts of the pause."""
+HEADS = (*PHASES[:4], "of it apply", "of it resume")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Cluster:
     """Of its slowest engine."""
 
     @property
-    def phases(self) -> list[tuple[str, float]]:
-        return [(name, getattr(self.last_sync, name)) for name in PHASES] if self.last_sync else []
+    def phases(self) -> list[float]:
+        return [getattr(self.last_sync, name) for name in PHASES] if self.last_sync else []
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Board:
     """Why nothing is known, or what is wrong with the list of servers, and what to do."""
     last: SyncTimings | None = None
     """As the metrics recorded it last: what is left to show once no cluster follows the run any more."""
-    phases: Sequence[str] = PHASES
+    heads: Sequence[str] = HEADS
 
 
 def board(run: Run) -> Board:
@@ -89,7 +91,7 @@ def clusters(status: DeploymentStatus, newest: int) -> list[Cluster]:
 
 def _seconds(sync: SyncTimings) -> tuple[int, float]:
     """An engine that has not come to a version yet is slower than those that have."""
-    return -sync.version, sum(getattr(sync, name) for name in PHASES)
+    return -sync.version, sync.seconds
 
 
 def recorded(run: Run) -> SyncTimings | None:

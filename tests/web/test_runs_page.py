@@ -136,7 +136,9 @@ def test_shares_of_time_add_up(busy: Run, pages: Client) -> None:
 
 
 def serving(run: Run, version: int) -> ServerHealth:
-    sync = SyncTimings(version=version, kind="delta", bytes=2048, fetch=0.5, decode=0.1, pause=0.02, apply=0.01)
+    sync = SyncTimings(
+        version=version, kind="delta", bytes=2048, fetch=0.5, decode=0.1, pause=0.02, apply=0.01, resume=0.01
+    )
     mine = DeploymentStatus(
         name=f"run-{run.pk}", version=version, digest="d", state="serving", follow=True, running=3, last_sync=sync,
         cache_share=0.375,
@@ -156,6 +158,8 @@ def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, m
     assert "version 1" in html and "delta, 2.0 KiB" in html and "500 ms" in html
     values = clusters.sync_metrics(found.status)
     assert values["sync/bytes"] == 2048.0 and values["sync/pause"] == 0.02
+    assert found.clusters[0].phases == [0.5, 0.1, 0.0, 0.02, 0.01, 0.01] and len(found.heads) == 6
+    assert "Of it apply" in html and "Of it resume" in html
     assert clusters.sync_metrics(None) == {}
     meter = clusters.EngineMeter()
     told = meter.metrics(serving(running, 1), found.status)
@@ -172,6 +176,16 @@ def test_the_board_says_which_cluster_serves_what(running: Run, pages: Client, m
     monkeypatch.setattr(inference, "health", down)
     html = pages.get(f"/runs/{running.pk}/part/clusters/").content.decode()
     assert "nobody answers; start it" in html and "Last weight sync: version 1, 2.0 KiB; fetch 500 ms" in html
+
+
+def test_the_slowest_engine_is_told_by_seconds_that_count_once() -> None:
+    """What is within the pause is no time beside it."""
+    paused = SyncTimings(version=1, kind="delta", pause=0.5, apply=0.4, resume=0.1)
+    fetched = SyncTimings(version=1, kind="delta", fetch=0.6, pause=0.1, apply=0.1)
+    engines = [EngineStatus(url=str(n), version=1, last_sync=sync) for n, sync in enumerate((paused, fetched))]
+    status = DeploymentStatus(name="run-1", version=1, digest="d", state="serving", follow=True, engines=engines)
+    (cluster,) = clusters.clusters(status, 1)
+    assert cluster.last_sync == fetched
 
 
 def test_each_cluster_behind_a_router_has_timings_of_its_own(

@@ -111,19 +111,38 @@ class UpdateRequest(Wire):
 
 
 class SyncTimings(Wire):
-    """Seconds of one weight swap, by phase; bytes fetched."""
+    """One weight swap. Its seconds, each measured once: fetch, decode, wait and pause follow one another; apply and resume
+    are the two parts of the pause."""
 
     version: int
     kind: Literal["anchor", "delta", "none"] = "none"
     bytes: int = 0
+    """Fetched."""
     fetch: float = 0.0
+    """Reading the version from the weight store, beside generation."""
     decode: float = 0.0
+    """Making of it what can be put in, and proving that, beside generation."""
     wait: float = 0.0
+    """From asking generation to stand still until it does: the step in progress."""
     pause: float = 0.0
+    """How long generation stood still, in all."""
     apply: float = 0.0
+    """Of the pause: the new weights are put in."""
     resume: float = 0.0
+    """Of the pause: from the new weights being in until the next step may begin; 0 where somebody had paused it before."""
     patched: bool = False
     """Changed words were overwritten in place; otherwise the weights were loaded whole."""
+
+    @property
+    def seconds(self) -> float:
+        """In all, each second once."""
+        return self.fetch + self.decode + self.wait + self.pause
+
+    def swapped(self, *, asked: float, stood: float, held: float, went_on: float) -> None:
+        """Notes the phases of the swap itself, by readings of one clock: when generation was asked to stand still, when it
+        did, when the engine held the new weights, and when steps went on."""
+        self.wait, self.pause = stood - asked, went_on - stood
+        self.apply, self.resume = held - stood, went_on - held
 
 
 Proof = Literal["", "due", "proven", "unknown", "differs"]

@@ -196,10 +196,12 @@ METRICS: dict[str, Metric] = {
     "sync/bytes": Metric("Weight sync: bytes", "bytes", "bytes that the cluster fetched for it"),
     "sync/fetch": Metric("Weight sync: fetch", "s", "reading the version from the weight store, while it generates"),
     "sync/decode": Metric("Weight sync: decode", "s", "decoding and checking it, while it generates"),
-    "sync/wait": Metric("Weight sync: wait", "s", "from asking for the pause to the pause"),
-    "sync/pause": Metric("Weight sync: pause", "s", "how long generation stood still"),
-    "sync/apply": Metric("Weight sync: apply", "s", "swapping the weights, within the pause"),
-    "sync/resume": Metric("Weight sync: resume", "s", "from the swap to the next token"),
+    "sync/wait": Metric("Weight sync: wait", "s", "from asking generation to stand still until it does"),
+    "sync/pause": Metric("Weight sync: pause", "s", "how long generation stood still, in all"),
+    "sync/apply": Metric("Weight sync: apply", "s", "of the pause: the new weights are put in"),
+    "sync/resume": Metric(
+        "Weight sync: resume", "s", "of the pause: from the new weights being in until the next step may begin"
+    ),
     **{
         f"sync/{name}/": Metric(
             f"Weight sync by cluster: {name}", unit, "the same of the slowest engine of one cluster"

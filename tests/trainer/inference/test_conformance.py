@@ -107,6 +107,24 @@ async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -
     check(site, version, request, await client.generate(request))
 
 
+async def test_each_phase_of_a_swap_is_measured_once(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("phases", versions=2)
+    site.deploy("phases", store, version=0)
+    running = asyncio.create_task(client.generate(ask("phases", max_tokens=site.long)))
+    await asyncio.to_thread(site.wait_for_tokens, "phases")
+    began = time.perf_counter()
+    timings = await asyncio.to_thread(site.admin.update, "phases", 1)
+    clock = time.perf_counter() - began
+    phases = {name: getattr(timings, name) for name in ("fetch", "decode", "wait", "pause", "apply", "resume")}
+    assert all(seconds > 0 for seconds in phases.values()), phases
+    assert timings.pause == pytest.approx(timings.apply + timings.resume)
+    assert timings.seconds == pytest.approx(timings.fetch + timings.decode + timings.wait + timings.pause)
+    assert timings.seconds < clock, "no second counts twice"
+    if site.engine != "router":  # it says what it measured to everybody
+        assert site.status("phases").last_sync == timings
+    await running
+
+
 async def test_pause_update_resume(site: Site, client: HttpInferenceClient) -> None:
     store = site.store("paused", versions=2)
     site.deploy("paused", store, version=0)

@@ -314,16 +314,20 @@ class Deployments:
         return fetched, weights, timings
 
     async def _apply(self, deployment: Deployment, work: Callable[[], None], timings: SyncTimings) -> None:
-        """`wait` runs until the step boundary; `pause` is how long generation stood still, `apply` part of it."""
+        """Between two steps; it returns when the next one may begin."""
         asked = time.perf_counter()
+        stood = held = 0.0
 
         def run() -> None:
-            began = time.perf_counter()
-            timings.wait = began - asked
+            nonlocal stood, held
+            stood = time.perf_counter()
             work()
-            timings.apply = timings.pause = time.perf_counter() - began
+            held = time.perf_counter()
 
-        await asyncio.wrap_future(self.engine.call(run))
+        def go_on() -> None:
+            timings.swapped(asked=asked, stood=stood, held=held, went_on=time.perf_counter())
+
+        await asyncio.wrap_future(self.engine.call(run, then=go_on))
         deployment.last_sync = timings
         deployment.error = ""
 

@@ -28,6 +28,8 @@ class EngineThread:
     def __init__(self) -> None:
         self.runners: dict[str, Runner] = {}
         self._inbox: deque[Callable[[], None]] = deque()
+        self._before_step: deque[Callable[[], None]] = deque()
+        """What was done between two steps ends with these, when the next one may begin."""
         self._wake = threading.Condition()
         self._stopping = False
         self._window: deque[tuple[float, float, int]] = deque()
@@ -50,15 +52,26 @@ class EngineThread:
     def submit(self, runner: Runner, job: Job) -> None:
         self._post(lambda: runner.submit(job))
 
-    def call(self, work: Callable[[], T]) -> Future[T]:
-        """Runs `work` between two steps."""
+    def call(self, work: Callable[[], T], *, then: Callable[[], None] | None = None) -> Future[T]:
+        """Runs `work` between two steps, and `then` when all such work is done and the next step may begin."""
         future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # nobody waits for it any more
             try:
-                future.set_result(work())
+                made = work()
             except Exception as error:  # noqa: BLE001 - handed to whoever asked
                 future.set_exception(error)
+                return
+            if then is None:
+                future.set_result(made)
+            else:
+                self._before_step.append(lambda: end(then, made))
+
+        def end(then: Callable[[], None], made: T) -> None:
+            then()
+            future.set_result(made)
 
         self._post(run)
         return future
@@ -82,8 +95,7 @@ class EngineThread:
     def _run(self) -> None:
         expired = 0.0
         while not self._stopping:
-            while self._inbox:
-                self._inbox.popleft()()
+            self._between()
             now = time.monotonic()
             if now - expired >= EXPIRE_EVERY:
                 expired = now
@@ -93,10 +105,14 @@ class EngineThread:
                     if not self._inbox and not self._stopping:
                         stuck = any(runner.busy for runner in self.runners.values())
                         self._wake.wait(EXPIRE_EVERY if stuck else None)
-        while self._inbox:
-            self._inbox.popleft()()
+        self._between()
         for runner in self.runners.values():
             runner.fail_all(Unavailable("the server is stopping; retry in a moment"))
+
+    def _between(self) -> None:
+        for waiting in (self._inbox, self._before_step):
+            while waiting:
+                waiting.popleft()()
 
     # Methods of their own, because a variable of `_run` would keep the cache of a removed deployment while it waits.
 

@@ -19,7 +19,7 @@ from trainer.inference.proving import AGAIN_PATIENCE, EngineDiffers, meanwhile
 from trainer.inference.vllm.api import Served, VllmApi
 from trainer.inference.vllm.comparing import compare
 from trainer.inference.vllm.deployment import Deployment, has_experts, misfit, read_config
-from trainer.inference.vllm.moving import Clock, Mover
+from trainer.inference.vllm.moving import Mover
 
 log = logging.getLogger(__name__)
 UNTOUCHED = "default"
@@ -152,23 +152,25 @@ class Holding:
     # -- other weights --------------------------------------------------------------------------------
 
     async def load(self, deployment: Deployment, timings: SyncTimings) -> None:
-        """Give the server the weights at hand, if it has others. Generation stands still from `wait` to `resume`."""
+        """Give the server the weights at hand, if it has others. Requests in flight go on under the new ones."""
         if deployment is self.deployment and deployment.label == self._label:
             return
-        clock = Clock()
+        began = time.perf_counter()
         prepared: Path | None = None
         self._proving = proving = asyncio.Event()
         try:
             prepared = await self.mover.prepare(deployment)
-            timings.decode += clock.lap()
+            asked = time.perf_counter()
+            timings.decode += asked - began
             self._label = ""  # until the load has ended well, nobody knows what the server holds
             await self.api.pause()
-            timings.wait = clock.lap()
+            stood = time.perf_counter()
             timings.patched = await self.mover.apply(deployment, prepared)
-            timings.apply = timings.pause = clock.lap()
+            went_on = held = time.perf_counter()
             if not deployment.paused:
                 await self.api.resume()
-            timings.resume = clock.lap()
+                went_on = time.perf_counter()
+            timings.swapped(asked=asked, stood=stood, held=held, went_on=went_on)
             if timings.patched:  # words of weights that were proven, each proven to be the published one
                 deployment.proof = self._proof
             else:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -169,15 +168,3 @@ class Mover:
             if not self._refused:
                 self.reason = ""
         return True
-
-
-class Clock:
-    """Seconds since it was last asked."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-
-    def lap(self) -> float:
-        now = time.perf_counter()
-        seconds, self._last = now - self._last, now
-        return seconds
