@@ -75,7 +75,8 @@ def check_plays(policy: Policy) -> None:
     """Its chat template must be one that can drive episodes. Raises UserError."""
     if policy.template_problem:
         raise UserError(
-            "policy", f"{policy.name!r} cannot play episodes: {policy.template_problem}; then import the folder again"
+            "policy",
+            f"{policy.name!r} cannot play episodes: {policy.template_problem}; then import the folder again, before training",
         )
 
 

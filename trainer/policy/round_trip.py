@@ -37,7 +37,7 @@ THOUGHT = "First I look."
 SHOWN = 12
 """Tokens shown around the first difference."""
 FORMS = '<tool_call> blocks of JSON, and bare JSON objects {"name": …, "arguments": {…}}'
-REMEDY = "put a chat_template.jinja into the policy's folder that writes one of them, and fine-tune (stage sft) before episodes"
+REMEDY = "put a chat_template.jinja that writes one of them into the policy's folder"
 
 Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
 """What came before, the assistant's message and its call → the turn's tokens."""
