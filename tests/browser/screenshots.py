@@ -69,10 +69,12 @@ def log_in(page: Page, url: str, user: str, password: str) -> None:
 
 
 def settle(page: Page) -> None:
-    """Wait until the charts in sight are drawn (or say that they have no values), the API's description is there, and no
-    part of the page is being fetched: one that is cut off by leaving the page counts as an error."""
+    """Wait until the charts in sight are drawn (or say that they have no values), the API's description is there, the page
+    is connected if it wants to be, and no part of it is being fetched: one that is cut off by leaving the page counts as an
+    error."""
     page.wait_for_function(
-        """() => !document.querySelector('[data-api-docs]:not(:has(.opblock)), .htmx-request') &&
+        """() => !document.querySelector(
+            '[data-api-docs]:not(:has(.opblock)), .htmx-request, [data-live-badge][data-state="connecting"]') &&
           [...document.querySelectorAll('[data-chart]')].every(c => {
             const box = c.getBoundingClientRect();
             const told = c.querySelector('.chart__wait')?.textContent.length > 1;
