@@ -126,7 +126,8 @@ FAR = "http://inference-engine-0004.eu-west-training-cluster.svc.internal.exampl
 def engines(run: Run) -> ServerHealth:
     """A router before engines of every standing: well, sick, leaving, of several clusters, with names of any length."""
     name = deployment_name(run)
-    sync = SyncTimings(version=run.policy_version, kind="delta", bytes=48 << 20, fetch=0.21, decode=0.4, apply=0.3)
+    spent = {"fetch": 0.21, "decode": 0.4, "wait": 0.05, "pause": 0.31, "apply": 0.3, "resume": 0.01}
+    sync = SyncTimings(version=run.policy_version, kind="delta", bytes=48 << 20, **spent)
     every = [
         EngineStatus(url="http://10.20.0.1:8100", cluster="stack", version=run.policy_version, last_sync=sync),
         EngineStatus(url=FAR, cluster="eu-west-training-cluster", version=0, proof="differs", error=WORDS),
