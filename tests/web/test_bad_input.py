@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from django.core.management import CommandError, call_command
 from django.test import Client
 
@@ -34,10 +35,13 @@ from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.generators.procedural import generate
+from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
 from tests.web.making import SMALL, claim, trajectory
 from tests.web.test_commands import run as command
+from trainer import policy as policies
 from trainer.config import MidtrainConfig, RunConfig
 from trainer.rollouts.types import Turn
+from trainer.stages.checkpoint import CheckpointState, CheckpointStore
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -131,6 +135,22 @@ def test_a_damaged_step_checkpoint_fails_the_resumed_run_with_the_folder_to_remo
     train(draft)
     assert draft.state == "failed"
     everywhere(draft, pages, bearer, f"checkpoint {folder} cannot be read")
+    everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
+
+
+def test_a_whole_checkpoint_of_another_policy_fails_the_resumed_run_with_what_differs(
+    draft: Run, policy: Policy, pages: Client, bearer: Bearer, tmp_path: Path
+) -> None:
+    shutil.copytree(BASE_POLICY, real_path(policy.base_dir), dirs_exist_ok=True)
+    services.start_run(run=draft)
+    foreign = policies.load(foreign_policy(tmp_path / "narrow", hidden_size=64))
+    stage = draft.configuration.stage.kind
+    state = CheckpointState(stage=stage, step=1, version=1, seed=draft.seed)
+    folder = CheckpointStore(checkpoints_folder(draft), keep=1).save(foreign, {"a|step": torch.tensor(1.0)}, state)
+    train(draft)
+    assert draft.state == "failed"
+    everywhere(draft, pages, bearer, f"checkpoint {folder} is of another run than this one")
+    everywhere(draft, pages, bearer, "model.embed_tokens.weight [1024, 64] instead of [1024, 128]")
     everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
 
 

@@ -43,6 +43,7 @@ from trainer.stages.checkpoint import (
     CheckpointState,
     CheckpointStore,
 )
+from trainer.stages.resume import unfit
 
 SHARDS = "shards"
 WEIGHTS, OPTIMIZER = "policy", "optimizer"
@@ -147,10 +148,7 @@ class ShardedCheckpoints:
             else:
                 deal_out(load_file(path / OPTIMIZER_FILE), learner.kept_state())
         except (*FAILURES, KeyError) as error:
-            raise CheckpointError(
-                f"checkpoint {path} does not fit this policy or cannot be read ({error}); remove this folder to resume "
-                "from an earlier one"
-            ) from error
+            raise unfit(path, error) from error
 
     def _until(self, pending: _Pending) -> None:
         try:

@@ -28,6 +28,7 @@ from trainer.stages.base import GroupSource, StageError, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
 from trainer.stages.heads import check_heads
 from trainer.stages.reference import Reference
+from trainer.stages.resume import resumable
 from trainer.stages.rl import STAGE, RLStage
 from trainer.weights import RankPublisher, WeightStore
 
@@ -54,7 +55,7 @@ class ShardedRLStage(RLStage):
         self.meshes = meshes
         self.checkpoints = checkpoints
         self.sharded = ShardedCheckpoints(checkpoints, meshes)
-        found = checkpoints.latest(stage=STAGE, whole=False)
+        found = resumable(checkpoints, stage=STAGE, policy_dir=policy_dir, seed=seed, whole=False)
         # Adapters start from the same base again: a checkpoint's policy has them merged.
         from_checkpoint = found is not None and not config.lora.rank
         self.policy = load.load(found.policy_dir if found and from_checkpoint else policy_dir)

@@ -56,7 +56,12 @@ def run_midtrain(
     """
     scratch = config.init == "scratch"  # needs all weights in memory: they are drawn there
     policy, resumed = latest_policy(
-        checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1, load=policies.load if scratch else load
+        checkpoints,
+        STAGE,
+        policy_dir,
+        seed=seed,
+        whole=config.parallel.ranks == 1,
+        load=policies.load if scratch else load,
     )
     if resumed is None and scratch:
         policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())

@@ -25,6 +25,7 @@ from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResu
 from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
 from trainer.stages.heads import check_heads, of_rollouts, with_head
 from trainer.stages.learner import build_learner, build_reference
+from trainer.stages.resume import resumable, unfit
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
 
@@ -59,7 +60,7 @@ class RLStage:
         self.seed = seed
         self.store = store
         self.checkpoints = checkpoints
-        found = checkpoints.latest(stage=STAGE)
+        found = resumable(checkpoints, stage=STAGE, policy_dir=policy_dir, seed=seed)
         # Adapters start from the same base again: a checkpoint's policy has them merged.
         from_checkpoint = found is not None and not config.lora.rank
         self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
@@ -68,7 +69,10 @@ class RLStage:
         check_heads(self.policy.model, config.heads)
         self._resume(found)
         if found:
-            self.learner.load_state_tensors(found.optimizer)
+            try:
+                self.learner.load_state_tensors(found.optimizer)
+            except ValueError as error:
+                raise unfit(found.path, error) from error
 
     def _resume(self, found: Checkpoint | None) -> None:
         """Everything but tensors, of a checkpoint or of the beginning."""

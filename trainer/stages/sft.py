@@ -67,7 +67,9 @@ def run_sft(
 
     `corpora` is where a corpus to replay lies. Raises StageError: too little data, or a chat template that is not token-exact.
     """
-    policy, resumed = latest_policy(checkpoints, STAGE, policy_dir, whole=config.parallel.ranks == 1, load=load)
+    policy, resumed = latest_policy(
+        checkpoints, STAGE, policy_dir, seed=seed, whole=config.parallel.ranks == 1, load=load
+    )
     try:
         if dataset is not None:
             data = _of_dataset(policy, config, seed, dataset, sink)

@@ -23,6 +23,7 @@ from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointSto
 from trainer.stages.device import device_of
 from trainer.stages.heads import check_heads, with_head
 from trainer.stages.heldout import HeldOut
+from trainer.stages.resume import resumable, unfit
 
 HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
@@ -59,7 +60,7 @@ class Trainee(Protocol):
         ...
 
     def resume(self, found: Checkpoint) -> None:
-        """Everything beside the weights as it was then. Raises CheckpointError, ValueError."""
+        """Everything beside the weights as it was then. Raises CheckpointError."""
         ...
 
 
@@ -104,14 +105,26 @@ class Alone:
         return self._checkpoints.save(self._policy, self._learner.optimizer.state_tensors(), state)
 
     def resume(self, found: Checkpoint) -> None:
-        self._learner.optimizer.load_state_tensors(found.optimizer)
+        try:
+            self._learner.optimizer.load_state_tensors(found.optimizer)
+        except ValueError as error:
+            raise unfit(found.path, error) from error
 
 
 def latest_policy(
-    checkpoints: CheckpointStore, stage: str, policy_dir: Path, *, whole: bool = True, load: LoadPolicy = policies.load
+    checkpoints: CheckpointStore,
+    stage: str,
+    policy_dir: Path,
+    *,
+    seed: int,
+    whole: bool = True,
+    load: LoadPolicy = policies.load,
 ) -> tuple[Policy, Checkpoint | None]:
-    """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`. `whole` as of `CheckpointStore`."""
-    found = checkpoints.latest(stage=stage, whole=whole)
+    """The policy to continue: of the newest checkpoint of `stage`, else of `policy_dir`. `whole` as of `CheckpointStore`.
+
+    Raises CheckpointError, PolicyUnreadable.
+    """
+    found = resumable(checkpoints, stage=stage, policy_dir=policy_dir, seed=seed, whole=whole)
     return load(found.policy_dir if found else policy_dir), found
 
 

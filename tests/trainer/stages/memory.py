@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from trainer import policy as policies
 from trainer.config import CheckpointConfig, ObjectiveConfig, OptimizerConfig, RLConfig
 from trainer.learning.advantage import group_advantages
 from trainer.rollouts.types import TrainGroup, TrainSample
 from trainer.stages.base import BatchTimeout
 
 BASE_POLICY = Path(__file__).parents[3] / "policies" / "base"
+
+
+def foreign_policy(folder: Path, model: PreTrainedModel | None = None, **changes: Any) -> Path:
+    """A policy of another kind than the shipped one, with its tokenizer: `model`, or the shipped configuration changed."""
+    base = policies.load(BASE_POLICY)
+    if model is None:
+        model = Qwen3ForCausalLM(Qwen3Config(**(base.model.config.to_dict() | changes)))
+    return policies.save(replace(base, model=model), folder)
 
 
 def small_config(**changes: Any) -> RLConfig:
