@@ -63,7 +63,12 @@ def test_what_changes_while_a_part_is_fetched_is_fetched_after_it(tab: Page, pro
     sockets: list[WebSocketRoute] = []
     held: list[Route] = []
     tab.clock.install()
-    tab.route_web_socket(re.compile("/ws/"), lambda socket: sockets.append(socket))
+
+    def greet(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        socket.send(json.dumps({"hello": {}}))
+
+    tab.route_web_socket(re.compile("/ws/"), greet)
     tab.route(re.compile(r"\?bell"), lambda route: held.append(route))
     tab.goto(f"{product.url}/evals/")
     expect(tab.locator("[data-live-badge]")).to_have_text("live")
