@@ -5,8 +5,8 @@ in pairs, either first in turn: the engine asked directly for one token of a pro
 asked over its API for a stream of the same prompt, timed until its first event, which is sent once the first token is there.
 Both go through one kept connection, and each has a prompt of its own, so that neither finds the other's keys in the cache.
 
-The engine says with each answer how long it took by its own clock, and computing the same prompt twice it differs from itself
-by milliseconds (`engine_noise_ms_p95`: the 95th percentile of the differences between two direct requests in a row). So each
+The engine says with each answer how long it took by its own clock, and for two prompts of one size it differs from itself by
+milliseconds (`engine_noise_ms_p95`: the 95th percentile of the differences between two direct requests in a row). So each
 of a pair is taken without its engine's own time, and `gateway_added_ms_p95` is the 95th percentile of the differences of the
 rest (all that is before, after and between), and what the engine is slowed down by meanwhile, should it be
 (`engine_slowed_ms_p50`). The 95th percentile of the plain differences, engine and its noise included, is `difference_ms_p95`.
