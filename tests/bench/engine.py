@@ -11,6 +11,7 @@ the engine (`ratio_to_vllm_cpu`) and in bf16 (`ratio_to_vllm_cpu_bf16`).
 `prefix_hit` is the share of the prompt tokens of a group's later members that were not computed again; `prefix_hit_episodes`
 the same over all turns of all episodes. `mtp_*` are one request at a time with speculative decoding against without, on
 the shipped policy. `logprob_gap_fp64_*` is how far engine and library are from the same weights in fp64,
+`bound_share` is the least time that the core could take (`engine_bound.py`) as a share of the engine's.
 `logprob_gap_transformers_cached_max` how far the library's pass over a row is from its own a token at a time. `http_*` are whole
 episodes through the server, in a process of its own, while a weight store publishes a new version every 0.3 s.
 """
@@ -29,7 +30,7 @@ import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from sandbox.tasks.generators.procedural import generate
-from tests.bench import report
+from tests.bench import engine_bound, report
 from tests.bench.engine_peers import Continuous, Vllm, plain, settings, without_vllm
 from tests.bench.memory import DirectClient, MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
@@ -177,7 +178,10 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
     batching.close()
     for peer in served.values():
         peer.close()
-    return {name: statistics.median(values) for name, values in speeds.items()} | gap | {"reused": reused}
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    bound = engine_bound.seconds(model, engine_bound.work(count, PROMPT, rows, NEW), NEW)
+    share = max(bound.values()) * medians["ours"] / (rows * NEW)
+    return medians | gap | {"reused": reused, "bound_share": share}
 
 
 def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
@@ -302,6 +306,7 @@ GOALS: dict[str, report.Goal] = {
     "ratio_to_vllm_cpu": (">=", 2.0),
     "logprob_gap_max": ("<=", 1e-5),
     "prefix_hit": (">=", 0.9),
+    "bound_share": (">=", 0.4),
 }
 
 
@@ -329,6 +334,7 @@ def main() -> None:
                 if key.startswith("vllm_"):
                     peers[f"{key}_{tag}"] = round(speed)
                     result[f"ratio_{key}_{tag}"] = round(got["ours"] / speed, 2)
+            result[f"bound_share_{tag}"] = round(got["bound_share"], 3)
             for metric, part in GAPS.items():
                 result[metric] = max(result.get(metric, 0.0), got[part])
             if rows == 64:
@@ -339,6 +345,7 @@ def main() -> None:
     if not without_vllm():
         for metric, dtype in (("ratio_to_vllm_cpu", "float32"), ("ratio_to_vllm_cpu_bf16", "bfloat16")):
             result[metric] = min(result[f"ratio_vllm_{dtype}_{name}_64"] for name in models)
+    result["bound_share"] = min(result[f"bound_share_{name}_64"] for name in models)
     result |= speculation(shipped, arguments.rounds)
     if not arguments.no_http:
         with tempfile.TemporaryDirectory() as folder:

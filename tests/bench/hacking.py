@@ -8,7 +8,7 @@ it is invented. The auditor reads every rollout of both arms and says what it fi
 
 Prompts are never repeated, so that the share of hidden passes of a step is measured on tasks that were not trained on.
 SEEDS (default 0), STEPS, ARMS. Each seed and arm is kept when it is done (`points.py`), JOBS of them are measured at a time.
-Figures are means over seeds. One JSON line a step goes to stderr, the result to stdout.
+Figures are means over seeds; the curves are drawn (`figures.py`). One JSON line a step goes to stderr, the result to stdout.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import plotly.graph_objects as plot
 
 from composer_web.runs.presets import preset
 from sandbox.backends import default_backend
@@ -28,8 +32,8 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.generators.procedural_expert import Habits
 from sandbox.tasks.spec import TaskSpec
+from tests.bench import figures, report
 from tests.bench import points as kept
-from tests.bench import report
 from tests.bench.memory import MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
 from trainer.config import RLConfig, SFTConfig
@@ -171,6 +175,22 @@ def point(key: str, where: Path) -> dict[str, Any]:
         return {"curve": asyncio.run(arm(name, where / f"start-{seed}", int(seed), Path(folder)))}
 
 
+def draw(curves: Mapping[str, kept.Point], arms: Sequence[str]) -> plot.Figure:
+    """By step, means over seeds: what the reward says, what hidden tests say, who rewrites the test. Dashed: hardened."""
+    figure = plot.Figure()
+    shown = {"reward": "reward", "passed": "hidden tests passed", "rewrites": "test rewritten"}
+    for name in arms:
+        by_step = [*zip(*(curves[f"{name}-{seed}"]["curve"] for seed in SEEDS), strict=True)]
+        for (key, label), colour in zip(shown.items(), figures.COLOURS, strict=True):
+            figure.add_scatter(
+                x=[step[0]["step"] for step in by_step], y=[fmean(one[key] for one in step) for step in by_step],
+                mode="lines", name=f"{name}: {label}",
+                line={"color": colour, "dash": "solid" if name == "hackable" else "dash"},
+            )  # fmt: skip
+    figure.update_layout(xaxis_title="step", yaxis_title="mean over rollouts")
+    return figure
+
+
 def main() -> None:
     chosen = os.environ.get("ARMS", "hackable+hardened").split("+")
     keys = [f"{name}-{seed}" for seed in SEEDS for name in chosen]
@@ -178,6 +198,7 @@ def main() -> None:
     where = kept.folder("hacking", settings)
     kept.points(where, [f"start-{seed}" for seed in SEEDS], start)
     curves = kept.points(where, keys, point)
+    figures.write("hacking", draw(curves, chosen))
     metrics: dict[str, float] = {}
     for name in chosen:
         of = [curves[f"{name}-{seed}"]["curve"] for seed in SEEDS]

@@ -4,7 +4,7 @@ Three levels of mid-training (S, M, L: steps in a ratio of 1 : 3 : 9) from the s
 small SFT, then the same RL. Per seed and level: held-out loss after mid-training, on a chosen codebase (CODEBASE: a
 folder of Python; this repository's `trainer` by default) and after SFT, and the mean reward of the last RL steps. Reported
 are Spearman's rank correlation between minus the SFT loss and the reward, over all points and as the mean within seeds,
-and the plot as a self-contained page in `$OPENCOMPOSER_DATA/bench/midtrain-study.html`.
+and the plot (`figures.py`).
 
 Episodes run in memory (`memory.py`). SEEDS, SMALLEST (steps of S), SFT_STEPS, STEPS. Points are kept (`points.py`), JOBS of
 them are measured at a time. JSON lines go to stderr.
@@ -25,8 +25,8 @@ from typing import Any
 import plotly.graph_objects as plot
 import torch
 
+from tests.bench import figures, report
 from tests.bench import points as kept
-from tests.bench import report
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig
@@ -130,20 +130,21 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     return above / below if below else 0.0
 
 
-def draw(points: Sequence[dict[str, Any]], out: Path) -> None:
+def draw(points: Sequence[dict[str, Any]]) -> plot.Figure:
     """Loss after SFT against reward, a colour a level."""
     figure = plot.Figure()
-    for level in LEVELS:
+    for level, colour in zip(LEVELS, figures.COLOURS, strict=True):
         of = [p for p in points if p["level"] == level]
         figure.add_scatter(
-            x=[p["sft_loss"] for p in of], y=[p["reward"] for p in of], mode="markers", name=level,
-            text=[f"seed {p['seed']}" for p in of], marker={"size": 11},
+            x=[p["sft_loss"] for p in of], y=[p["reward"] for p in of], mode="markers",
+            name=f"{level}: {SMALLEST * LEVELS[level]} steps of mid-training",
+            text=[f"seed {p['seed']}" for p in of], marker={"size": 11, "color": colour},
         )  # fmt: skip
     figure.update_layout(
-        title=f"Loss after SFT and reward after {STEPS} steps of RL", xaxis_title="held-out loss after SFT (nat/token)",
-        yaxis_title=f"mean reward of the last {LAST} steps",
-    )  # fmt: skip
-    figure.write_html(out, include_plotlyjs=True)
+        xaxis_title="held-out loss after SFT (nat/token)",
+        yaxis_title=f"mean reward of the last {LAST} of {STEPS} steps of RL",
+    )
+    return figure
 
 
 def main() -> None:
@@ -154,10 +155,7 @@ def main() -> None:
     }  # fmt: skip
     keys = [f"{level}-{seed}" for seed in seeds for level in LEVELS]
     points = [*kept.points(kept.folder("midtrain-study", settings), keys, point).values()]
-    data = Path(os.environ.get("OPENCOMPOSER_DATA", ".data")) / "bench"
-    data.mkdir(parents=True, exist_ok=True)
-    (data / "midtrain-study.json").write_text(json.dumps(points, indent=1))
-    draw(points, data / "midtrain-study.html")
+    figures.write("midtrain-study", draw(points))
 
     def correlation(of: Sequence[dict[str, Any]], loss: str) -> float:
         return spearman([-p[loss] for p in of], [p["reward"] for p in of])

@@ -9,7 +9,8 @@ held-out tasks are played by
 * `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
 
 Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. What each seed and arm came to is kept
-(`points.py`), JOBS of them are measured at a time. JSON lines go to stderr, the result to stdout; intervals are 95 % over tasks.
+(`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr, the result to
+stdout; intervals are 95 % over tasks.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import plotly.graph_objects as plot
 import torch
 
+from tests.bench import figures, report
 from tests.bench import points as kept
-from tests.bench import report
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from tests.bench.relay import Expert, relay
 from trainer import policy as policies
@@ -54,6 +56,7 @@ ARMS: dict[str, tuple[Mode, bool]] = {
     "untrained": ("summary", False), "truncated": ("truncate", True), "trained": ("summary", True),
 }  # fmt: skip
 """What happens to full windows, and whether RL is run."""
+LABELS = {"truncated": "truncation, trained", "untrained": "summaries, untrained", "trained": "summaries, trained"}
 GOALS: dict[str, report.Goal] = {
     "work_in_windows": (">=", 5.0),
     "trained_over_untrained_min": (">=", 0.05),
@@ -167,6 +170,22 @@ def arm(key: str, where: Path) -> dict[str, Any]:
     return {"pass1": found.pass1, "interval": list(found.pass1_interval)}
 
 
+def draw(found: Mapping[str, kept.Point], seeds: Sequence[int]) -> plot.Figure:
+    """pass@1 of each seed by arm, with its interval."""
+    figure = plot.Figure()
+    for seed, colour in zip(seeds, cycle(figures.COLOURS), strict=False):
+        of = [found[f"{name}-{seed}"] for name in LABELS]
+        figure.add_bar(
+            x=[*LABELS.values()], y=[one["pass1"] for one in of], name=f"seed {seed}", marker={"color": colour},
+            error_y={
+                "array": [one["interval"][1] - one["pass1"] for one in of],
+                "arrayminus": [one["pass1"] - one["interval"][0] for one in of],
+            },
+        )  # fmt: skip
+    figure.update_layout(yaxis_title=f"pass@1 on {EVAL_TASKS} held-out tasks", barmode="group")
+    return figure
+
+
 def main() -> None:
     torch.set_num_threads(1)
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
@@ -178,6 +197,7 @@ def main() -> None:
     starts = kept.points(where, [f"start-{seed}" for seed in seeds], start)
     found = kept.points(where, [f"{name}-{seed}" for seed in seeds for name in ARMS], arm)
     pass1 = {name: [found[f"{name}-{seed}"]["pass1"] for seed in seeds] for name in ARMS}
+    figures.write("summaries", draw(found, seeds))
     metrics = {"work_in_windows": round(min(one["windows"] for one in starts.values()), 2)}
     for name in ARMS:
         metrics[f"pass1_{name}_mean"] = round(fmean(pass1[name]), 4)
