@@ -24,6 +24,7 @@ from composer_web.gateway.generating import Ask, NotDeployed, Reader, Written, g
 from composer_web.gateway.threads import beside, connected
 from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
 from composer_web.ops import inference
+from composer_web.policies.selectors import cannot_play
 from trainer.inference.client import HttpInferenceClient
 
 if TYPE_CHECKING:
@@ -103,12 +104,14 @@ class Came:
     began: float
 
     def work(self, admitted: admission.Admitted, render: ChatRenderer | None = None) -> Work:
-        """With its prompt, where a policy of ours answers. `render` where it is at hand. Raises BadRequest."""
+        """With its prompt, where a policy of ours answers. `render` where it is at hand. Raises BadRequest, Unavailable."""
         folder = admitted.target.folder
         envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
         work = Work(self.request, admitted, self.asked, envelope, self.began)
         if folder is not None:
             work.render = render or transcripts.renderer(folder)
+            if self.request.offered and (problem := transcripts.template_problem(folder)):
+                raise Unavailable(cannot_play(admitted.target.name, problem))
             work.prompt = known.prompt(self.request, work.render, salt=work.salt, erasures=admitted.erasures)
         return work
 

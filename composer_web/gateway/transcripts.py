@@ -27,17 +27,28 @@ MOST_TOKENS = 8_000_000
 """Tokens that the transcripts of one process may hold together; the longest unused go first."""
 
 
-_renderers: dict[tuple[Path, Stamp], ChatRenderer] = {}
+_renderers: dict[tuple[Path, Stamp], tuple[ChatRenderer, str]] = {}
+"""With why the template cannot drive sessions with tools, if it cannot."""
 MOST_RENDERERS = 8
 
 
 def at_hand(folder: Path) -> ChatRenderer | None:
     """`renderer` where it takes no time."""
-    return _renderers.get(_key(folder))
+    found = _renderers.get(_key(folder))
+    return found[0] if found else None
 
 
 def renderer(folder: Path) -> ChatRenderer:
     """Chat template and tokenizer of a policy. Raises PolicyUnreadable. The first call takes seconds: torch is loaded."""
+    return _loaded(folder)[0]
+
+
+def template_problem(folder: Path) -> str:
+    """Why the folder's template cannot drive sessions with tools; empty: it can. As `renderer`."""
+    return _loaded(folder)[1]
+
+
+def _loaded(folder: Path) -> tuple[ChatRenderer, str]:
     key = _key(folder)
     found = _renderers.get(key)
     if found is None:
@@ -52,15 +63,17 @@ def _key(folder: Path) -> tuple[Path, Stamp]:
     return folder, stamp(folder, TOKENIZER)
 
 
-def _load(folder: Path) -> ChatRenderer:
+def _load(folder: Path) -> tuple[ChatRenderer, str]:
     from trainer.policy.chat import ChatRenderer, ChatTemplateError
     from trainer.policy.errors import PolicyUnreadable
+    from trainer.policy.round_trip import problem_of
     from trainer.policy.store import load_tokenizer
 
     try:
-        return ChatRenderer(load_tokenizer(folder))
+        made = ChatRenderer(load_tokenizer(folder))
     except ChatTemplateError as error:
         raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable template.") from error
+    return made, problem_of(made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,11 @@ def import_folder(*, path: Path, name: str = "base", description: str = "", toy:
 def _template_problem(folder: Path) -> str:
     """Raises UserError."""
     from trainer.policy import ChatRenderer, ChatTemplateError, PolicyUnreadable, load_tokenizer
-    from trainer.policy.round_trip import TemplateNotExact, check_template
+    from trainer.policy.round_trip import problem_of
 
     try:
-        check_template(ChatRenderer(load_tokenizer(folder)))
-    except TemplateNotExact as error:
-        return str(error)
+        return problem_of(ChatRenderer(load_tokenizer(folder)))
     except PolicyUnreadable as error:
         raise UserError("policy", str(error)) from error
     except ChatTemplateError as error:
         raise UserError("policy", f"{folder}: {error}") from error
-    return ""

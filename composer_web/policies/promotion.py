@@ -21,7 +21,7 @@ from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.policies import gate
 from composer_web.policies.models import Policy, Promotion
-from composer_web.policies.selectors import Weights, resolve
+from composer_web.policies.selectors import Weights, cannot_play, check_plays, resolve
 
 CHANNEL = "production"
 MOST_ROWS = 500
@@ -65,6 +65,8 @@ def preview(reference: str, *, channel: str = CHANNEL) -> Preview:
     """The gate as it would judge this version now. Raises UserError."""
     weights, now = resolve(reference), current(channel)
     name = weights.policy.at(weights.version)
+    if problem := weights.policy.template_problem:
+        return Preview(policy=name, open=False, why=cannot_play(weights.policy.name, problem), outcomes=[])
     if now and (now.policy_id, now.version) == (weights.policy.pk, weights.version):
         return Preview(policy=name, open=False, why=f"{name} is promoted already", outcomes=[])
     seen = gate.check(channel=channel, policy=weights.policy, version=weights.version, promoted=now)
@@ -155,6 +157,8 @@ def locked(channel: str) -> Promotion | None:
 
 
 def _through(channel: str, weights: Weights, promoted: Promotion | None) -> list[gate.Outcome]:
+    """Raises UserError: sessions call tools, which the policy's template must be able to show, or the gate is shut."""
+    check_plays(weights.policy)
     seen = gate.check(channel=channel, policy=weights.policy, version=weights.version, promoted=promoted)
     if shut := [outcome for outcome in seen if not outcome.ok]:
         whys = "; ".join(f"{outcome.rule.about}: {outcome.why}" for outcome in shut)

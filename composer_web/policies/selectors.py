@@ -74,10 +74,12 @@ def endpoints() -> list[str]:
 def check_plays(policy: Policy) -> None:
     """Its chat template must be one that can drive episodes. Raises UserError."""
     if policy.template_problem:
-        raise UserError(
-            "policy",
-            f"{policy.name!r} cannot play episodes: {policy.template_problem}; then import the folder again, before training",
-        )
+        raise UserError("policy", cannot_play(policy.name, policy.template_problem))
+
+
+def cannot_play(name: str, problem: str) -> str:
+    """What is said wherever episodes are to be played with such a template."""
+    return f"{name!r} cannot play episodes: {problem}; then import the folder again, before training"
 
 
 def resolve(reference: str) -> Weights:

@@ -116,6 +116,13 @@ def import_base(
     return policy
 
 
+def note_template_problem(*, policy: Policy, problem: str) -> None:
+    """What a worker found that loaded the folder: it was imported before templates were judged, or changed since. From now
+    on nothing is started with it; importing the folder again judges anew. Idempotent."""
+    Policy.objects.filter(pk=policy.pk).exclude(template_problem=problem).update(template_problem=problem)
+    policy.template_problem = problem
+
+
 def _digest(folder: Path) -> str:
     hasher = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):

@@ -20,10 +20,10 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
-from composer_web.policies.selectors import resolve
-from composer_web.policies.services import real_path
+from composer_web.policies.selectors import cannot_play, resolve
+from composer_web.policies.services import note_template_problem, real_path
 from composer_web.rollouts import forks, reading, selectors, services, tracing
-from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer
+from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer, template_problem
 from composer_web.rollouts.models import Fork, Group
 from composer_web.rollouts.onlooking import Onlookers
 from composer_web.rollouts.partials import StoredPartials
@@ -142,6 +142,7 @@ def _wait_for_space(group: Group, held: leases.Held, cause: str) -> str:
 def _run_claimed(group: Group, held: leases.Held) -> str:
     disk.require_space()
     plan = make_plan(group)
+    _check_plays(group, plan)
     if group.task_version.controls_ok is None:
         _prove_task(group, plan, held)
     if plan.deployment is not None:
@@ -263,6 +264,18 @@ def make_plan(group: Group) -> Plan:
         weights = resolve(f"{evaluation.policy.name}@{evaluation.version}")
         spec = DeploymentSpec(name=f"eval-{evaluation.pk}", policy_dir=str(weights.path))
     return Plan(task, config, evaluation.seed, spec, interruption=interrupted)
+
+
+def _check_plays(group: Group, plan: Plan) -> None:
+    """The template must be able to drive episodes. It was judged at the import, unless that was before templates were, or
+    the folder has changed since. Raises GroupEnded, GroupFailed."""
+    if plan.deployment is None or not (problem := template_problem(Path(plan.deployment.policy_dir))):
+        return
+    if group.run is not None:  # its trainer judges the template as well, and says what becomes of the run
+        raise GroupFailed(cannot_play(group.run.configuration.policy, problem))
+    policy = group.evaluation.policy if group.evaluation else forks.who(group.fork)
+    survives_restart(note_template_problem)(policy=policy, problem=problem)
+    raise GroupEnded(cannot_play(policy.name, problem))
 
 
 _deployed: dict[str, float] = {}

@@ -15,7 +15,7 @@ from composer_web.accounts.services import audit
 from composer_web.env import env
 from composer_web.ops.errors import Conflict, NotFound, UserError
 from composer_web.policies.models import Policy
-from composer_web.policies.selectors import resolve
+from composer_web.policies.selectors import Weights, check_plays, resolve
 from composer_web.policies.services import real_path
 from composer_web.rollouts import reading, selectors
 from composer_web.rollouts.dispatch import dispatch_fork, drop
@@ -105,11 +105,7 @@ def weights(fork: Fork) -> DeploymentSpec:
     """Who continues: the named policy, else what the run serves now, else its newest weights. Raises UserError."""
     if not fork.reference and fork.run is not None and fork.run.state not in RUN_FINAL and fork.run.policy_version >= 0:
         return served_weights(fork.run)
-    reference = fork.reference
-    if not reference:
-        newest = fork.run.policy_out if fork.run and fork.run.policy_out else fork.policy
-        reference = newest.name
-    path = resolve(reference).path
+    path = _named(fork).path
     return DeploymentSpec(name=deployment_name(fork.pk or 0), policy_dir=str(path))
 
 
@@ -166,6 +162,19 @@ def _run_of(group: Group) -> Run | None:
     if group.evaluation is not None:
         return group.evaluation.run
     return group.fork.run if group.fork else None
+
+
+def who(fork: Fork) -> Policy:
+    """The lineage whose weights continue. Raises UserError."""
+    return _named(fork).policy
+
+
+def _named(fork: Fork) -> Weights:
+    """Raises UserError: there are none, or they cannot play."""
+    newest = fork.run.policy_out if fork.run and fork.run.policy_out else fork.policy
+    found = resolve(fork.reference or newest.name)
+    check_plays(found.policy)
+    return found
 
 
 def conditions_of(group: Group) -> dict[str, object]:

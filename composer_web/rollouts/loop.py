@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,17 +74,36 @@ def episode_loop() -> EpisodeLoop:
         return _one
 
 
-_renderers: dict[Path, tuple[Stamp, Renderer]] = {}
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    files: Stamp
+    renderer: Renderer
+    problem: str
+    """Why the template cannot drive episodes; empty: it can."""
+
+
+_renderers: dict[Path, _Loaded] = {}
 _renderers_lock = threading.Lock()
 
 
 def renderer(folder: Path) -> Renderer:
     """The chat renderer of a policy folder, loaded once a process and content. Raises PolicyUnreadable."""
+    return _loaded(folder).renderer
+
+
+def template_problem(folder: Path) -> str:
+    """Why the folder's chat template cannot drive episodes; empty: it can. Raises PolicyUnreadable."""
+    return _loaded(folder).problem
+
+
+def _loaded(folder: Path) -> _Loaded:
     with _renderers_lock:
         files = stamp(folder, TOKENIZER)
         known = _renderers.get(folder)
-        if known is None or known[0] != files:
+        if known is None or known.files != files:
             from trainer.policy import ChatRenderer, load_tokenizer
+            from trainer.policy.round_trip import problem_of
 
-            known = _renderers[folder] = files, ChatRenderer(load_tokenizer(folder))
-        return known[1]
+            made = ChatRenderer(load_tokenizer(folder))
+            known = _renderers[folder] = _Loaded(files, made, problem_of(made))
+        return known

@@ -5,6 +5,7 @@ docs/operations.md has the table of what is shown where, with the test of each.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from io import StringIO
@@ -18,12 +19,16 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.env import REPOSITORY
+from composer_web.evals import tasks as evals
+from composer_web.evals.services import evaluate
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
+from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays
-from composer_web.policies.services import create_child, real_path
+from composer_web.policies.services import create_child, import_base, real_path
 from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.execution import execute
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
 from composer_web.runs.forms import default_values
@@ -31,7 +36,8 @@ from composer_web.runs.models import Run
 from composer_web.runs.trainer_process import TrainerProcess
 from composer_web.runs.whereabouts import checkpoints_folder
 from composer_web.tasks.controls import run_pending
-from composer_web.tasks.models import TaskVersion
+from composer_web.tasks.difficulty import prepass
+from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.generators.procedural import generate
@@ -84,7 +90,8 @@ def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
     answer = Client().post(
         "/api/v1/runs/validate", body, content_type="application/json", headers=bearer("operator", "operate")
     )
-    assert answer.status_code == 422 and "stage.steps" in answer.json()["error"]["fields"]
+    assert answer.status_code == 422
+    assert answer.json()["error"]["fields"] == {"stage.steps": "Input should be greater than 0 (found -1)"}
     with pytest.raises(CommandError, match=r"stage\.steps: .*greater than 0.*-1"):
         command("run", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")
 
@@ -196,6 +203,39 @@ def test_a_template_in_another_call_syntax(
     template.write_text(own)
     assert "warning" not in command("importpolicy", str(folder), name="stranger")
     services.check_config(wanted)
+
+
+@pytest.fixture
+def unjudged(make_suite: Callable[..., Suite], tmp_path: Path) -> tuple[Policy, Suite]:
+    """A policy that was imported before templates were judged, and a suite."""
+    folder = Path(shutil.copytree(BASE_POLICY, tmp_path / "old"))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace('"arguments": ', '"parameters": '))
+    return import_base(path=folder, name="old"), make_suite()
+
+
+def test_a_template_that_nobody_judged_ends_the_evaluation_at_its_first_rollout(
+    unjudged: tuple[Policy, Suite], people: dict[str, User]
+) -> None:
+    """From then on nothing is started with the policy."""
+    _, suite = unjudged
+    words = "'old' cannot play episodes: .* another form .* import the folder again"
+    evaluation = evaluate(reference="old", suite=suite, tasks=2, samples=2, temperature=1.0)
+    evals.start(evaluation_id=evaluation.pk)
+    for group in evaluation.groups.all():
+        assert re.match(f"dropped: {words}", execute(group.pk))
+    evals.advance(evaluation_id=evaluation.pk)
+    evaluation.refresh_from_db()
+    assert evaluation.state == "failed" and re.search(words, evaluation.failure)
+    assert not Rollout.objects.exclude(verdict="infra_error").exists()
+    with pytest.raises(UserError, match=words):
+        evaluate(reference="old", suite=suite, tasks=2, samples=2, temperature=1.0)
+    with pytest.raises(UserError, match=words):
+        prepass(suite=suite, reference="old")
+    with pytest.raises(UserError, match=words):
+        promotion.promote(reference="old@0", actor=people["admin"])
+    shown = promotion.preview("old@0")
+    assert not shown.open and re.match(words, shown.why)
 
 
 @pytest.mark.parametrize(

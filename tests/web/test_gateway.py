@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -89,6 +91,20 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
     server.should_exit = True
     thread.join(20)
     connections["default"].close_pool()
+
+
+def test_a_template_that_cannot_show_calls_answers_only_without_tools(gateway: Gateway, tmp_path: Path) -> None:
+    """Promoted before templates were judged."""
+    folder = Path(shutil.copytree(BASE, tmp_path / "old"))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace('"arguments": ', '"parameters": '))
+    import_base(path=folder, name="old")
+    promotion.promote(reference="old@0")
+    client = gateway.client()
+    assert client.chat.completions.create(messages=MESSAGES, **GREEDY | {"max_tokens": 2}).usage
+    for _ in range(2):
+        with pytest.raises(openai.InternalServerError, match=r"'old' cannot play episodes: .* import the folder again"):
+            client.chat.completions.create(messages=MESSAGES, tools=TOOLS, **GREEDY)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
+from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError
 
 PROFILE = "full"
 """Its tools are shown to the template: their schemas have all shapes that occur."""
@@ -37,6 +37,11 @@ THOUGHT = "First I look."
 SHOWN = 12
 """Tokens shown around the first difference."""
 FORMS = '<tool_call> blocks of JSON, and bare JSON objects {"name": …, "arguments": {…}}'
+SAID_REMEDY = "use a template that keeps earlier turns as they were said"
+THINKING_REMEDY = (
+    "use a template that shows the thinking of every turn, earlier ones included, and no empty block where a turn has none: "
+    "put it as chat_template.jinja into the policy's folder"
+)
 REMEDY = "put a chat_template.jinja that writes one of them into the policy's folder"
 
 Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
@@ -58,11 +63,32 @@ def check_template(renderer: ChatRenderer) -> None:
         raise TemplateNotExact(str(error)) from error
 
 
-def first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
+def problem_of(renderer: ChatRenderer) -> str:
+    """Why the template cannot drive episodes, in words; empty: it can."""
+    try:
+        check_template(renderer)
+    except TemplateNotExact as error:
+        return str(error)
+    return ""
+
+
+def _first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
     """The first token where two renderings part, and what each says around it."""
     at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
     turns, rendered = (str(renderer.tokenizer.decode(list(t[max(0, at - 2) : at + SHOWN]))) for t in (ids, whole))
     return at, turns, rendered
+
+
+def not_exact(
+    renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int], *, of: str, name: str = ""
+) -> TemplateNotExact:
+    """Turn by turn gives `ids`, and the same at once `whole`, in what is called `of`."""
+    at, turns, rendered = _first_difference(renderer, ids, whole)
+    remedy = THINKING_REMEDY if (THINK in turns) != (THINK in rendered) else SAID_REMEDY
+    return TemplateNotExact(
+        f"the chat template{f' of {name}' if name else ''} is not token-exact: from token {at} of {of} on, turn by turn gives "
+        f"{turns!r} and the whole conversation {rendered!r}; {remedy}"
+    )
 
 
 def structured(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
@@ -101,7 +127,7 @@ def _check_pieces(renderer: ChatRenderer) -> None:
     """Opening, turns and what is read between them have the tokens of the conversation at once, in one way of writing turns:
     templates differ in what they keep of a turn's thinking, and in the spaces of a call."""
     tools = schemas_of(get_profile(PROFILE))
-    parts: tuple[int, str, str] | None = None
+    parts: TemplateNotExact | None = None
     refused: ChatTemplateError | None = None
     for thought, write in _ways(renderer, tools):
         messages: list[dict[str, Any]] = list(OPENING)
@@ -120,14 +146,11 @@ def _check_pieces(renderer: ChatRenderer) -> None:
         whole = renderer.start(messages, tools)
         if ids == whole:
             return
-        parts = parts or first_difference(renderer, ids, whole)
+        parts = parts or not_exact(renderer, ids, whole, of="a small conversation")
     if parts is None:
         assert refused is not None, "each way was tried"
         raise refused
-    raise TemplateNotExact(
-        f"the chat template is not token-exact: from token {parts[0]} of a small conversation on, turn by turn gives "
-        f"{parts[1]!r} and the whole conversation {parts[2]!r}; use a template that keeps earlier turns as they were said"
-    )
+    raise parts
 
 
 def _ways(renderer: ChatRenderer, tools: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Write]]:
@@ -164,4 +187,4 @@ def _words(call: ToolCall) -> str:
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
-__all__ = ["TemplateNotExact", "check_template", "first_difference", "structured"]
+__all__ = ["TemplateNotExact", "check_template", "not_exact", "problem_of", "structured"]

@@ -14,7 +14,7 @@ from typing import Any
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from trainer.policy.chat import ChatRenderer
-from trainer.policy.round_trip import TemplateNotExact, first_difference, structured
+from trainer.policy.round_trip import TemplateNotExact, not_exact, structured
 from trainer.stages.data import ExpertEpisode
 
 
@@ -32,11 +32,7 @@ def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
     ids = stream(renderer, episode)
     whole = whole_conversation(renderer, episode)
     if ids != whole[: len(ids)]:
-        at, turns, rendered = first_difference(renderer, ids, whole)
-        raise TemplateNotExact(
-            f"the chat template of {name} is not token-exact: from token {at} of {episode.task_id} on, turn by turn gives "
-            f"{turns!r} and the whole conversation {rendered!r}; use a template that keeps earlier turns as they were said"
-        )
+        raise not_exact(renderer, ids, whole, of=episode.task_id, name=name)
 
 
 def stream(renderer: ChatRenderer, episode: ExpertEpisode) -> list[int]:

@@ -3,10 +3,11 @@
 import pytest
 
 from sandbox.harness.types import ToolCall, ToolResult
-from tests.trainer.stages.memory import BASE_POLICY, MemorySink
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink, foreign_policy
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.learning.metrics import describe
+from trainer.policy.round_trip import check_template
 from trainer.stages.base import StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.data import EpisodeTurn, ExpertEpisode
@@ -52,9 +53,9 @@ def episodes(count: int) -> list[ExpertEpisode]:
     ]
 
 
-def sft(root, sink, data):
+def sft(root, sink, data, policy_dir=BASE_POLICY):
     return run_sft(
-        policy_dir=BASE_POLICY,
+        policy_dir=policy_dir,
         config=SFTConfig(**COMMON),
         seed=0,
         episodes=data,
@@ -100,6 +101,43 @@ def test_sft_learns_its_episodes(tmp_path):
     sink = MemorySink()
     sft(tmp_path, sink, episodes(40))
     assert sink.values[4]["loss/heldout"] < sink.values[1]["loss/heldout"]
+
+
+HYBRID = """\
+{{- '<|bos|>' -}}
+{%- set asked = namespace(at=0) -%}
+{%- for m in messages if m.role == 'user' -%}{%- set asked.at = messages.index(m) -%}{%- endfor -%}
+{%- for m in messages -%}
+{%- if m.role in ('user', 'tool') -%}{{- '<|' + m.role + '|>' + m.content + '<|end|>' -}}
+{%- elif m.role == 'assistant' -%}
+{{- '<|assistant|>' -}}
+{%- if loop.index0 > asked.at and (loop.last or m.reasoning_content) -%}
+{{- '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' -}}
+{%- endif -%}
+{%- for c in m.tool_calls or [] -%}
+{{- '<tool_call>\\n{"name": "' + c.function.name + '", "arguments": ' + (c.function.arguments | tojson) + '}\\n</tool_call>' -}}
+{%- endfor -%}
+{{- (m.content or '') + '<|end|>' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"""
+"""As hybrid thinkers have it: the last turn shows a thinking block, be it an empty one, and what was thought before the last
+question is forgotten."""
+
+
+def test_a_hybrid_thinker_is_not_trained_on_turns_that_its_template_writes_otherwise(tmp_path):
+    folder = foreign_policy(tmp_path / "hybrid", hidden_size=64)
+    (folder / "chat_template.jinja").write_text(HYBRID)
+    check_template(policies.load(folder).renderer)  # sampled turn by turn it plays: the last turn is never shown again
+    with pytest.raises(
+        StageError, match=r"hybrid is not token-exact: from token .* '.*<think>.*no empty block .*\.jinja"
+    ):
+        sft(tmp_path / "refused", MemorySink(), episodes(20), policy_dir=folder)
+    assert not list((tmp_path / "refused").glob("step-*"))
+    (folder / "chat_template.jinja").write_text(
+        HYBRID.replace("(loop.last or m.reasoning_content)", "m.reasoning_content")
+    )
+    assert sft(tmp_path / "mended", MemorySink(), episodes(20), policy_dir=folder).outcome == "completed"
 
 
 def test_too_few_episodes_are_refused(tmp_path):

@@ -19,7 +19,7 @@ from sandbox.harness.types import ToolCall
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
-from trainer.policy.round_trip import TemplateNotExact, first_difference, structured
+from trainer.policy.round_trip import TemplateNotExact, not_exact, structured
 from trainer.stages.conversations.conversation import Conversation, Message
 from trainer.stages.conversations.fingerprint import fingerprint
 
@@ -67,11 +67,7 @@ def rendered(renderer: ChatRenderer, conversation: Conversation) -> Tokens:
     except ChatTemplateError as error:
         raise TemplateNotExact(f"the chat template of {name} refuses {where}: {error}") from error
     if ids != whole[: len(ids)]:
-        at, turns, at_once = first_difference(renderer, ids, whole)
-        raise TemplateNotExact(
-            f"the chat template of {name} is not token-exact: from token {at} of {where} on, turn by turn gives {turns!r} "
-            f"and the whole conversation {at_once!r}; use a template that keeps earlier turns as they were said"
-        )
+        raise not_exact(renderer, ids, whole, of=where, name=name)
     return Tokens.of(ids, learned)
 
 
