@@ -6,6 +6,7 @@ from keyword import iskeyword
 from typing import Any
 
 from ninja import NinjaAPI
+from ninja.errors import ValidationError, ValidationErrorContext
 from ninja.operation import Operation
 
 from composer_web.accounts.api import router as accounts
@@ -20,6 +21,7 @@ from composer_web.evals.api import router as evals
 from composer_web.evals.release_api import router as releases
 from composer_web.gateway.api import router as gateway
 from composer_web.ops.api import router as ops
+from composer_web.ops.errors import worded
 from composer_web.ops.quota_api import router as quotas
 from composer_web.policies.api import router as policies
 from composer_web.policies.endpoint_api import router as endpoints
@@ -44,6 +46,14 @@ class Api(NinjaAPI):
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         return f"{operation.view_func.__module__}.{operation.view_func.__name__}"
+
+    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> ValidationError:
+        """With what was found, which ninja takes out."""
+        made = super().validation_error_from_error_contexts(error_contexts)
+        raw = [item for one in error_contexts for item in one.pydantic_validation_error.errors(include_url=False)]
+        for item, before in zip(made.errors, raw, strict=True):
+            item["msg"] = worded(before)
+        return made
 
     def get_openapi_schema(self, **options: Any) -> Any:
         schema = super().get_openapi_schema(**options)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import IntegrityError
 from psycopg.errors import UniqueViolation
+
+MOST_SHOWN = 120
 
 
 class UserError(Exception):
@@ -37,6 +42,19 @@ class Conflict(UserError):
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(field, message, code="conflict")
+
+
+CHOSEN = ("literal_error", "enum", "int_parsing", "float_parsing", "bool_parsing")
+"""Kinds of errors of which the text that was found is a choice or a number, and so nothing secret."""
+
+
+def worded(item: Mapping[str, Any], *, secrets: bool = True) -> str:
+    """What pydantic says is wrong with a value, with the value where it is short. `secrets`: it may be one."""
+    found = item.get("input")
+    shown = isinstance(found, bool | int | float) or (
+        isinstance(found, str) and len(found) <= MOST_SHOWN and (not secrets or item["type"] in CHOSEN)
+    )
+    return str(item["msg"]).removeprefix("Value error, ") + (f" (found {found!r})" if shown else "")
 
 
 def taken(error: IntegrityError) -> Conflict | None:

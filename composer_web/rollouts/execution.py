@@ -21,7 +21,7 @@ from composer_web.ops.database import survives_restart
 from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import cannot_play, resolve
-from composer_web.policies.services import note_template_problem, real_path
+from composer_web.policies.services import note_template_problem
 from composer_web.rollouts import forks, reading, selectors, services, tracing
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer, template_problem
 from composer_web.rollouts.models import Fork, Group
@@ -30,7 +30,7 @@ from composer_web.rollouts.partials import StoredPartials
 from composer_web.runs import rewards
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
-from composer_web.runs.whereabouts import served_weights, weights_folder
+from composer_web.runs.whereabouts import served_weights, starting_folder, weights_folder
 from composer_web.tasks.services import record_controls
 from sandbox.tasks.spec import TaskSpec
 from trainer.asynchrony.checks import check_group
@@ -256,7 +256,7 @@ def make_plan(group: Group) -> Plan:
     if evaluation.run is not None:
         spec = DeploymentSpec(
             name=f"eval-{evaluation.pk}",
-            policy_dir=str(real_path(evaluation.policy.base_dir)),
+            policy_dir=str(starting_folder(evaluation.run)),
             store=weights_folder(evaluation.run),
             version=evaluation.version,
         )

@@ -17,7 +17,7 @@ from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
 from composer_web.env import REPOSITORY
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.ops.errors import Conflict, UserError, worded
 from composer_web.ops.history import IllegalTransition, change_state
 from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
@@ -45,9 +45,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
         fields: dict[str, str] = {}
         for item in error.errors(include_url=False, include_context=False):
             where = [str(part) for part in item["loc"] if part not in ("midtrain", "sft", "rl")]
-            found = item.get("input")
-            shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) else ""
-            fields.setdefault(".".join(where) or "stage", item["msg"].removeprefix("Value error, ") + shown)
+            fields.setdefault(".".join(where) or "stage", worded(item, secrets=False))
         first = next(iter(fields))
         raise UserError(first, f"{first}: {fields[first]}", fields=fields) from error
 
@@ -67,6 +65,11 @@ def check_config(config: RunConfig) -> list[str]:
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.feedback, "stage.feedback.")
         check_labels(stage, "stage.labels.")
+        if stage.sampling.speculate and not (weights.path / "mtp").is_dir():
+            warnings.append(
+                f"{config.policy!r} has no head to guess tokens with, so stage.sampling.speculate={stage.sampling.speculate} "
+                "changes nothing; stages train one as their last act with heads.ahead"
+            )
         need = stage.steps * stage.groups_per_step if not stage.sessions.channel else 0
         usable, rejected = _usable_tasks(stage.suite, "stage.suite") if need else (0, 0)
         if usable < need:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from composer_web.env import env
+from composer_web.ops.errors import UserError
+from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
 from composer_web.runs.models import Run
 from trainer.config import RLConfig
@@ -31,13 +33,22 @@ def work_folder(run: Run) -> Path:
     return env().data / "runs" / f"run-{run.pk}"
 
 
+def starting_folder(run: Run) -> Path:
+    """Configuration, tokenizer and guessing head beside which the run's weights are served: those of the version that it
+    starts from, whose stage may have scaled the context, or trained a head. Once its files were removed, the lineage's."""
+    try:
+        return resolve(run.policy_in.at(run.policy_in_version)).path
+    except UserError:
+        return real_path(run.policy_in.base_dir)
+
+
 def served_weights(run: Run) -> DeploymentSpec:
     """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
     stage = run.configuration.stage
     sampling = stage.sampling if isinstance(stage, RLConfig) else SamplingConfig()
     return DeploymentSpec(
         name=deployment_name(run),
-        policy_dir=str(real_path(run.policy_in.base_dir)),
+        policy_dir=str(starting_folder(run)),
         store=weights_folder(run),
         follow=True,
         speculate=sampling.speculate,

@@ -24,11 +24,15 @@ class LoraUnavailable(RuntimeError):
     """The configuration asks for adapters and peft is not installed."""
 
 
+class NoSuchTargets(ValueError):
+    """Modules that are to get adapters and that the model does not have."""
+
+
 class Adapters:
     """The adapters of one model."""
 
     def __init__(self, model: PreTrainedModel, config: LoraConfig, *, seed: int) -> None:
-        """Freeze `model` and add adapters, whose first product is 0. Raises LoraUnavailable, ValueError (targets)."""
+        """Freeze `model` and add adapters, whose first product is 0. Raises LoraUnavailable, NoSuchTargets."""
         try:
             from peft import LoraConfig as PeftConfig
             from peft import inject_adapter_in_model
@@ -37,7 +41,7 @@ class Adapters:
                 f"lora.rank={config.rank} needs peft: install the extra `lora`, or set lora.rank to 0"
             ) from error
         self.model = model
-        targets = [name for part in config.targets.split(",") if (name := part.strip())]
+        targets = _targets(model, config.targets)
         model.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -46,7 +50,7 @@ class Adapters:
                     r=config.rank,
                     lora_alpha=config.alpha,  # type: ignore[arg-type] # peft divides it by the rank: any number
                     lora_dropout=0.0,
-                    target_modules="all-linear" if targets == ["all-linear"] else targets,
+                    target_modules=targets,
                     task_type="CAUSAL_LM",
                 ),
                 model,
@@ -95,3 +99,19 @@ class Adapters:
 
     def _layers(self) -> list[tuple[str, nn.Module]]:
         return [(name, module) for name, module in self.model.named_modules() if hasattr(module, "get_delta_weight")]
+
+
+def _targets(model: nn.Module, wanted: str) -> list[str] | str:
+    """As peft takes them, each of which is there: peft passes over some of several that are not. Raises NoSuchTargets."""
+    names = [name for part in wanted.split(",") if (name := part.strip())]
+    if names == ["all-linear"]:
+        return "all-linear"
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    missing = [name for name in names if not any(f".{one}".endswith(f".{name}") for one in linear)]
+    if missing or not names:
+        known = ", ".join(sorted({one.rpartition(".")[2] for one in linear}))
+        raise NoSuchTargets(
+            f"lora.targets: the policy has no linear modules named {', '.join(map(repr, missing)) or 'nothing'}; "
+            f"it has {known}; name some of them, or write all-linear"
+        )
+    return names

@@ -15,7 +15,6 @@ from transformers import PreTrainedModel
 from trainer.config import ObjectiveConfig, RLConfig
 from trainer.inference.mtp.distil import Teacher
 from trainer.learning.algorithms import correction_of
-from trainer.learning.lora import Adapters
 from trainer.parallel import load
 from trainer.parallel.checkpoint import ShardedCheckpoints
 from trainer.parallel.feedback import learn_from_hints
@@ -27,6 +26,7 @@ from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import GroupSource, StageError, StageSink
 from trainer.stages.checkpoint import CheckpointState, CheckpointStore
 from trainer.stages.heads import check_heads
+from trainer.stages.learner import build_adapters
 from trainer.stages.reference import Reference
 from trainer.stages.resume import resumable
 from trainer.stages.rl import STAGE, RLStage
@@ -62,7 +62,7 @@ class ShardedRLStage(RLStage):
         adapters = None
         if config.lora.rank:
             with load.as_if_there(self.policy.model):
-                adapters = Adapters(self.policy.model, config.lora, seed=seed)
+                adapters = build_adapters(self.policy.model, config, seed=seed)
         self.reference = None
         if config.objective.kl_coefficient > 0:
             self.reference = ShardedReference(meshes, load.model_of(policy_dir), config.objective, store)

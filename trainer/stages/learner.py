@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from transformers import PreTrainedModel
+
 from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.learning.algorithms import correction_of
 from trainer.learning.layers import compile_each, compute_again
-from trainer.learning.lora import Adapters
+from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
+from trainer.stages.base import StageError
 from trainer.stages.device import device_of
 from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
@@ -23,11 +26,20 @@ def build_reference(config: RLConfig, policy_dir: Path, store: WeightStore) -> R
     return Reference(model, config.objective, store)
 
 
+def build_adapters(model: PreTrainedModel, config: RLConfig, *, seed: int) -> Adapters | None:
+    """None without low rank. Raises StageError."""
+    if not config.lora.rank:
+        return None
+    try:
+        return Adapters(model, config.lora, seed=seed)
+    except (LoraUnavailable, NoSuchTargets) as error:
+        raise StageError(f"stage.{error}") from error
+
+
 def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, reference: Reference | None) -> Learner:
-    """Moves the policy to where the run computes. Raises LoraUnavailable, StageError (no such device), ValueError (adapter
-    targets that the model does not have)."""
+    """Moves the policy to where the run computes. Raises StageError: no such device, or adapters that cannot be."""
     policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
-    adapters = Adapters(policy.model, config.lora, seed=seed) if config.lora.rank else None
+    adapters = build_adapters(policy.model, config, seed=seed)
     if config.parallel.checkpoint_activations:
         compute_again(policy.model)
     if config.parallel.compile:

@@ -10,8 +10,9 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.config import LoraConfig
 from trainer.learning.lora import Adapters, LoraUnavailable
-from trainer.stages.base import BatchTimeout
+from trainer.stages.base import BatchTimeout, StageError
 from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.learner import build_adapters
 from trainer.stages.rl import run_rl
 from trainer.weights import WeightStore
 
@@ -20,6 +21,16 @@ def test_without_peft_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(LoraUnavailable, match="extra `lora`"):
         Adapters(tiny_model(), LoraConfig(rank=2), seed=0)
+
+
+@pytest.mark.parametrize(("targets", "words"), [("q_proj, nope", "'nope'"), (" , ", "nothing"), ("proj", "'proj'")])
+def test_modules_that_are_not_there_are_named_with_those_that_are(targets, words):
+    with pytest.raises(
+        StageError, match=rf"stage\.lora\.targets: .* named {words}; it has .*down_proj, .*q_proj, .*all-linear"
+    ):
+        build_adapters(tiny_model(), small_config(lora=LoraConfig(rank=2, targets=targets)), seed=0)
+    adapters = Adapters(tiny_model(), LoraConfig(rank=2, targets="q_proj, v_proj"), seed=0)
+    assert {name.split(".lora_")[0].rpartition(".")[2] for name, _ in adapters._parameters()} == {"q_proj", "v_proj"}
 
 
 def test_fresh_adapters_change_nothing_and_merged_ones_are_plain_weights():
