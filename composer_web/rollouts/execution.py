@@ -15,6 +15,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from composer_web.env import env
+from composer_web.evals.models import Evaluation
 from composer_web.ops import disk, inference, leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
@@ -273,7 +274,9 @@ def _check_plays(group: Group, plan: Plan) -> None:
         return
     if group.run is not None:  # its trainer judges the template as well, and says what becomes of the run
         raise GroupFailed(cannot_play(group.run.configuration.policy, problem))
-    policy = group.evaluation.policy if group.evaluation else forks.who(group.fork)
+    owner = group.evaluation or group.fork
+    assert owner is not None, "a group has one owner"
+    policy = owner.policy if isinstance(owner, Evaluation) else forks.who(owner)
     survives_restart(note_template_problem)(policy=policy, problem=problem)
     raise GroupEnded(cannot_play(policy.name, problem))
 
