@@ -32,6 +32,8 @@ class Measured:
     """Of a rollout."""
     idle: float
     """Share of a step in which the engine computed nothing."""
+    ranks: float
+    """That trained: fewer than configured while machines were missing."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,11 @@ def measured(config: RunConfig) -> Measured | None:
     for run in earlier.order_by("-pk")[:CANDIDATES]:
         if _of_sessions(run.configuration) != _of_sessions(config):
             continue  # one waits for rollouts, the other reads what users did
-        steps, seconds, wait, tokens, idle = _means(run)
+        steps, seconds, wait, tokens, idle, ranks = _means(run)
         if steps >= MIN_STEPS and seconds is not None:
             wait = min(wait or 0.0, seconds)
-            return Measured(run, steps, seconds - wait, wait, tokens, min(max(idle or 0.0, 0.0), 1.0))
+            ranks = ranks or run.configuration.stage.parallel.ranks
+            return Measured(run, steps, seconds - wait, wait, tokens, min(max(idle or 0.0, 0.0), 1.0), ranks)
     return None
 
 
@@ -117,7 +120,7 @@ def scaled(config: RunConfig, found: Measured) -> Estimate:
     stage, before = config.stage, found.source.configuration.stage
     more = _tokens(config) / _tokens(found.source.configuration)
     train = found.train * more * _passes(config) / _passes(found.source.configuration)
-    train *= before.parallel.ranks / stage.parallel.ranks
+    train *= found.ranks / stage.parallel.ranks
     wait, evaluations = found.wait, 0.0
     rollouts = 0
     if isinstance(stage, RLConfig) and isinstance(before, RLConfig):
@@ -161,9 +164,9 @@ def _of_sessions(config: RunConfig) -> bool:
     return isinstance(config.stage, RLConfig) and bool(config.stage.sessions.channel)
 
 
-def _means(run: Run) -> tuple[int, float | None, float | None, float | None, float | None]:
+def _means(run: Run) -> tuple[int, float | None, float | None, float | None, float | None, float | None]:
     """Steps measured, mean seconds of a step (without the head that is trained after the last) and of its waiting, mean
-    tokens of a rollout, mean share in which the engine was idle."""
+    tokens of a rollout, mean share in which the engine was idle, mean ranks where machines may have been missing."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -173,15 +176,17 @@ def _means(run: Run) -> tuple[int, float | None, float | None, float | None, flo
                    / nullif(count(*) FILTER (WHERE k.name = 'time/step'), 0),
                    avg(m.value) FILTER (WHERE k.name = 'time/wait_for_batch'),
                    avg(m.value) FILTER (WHERE k.name = 'tokens/total'),
-                   avg(m.value) FILTER (WHERE k.name = 'idle/rollouts')
+                   avg(m.value) FILTER (WHERE k.name = 'idle/rollouts'),
+                   avg(m.value) FILTER (WHERE k.name = 'parallel/ranks')
             FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
             WHERE m.run_id = %s
-              AND k.name IN ('time/step', 'time/heads', 'time/wait_for_batch', 'tokens/total', 'idle/rollouts')
+              AND k.name IN ('time/step', 'time/heads', 'time/wait_for_batch', 'tokens/total', 'idle/rollouts',
+                             'parallel/ranks')
             """,
             [run.pk],
         )
-        steps, seconds, wait, tokens, idle = cursor.fetchone()
-        return int(steps), seconds, wait, tokens, idle
+        steps, *means = cursor.fetchone()
+        return int(steps), *means
 
 
 def _tokens(config: RunConfig) -> int:

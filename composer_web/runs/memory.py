@@ -82,7 +82,7 @@ def memory(config: RunConfig) -> Memory | None:
     stage, shape = config.stage, read_shape(Path(weights.path))
     trainer = (_state(config, parameters), *(_activations(config, shape) if shape else ()))
     engine = _engine(stage, parameters, shape) if isinstance(stage, RLConfig) else ()
-    return Memory(stage.parallel.ranks, trainer, engine, available(stage.parallel.ranks))
+    return Memory(stage.parallel.ranks, trainer, engine, available(stage.parallel.ranks_each))
 
 
 def read_shape(folder: Path) -> Shape | None:
@@ -100,7 +100,8 @@ def read_shape(folder: Path) -> Shape | None:
 
 
 def _state(config: RunConfig, parameters: int) -> Part:
-    """What stays for the whole run. Shards and context ranks cut it; replicas hold it again."""
+    """What stays for the whole run. Shards and context ranks cut it; replicas hold it again. Where ranks may be missing: of
+    the fewest."""
     stage = config.stage
     low_rank = isinstance(stage, RLConfig) and stage.lora.rank > 0
     copies, words = 1, ["weights"]
@@ -112,9 +113,14 @@ def _state(config: RunConfig, parameters: int) -> Part:
     if isinstance(stage, RLConfig) and stage.objective.kl_coefficient > 0:
         copies += 1
         words.append("the KL reference")
-    cut = stage.parallel.shards * stage.parallel.context
+    fewest = stage.parallel.worlds[0]
+    _, shards = stage.parallel.cut(fewest)
+    cut = shards * stage.parallel.context
     how = f"{copies} × {parameters} values of {FLOAT32} bytes: {', '.join(words)}"
     how += f"; cut over {cut} ranks" if cut > 1 else ""
+    how += (
+        f", with {stage.parallel.least} of {stage.parallel.machines} machines" if fewest < stage.parallel.ranks else ""
+    )
     how += "; adapters with their moments on top" if low_rank else ""
     return Part("State", math.ceil(copies * parameters * FLOAT32 / cut), how)
 
@@ -144,7 +150,7 @@ def _pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
     bound has a pass of its own (`learning/packing.py`, `learning/supervised.py`)."""
     if isinstance(stage, RLConfig):
         return max(stage.micro_batch_tokens, stage.sampling.max_context_tokens)
-    own = math.ceil(stage.batch_tokens / (stage.parallel.shards * stage.parallel.replicas))
+    own = math.ceil(stage.batch_tokens / (stage.parallel.worlds[0] // stage.parallel.context))
     if isinstance(stage, SFTConfig):
         row = stage.max_tokens if stage.dataset else 0  # the toy's demonstrations are short
     else:
@@ -167,7 +173,7 @@ def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part
 
 
 def available(ranks: int) -> int | None:
-    """A rank has a GPU of its own, or its share of a machine without any."""
+    """A rank has a GPU of its own, or its share of a machine without any, which has so many `ranks`."""
     found = []
     for detail in WorkerHeartbeat.objects.filter(kind="trainer").values_list("detail", flat=True):
         if of_gpu := detail.get("gpu_bytes"):

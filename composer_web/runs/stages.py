@@ -126,8 +126,10 @@ def _on_ranks(
     from trainer.parallel.launch import run_stage_on_ranks
     from trainer.parallel.machines import Meeting
 
-    if stage.parallel.machines > 1:
-        sink.phase(f"waiting for {stage.parallel.machines - 1} more machines")
+    parallel, training = stage.parallel, run.phase
+    if parallel.machines > 1:
+        few = f"{parallel.least - 1} to " if parallel.least < parallel.machines else ""
+        sink.phase(f"waiting for {few}{parallel.machines - 1} more machines")
     return run_stage_on_ranks(
         policy_dir=policy_dir,
         config=stage,
@@ -135,6 +137,7 @@ def _on_ranks(
         sink=sink,
         checkpoints=checkpoints.root,
         meeting=Meeting(env().trainer_endpoint, ranks_folder()),
+        started=lambda: sink.phase(training),
         **of_stage,
     )
 

@@ -125,7 +125,7 @@ from oc.models.tasks import GeneratorRunOut, OrderOut, RolloutExport, TaskDetail
 from oc.models.templates import TemplateOut
 from oc.models.tokens import NewToken, TokenOut
 
-DESCRIPTION = "a74384cc3debbf290fd9399bd62138f20e4541453dbcfca3707aeefc1bc73dc0"
+DESCRIPTION = "eb90f238da0dc0d4e2c76a81262e5218378cf39ae3a3f3189aa7b1729f181601"
 
 __all__ = [
     "AgreementOut",

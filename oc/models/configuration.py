@@ -365,7 +365,11 @@ class OptimizerConfig(BaseModel):
 
 class ParallelConfig(BaseModel):
     """
-    Several processes that train one policy together. ranks = replicas × shards × context.
+    Several processes that train one policy together. ranks = replicas × shards × context, on all machines.
+
+    With `machines_least` a run also goes on with fewer machines, and so with fewer ranks. `context` and `experts` are then
+    what they are. With more than one replica so are `shards`, and there are fewer replicas: a rank holds as much as before.
+    With one replica the weights are cut over the ranks that there are: a rank holds more.
     """
 
     model_config = ConfigDict(
@@ -379,6 +383,12 @@ class ParallelConfig(BaseModel):
         int,
         Field(description="Machines that the ranks are spread over evenly; `manage.py ranks` waits on the others"),
     ] = 1
+    machines_least: Annotated[
+        int,
+        Field(
+            description="Fewest machines that the run starts and goes on with when others are lost; those that come later join it; 0 for all"
+        ),
+    ] = 0
     shards: Annotated[
         int,
         Field(description="Ranks that share weights and optimizer state, each with rows of its own"),
@@ -416,7 +426,9 @@ class ParallelConfig(BaseModel):
     ] = True
     restarts: Annotated[
         int,
-        Field(description="Times that the ranks are started again after one of them died"),
+        Field(
+            description="Times that the ranks are started again after one of them died or was lost with its machine; a machine that joins costs none"
+        ),
     ] = 3
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from tests.parallel.worlds import LEARNING_RATE, alone, groups, parallel, policy, run_world, sharded
-from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
 from trainer.learning.step import Learner
 from trainer.parallel.shard import whole
 from trainer.weights.probe import measure_model
@@ -22,12 +22,19 @@ GSPO = ObjectiveConfig(algorithm="gspo", loss_divisor=64.0, expert_plausibility=
 SAME = ("optim/loss", "optim/grad_norm", "policy/entropy", "mismatch/k3_p99", "correction/ess", "tokens/trained")
 
 
-def assert_equal(family: str, sizes: dict[str, Any], *, replayed: bool = False, **changes: Any) -> None:
-    """Called on every rank: two steps. Gradients are compared one by one, weights in the mean.
+def assert_equal(
+    family: str, sizes: dict[str, Any], *, replayed: bool = False, missing: int = 0, **changes: Any
+) -> None:
+    """Called on every rank: two steps. Gradients are compared one by one, weights in the mean. `missing`: so many machines,
+    of as many ranks as there are, did not come.
 
     AdamW divides a number's first gradient by itself: where that is noise the update is noise of full size.
     """
-    mine = sharded(policy(family), parallel(distributed.get_world_size(), **sizes), **changes)
+    ranks = distributed.get_world_size()
+    if missing:
+        sizes = {"machines": missing + 1, "machines_least": 1} | sizes
+    mine = sharded(policy(family), parallel(ranks * (missing + 1), **sizes), **changes)
+    assert mine.meshes.world == ranks
     other = alone(policy(family), **changes)
     gradients: list[dict[str, torch.Tensor]] = []
     keep_gradients(mine, gradients)
@@ -82,12 +89,28 @@ def two_ranks(rank: int) -> None:
     assert_equal("llama", {"logits_at_once": 500, "checkpoint_activations": True}, optimizer=MUON)
     assert_equal("qwen3-moe", {"experts": 2}, replayed=True)
     assert_equal("deepseek-v3", {"experts": 2, "context": 2}, replayed=True, objective=GSPO)
+    assert_equal("qwen3", {}, missing=2)
+    assert_equal("llama", {"replicas": 2}, missing=1, optimizer=MUON)
     assert_near_in_half_precision()
 
 
 @pytest.mark.timeout(500)
 def test_two_ranks_are_one(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path)
+
+
+def three_ranks(rank: int) -> None:
+    """Of four machines of one rank each: no size is a power of two any more."""
+    for family in ("qwen3", "llama"):
+        mine = sharded(policy(family), ParallelConfig(ranks=4, shards=4, machines=4, machines_least=2))
+        found, wanted = mine.train(groups(), step=1), alone(policy(family)).train(groups(), step=1)
+        for name in SAME:
+            assert found[name] == pytest.approx(wanted[name], rel=1e-3, abs=2e-5), f"{family}: {name}"
+
+
+@pytest.mark.timeout(500)
+def test_three_ranks_of_four_are_one(tmp_path: Path) -> None:
+    run_world(3, three_ranks, tmp_path)
 
 
 def four_ranks(rank: int) -> None:
@@ -97,6 +120,7 @@ def four_ranks(rank: int) -> None:
     assert_equal("deepseek-v3", {"experts": 4, "context": 2, "checkpoint_activations": True}, optimizer=MUON)
     assert_equal("llama", {"replicas": 2, "context": 2}, optimizer=MUON)
     assert_equal("mixtral", {})
+    assert_equal("qwen3-moe", {"experts": 2, "replicas": 2}, replayed=True, missing=1)
 
 
 @pytest.mark.slow

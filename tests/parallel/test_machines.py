@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from torch.distributed.run import config_from_args, parse_args
 
 from tests.parallel.worlds import run_world
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
-from trainer.parallel import follow
+from trainer.parallel import follow, rendezvous
 from trainer.parallel.channel import KEY
 from trainer.parallel.errors import ParallelRefused
 from trainer.parallel.launch import run_stage_on_ranks
@@ -53,13 +54,26 @@ def test_settings_reach_torchrun(tmp_path: Path) -> None:
         said = invite(folder, config, meeting)
         line = " ".join(said.arguments(host=True))
         for part in (
-            "--rdzv-backend c10d", "--rdzv-endpoint gpu-1:29400", "--nnodes 2", "--nproc-per-node 4", "--max-restarts 5",
-            f"--rdzv-id {folder.name}", "--rdzv-conf is_host=1", f"-m trainer.parallel.worker {folder / 'job.json'}",
+            "--rdzv-backend opencomposer", "--rdzv-endpoint gpu-1:29400", "--nnodes 2:2", "--nproc-per-node 4",
+            "--max-restarts 5", f"--rdzv-id {folder.name}",
+            "--rdzv-conf is_host=1,join_timeout=600,last_call_timeout=60", f"-m trainer.parallel.worker {folder / 'job.json'}",
         ):  # fmt: skip
             assert part in line, part
-        assert "is_host=0" in said.arguments(host=False)
+        assert "is_host=0" in " ".join(said.arguments(host=False))
         assert follow.Invitation.model_validate_json((folder / "invitation.json").read_text()) == said
+        fewer = config.model_copy(update={"machines_least": 1})
+        assert "--nnodes 1:2 --nproc-per-node 4" in " ".join(invite(folder, fewer, meeting).arguments(host=True))
     assert not folder.exists()
+
+
+def test_torchrun_reads_them(tmp_path: Path) -> None:
+    """Its own reading of the line: what it would start."""
+    config = ParallelConfig(ranks=8, shards=8, machines=4, machines_least=2)
+    line = invite(tmp_path, config, Meeting("gpu-1:29400", tmp_path)).arguments(host=False)
+    found, _, rest = config_from_args(parse_args(line))
+    assert (found.min_nodes, found.max_nodes, found.nproc_per_node) == (2, 4, 2)
+    assert found.rdzv_configs == {"is_host": "0", "join_timeout": "600", "last_call_timeout": "60", "timeout": 900}
+    assert found.rdzv_backend == rendezvous.BACKEND and rest[-1] == str(tmp_path / "job.json")
 
 
 def test_places_are_taken_once_and_those_of_the_dead_are_free(tmp_path: Path) -> None:

@@ -77,6 +77,14 @@ def test_ranks_shorten_training_and_flight_shortens_waiting(source: Run) -> None
     assert found.training == pytest.approx(SMALL.steps * (TRAIN + WAIT / 2))
 
 
+def test_ranks_of_missing_machines_trained_nothing(source: Run) -> None:
+    sizes = {"ranks": 4, "replicas": 4, "machines": 4, "machines_least": 1}
+    short = services.create_run(config=of(parallel=sizes).model_copy(update={"policy": source.config["policy"]}))
+    measure(short, **{"parallel/ranks": 2.0})
+    found = told(of(parallel={"ranks": 8, "replicas": 8}))
+    assert found.source == short and found.training == pytest.approx(SMALL.steps * (TRAIN / 4 + WAIT))
+
+
 def test_a_reference_is_one_pass_more(source: Run) -> None:
     """Forward and two backward without; the reference scores the same tokens once."""
     found = told(of(objective={**SMALL.objective.model_dump(), "kl_coefficient": 0.1}))

@@ -28,12 +28,25 @@ from trainer.learning.supervised import Example, cut, weighted_loss
         (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024, dataset="own", max_tokens=2048), 2048),
         (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024), 1024),
         (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(ranks=2, shards=2)), 2048),
+        (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(ranks=4, shards=4, machines=4, machines_least=1)), 4096),
         (RLConfig(micro_batch_tokens=512, sampling=SamplingConfig(max_context_tokens=768)), 768),
         (RLConfig(micro_batch_tokens=4096, sampling=SamplingConfig(max_context_tokens=768)), 4096),
     ],
 )
 def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLConfig, tokens: int) -> None:
     assert memory._pass_tokens(stage) == tokens
+
+
+def test_a_rank_holds_what_it_holds_with_the_fewest_machines() -> None:
+    def state(**sizes: int) -> memory.Part:
+        stage = SFTConfig(parallel=ParallelConfig(ranks=8, machines=4, **sizes))
+        return memory._state(RunConfig(name="x", stage=stage), 1000)
+
+    assert state(shards=8).bytes == 4 * 1000 * memory.FLOAT32 / 8
+    one = state(shards=8, machines_least=1)
+    assert one.bytes == 4 * 1000 * memory.FLOAT32 / 2 and one.how.endswith("cut over 2 ranks, with 1 of 4 machines")
+    replicated = state(shards=2, replicas=4, machines_least=1)
+    assert replicated.bytes == one.bytes == state(shards=2, replicas=4).bytes, "shards stay, replicas go"
 
 
 @pytest.mark.parametrize("most", [0, 64])

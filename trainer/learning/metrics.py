@@ -183,6 +183,9 @@ METRICS: dict[str, Metric] = {
         "model FLOPs a second against the fastest product of matrices that the device did when it was measured once, "
         "as the training began",
     ),
+    "parallel/ranks": Metric(
+        "Ranks", "count", "processes that trained the step together; fewer than configured while machines are missing"
+    ),
     "memory/trainer": Metric(
         "Trainer memory",
         "bytes",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
 import sys
 
 from torch.distributed.run import main
 
-PR_SET_PDEATHSIG = 1
+from trainer.parallel.parent import end_with_parent
+from trainer.parallel.rendezvous import register
 
 if __name__ == "__main__":
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() == 1:  # it died before we asked for the signal
-        sys.exit(1)
+    end_with_parent()
+    register()
     main(sys.argv[1:])

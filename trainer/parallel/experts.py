@@ -56,17 +56,19 @@ def spread(model: PreTrainedModel, meshes: Meshes, policy: MixedPrecisionPolicy)
 
 
 def _check(name: str, module: Any, meshes: Meshes) -> None:
-    ranks, across = meshes.config.experts, meshes.experts.size(0)
+    ranks = meshes.config.experts
     count, rows, inner = (int(size) for size in module.down_proj.shape)
     if count % ranks:
         raise ParallelRefused(
             f"parallel.experts={ranks} does not divide the {count} experts of {name}; choose a divisor"
         )
-    if rows % across or (2 * inner) % across:
-        raise ParallelRefused(
-            f"{name}: experts of width {inner} and {rows} cannot be cut evenly over the {across} ranks that share each; "
-            f"raise parallel.experts (now {ranks})"
-        )
+    for world in meshes.config.worlds:  # all that may come to be: not found out when a machine is lost
+        across = world // ranks
+        if rows % across or (2 * inner) % across:
+            raise ParallelRefused(
+                f"{name}: experts of width {inner} and {rows} cannot be cut evenly over the {across} ranks that share each"
+                f"{'' if world == meshes.world else f' where {world} ranks train'}; raise parallel.experts (now {ranks})"
+            )
     if module.has_bias or module.is_transposed or not module.has_gate:
         raise ParallelRefused(
             f"{name} ({type(module).__name__}) is not of the kind that is spread; set parallel.experts to 1"

@@ -48,12 +48,13 @@ def run_stage_on_ranks(
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
     meeting: Meeting | None = None,
+    started: Callable[[], None] = lambda: None,
 ) -> StageResult:
-    """The stage on `config.parallel.ranks` processes, of this machine or of several. Raises StageError, and what source and
-    sink raise.
+    """The stage on `config.parallel.ranks` processes, of this machine or of several, or on as many of them as may train while
+    machines are missing. Raises StageError, and what source and sink raise.
 
     `source` and `store` are those of reinforcement learning, `corpora` of mid-training and of what SFT replays,
-    `episodes` or `dataset` of SFT, `meeting` of several machines.
+    `episodes` or `dataset` of SFT, `meeting` of several machines. `started` is called whenever ranks begin.
     """
     server = Server(source, sink, keep_streams)
     several = check(config.parallel, meeting) if config.parallel.machines > 1 else None
@@ -92,7 +93,7 @@ def run_stage_on_ranks(
                 start_new_session=True,
             )
             try:
-                _serve(listener, server, agent)
+                _serve(listener, server, agent, started)
             finally:
                 end(agent)
             if server.raised is not None:
@@ -112,7 +113,7 @@ def _on_this_machine(config: ParallelConfig, job: Path) -> list[str]:
     ]
 
 
-def _serve(listener: Listener, server: Server, agent: subprocess.Popen[bytes]) -> None:
+def _serve(listener: Listener, server: Server, agent: subprocess.Popen[bytes], started: Callable[[], None]) -> None:
     """Until the ranks have ended, or source or sink has raised. Rank 0 comes again after a restart."""
     arrivals: queue.Queue[Connection] = queue.Queue()
     threading.Thread(target=_accept, args=(listener, arrivals), daemon=True).start()
@@ -121,6 +122,7 @@ def _serve(listener: Listener, server: Server, agent: subprocess.Popen[bytes]) -
         try:
             if current is None:
                 current = arrivals.get(timeout=POLL_SECONDS)
+                started()
             elif current.poll(POLL_SECONDS):
                 server.answer(current)
         except queue.Empty:

@@ -18,8 +18,13 @@ from pydantic import BaseModel, ConfigDict
 
 from trainer.config import ParallelConfig
 from trainer.parallel.errors import ParallelRefused
+from trainer.parallel.rendezvous import BACKEND
 
 INVITATION = "invitation.json"
+JOIN_SECONDS = 600
+"""How long machines wait for the fewest that train."""
+LAST_CALL_SECONDS = 60
+"""How long those wait for the others: a machine whose agent is started again has its place back by then (`follow.py`)."""
 ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
 
 
@@ -41,6 +46,8 @@ class Invitation(BaseModel):
     id: str
     endpoint: str
     machines: int
+    machines_least: int
+    last_call: int
     ranks_each: int
     restarts: int
     job: Path
@@ -48,9 +55,9 @@ class Invitation(BaseModel):
     def arguments(self, *, host: bool) -> list[str]:
         """Of torchrun. `host` is the machine that has the run."""
         return [
-            *("--rdzv-backend", "c10d", "--rdzv-id", self.id, "--rdzv-endpoint", self.endpoint),
-            *("--rdzv-conf", f"is_host={int(host)}"),
-            *("--nnodes", str(self.machines), "--nproc-per-node", str(self.ranks_each)),
+            *("--rdzv-backend", BACKEND, "--rdzv-id", self.id, "--rdzv-endpoint", self.endpoint),
+            *("--rdzv-conf", f"is_host={int(host)},join_timeout={JOIN_SECONDS},last_call_timeout={self.last_call}"),
+            *("--nnodes", f"{self.machines_least}:{self.machines}", "--nproc-per-node", str(self.ranks_each)),
             *("--max-restarts", str(self.restarts), "-m", "trainer.parallel.worker", str(self.job)),
         ]
 
@@ -87,7 +94,9 @@ def invite(folder: Path, config: ParallelConfig, meeting: Meeting) -> Invitation
         id=folder.name,
         endpoint=meeting.endpoint,
         machines=config.machines,
-        ranks_each=config.ranks // config.machines,
+        machines_least=config.least,
+        last_call=LAST_CALL_SECONDS,
+        ranks_each=config.ranks_each,
         restarts=config.restarts,
         job=folder / "job.json",
     )

@@ -2,6 +2,7 @@
 
 Rank = (replica · shards + shard) · context + c. Weights are cut over shards × context together (context parallelism
 is folded into sharding), experts over neighbouring ranks, and what is left of the world shares each expert's rows.
+The world is that of the machines that are there: any that the configuration allows.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from trainer.config import ParallelConfig
 from trainer.parallel.channel import KEY
 from trainer.parallel.errors import ParallelRefused
+from trainer.parallel.rendezvous import ROUND
 from trainer.stages.device import device_of
 
 PATIENCE = timedelta(minutes=30)
@@ -31,6 +33,7 @@ class Meshes:
     """The ranks of one run. Every rank holds one, with its own coordinates."""
 
     config: ParallelConfig
+    """Of all machines: how many ranks there are, and their replicas and shards, say the meshes."""
     device: torch.device
     dense: DeviceMesh
     """(shard) or (replicate, shard): over which everything that is no sharded expert is cut."""
@@ -104,14 +107,20 @@ def _rank(store: Store) -> int:
 
 
 def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
-    """The meshes of a process group that exists. Raises ParallelRefused when it has another size."""
+    """The meshes of a process group that exists. Raises ParallelRefused when it has a size that is not allowed."""
     world = distributed.get_world_size()
-    if world != config.ranks:
-        raise ParallelRefused(f"parallel.ranks is {config.ranks}, and {world} processes were started; make them agree")
-    whole = config.shards * config.context
+    if world not in config.worlds:
+        raise ParallelRefused(
+            f"parallel.ranks is {config.ranks}, of which {' or '.join(map(str, config.worlds))} may train, and {world} "
+            "processes were started; make them agree"
+            if config.least < config.machines
+            else f"parallel.ranks is {config.ranks}, and {world} processes were started; make them agree"
+        )
+    replicas, shards = config.cut(world)
+    whole = shards * config.context
     dense = (
-        _mesh(device, (config.replicas, whole), ("replicate", "shard"))
-        if config.replicas > 1
+        _mesh(device, (replicas, whole), ("replicate", "shard"))
+        if replicas > 1
         else _mesh(device, (whole,), ("shard",))
     )
     return Meshes(
@@ -124,9 +133,9 @@ def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
 
 
 def _meeting() -> Store:
-    """torchrun's store, under names of this start: those of ranks that died would lead to their closed addresses."""
+    """The agents' store, under names of this start: those of ranks that died would lead to their closed addresses."""
     store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
-    return PrefixStore(f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    return PrefixStore(f"start-{os.environ.get(ROUND) or os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
 
 
 def _mesh(device: torch.device, shape: Sequence[int], names: Sequence[str]) -> DeviceMesh:

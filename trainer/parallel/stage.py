@@ -167,7 +167,8 @@ class OfFirst:
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         if self._sink:
-            self._sink.metrics(step, values)
+            several = {"parallel/ranks": float(self.meshes.world)} if self.meshes.config.machines > 1 else {}
+            self._sink.metrics(step, {**values, **several})
 
     def progress(self, done: int, total: int) -> None:
         if self._sink:

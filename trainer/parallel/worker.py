@@ -1,21 +1,24 @@
 """One rank of a run: `python -m trainer.parallel.worker JOB`, started by torchrun.
 
-A rank that dies takes the others with it; torchrun starts all of them again, and they go on from the last checkpoint.
+A rank that dies takes the others with it; torchrun starts all of them again, and they go on from the last checkpoint. So
+it does when a machine comes or is lost: then with as many ranks as there are.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
 from torch import distributed
 
-from trainer.config import RLConfig, SFTConfig
+from trainer.config import ParallelConfig, RLConfig, SFTConfig
 from trainer.learning.step import NonFiniteGradients
 from trainer.parallel.channel import Job, Remote
 from trainer.parallel.load import load
 from trainer.parallel.mesh import Meshes, is_first, join
+from trainer.parallel.parent import end_with_parent
 from trainer.parallel.stage import OfFirst, ShardedRLStage
 from trainer.parallel.trainee import ShardedTrainee
 from trainer.policy import PolicyUnreadable
@@ -31,6 +34,9 @@ from trainer.weights import WeightError, WeightStore
 
 REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, RouterUnknown, ReplayRefused)
 """Ends that another start would come to again."""
+GRACE_SECONDS = 3.0
+"""How long a rank that failed beside other machines is still there. Where a machine joins, agents stop their ranks one after
+the other; the ranks of the later ones fail, and their agents, which look once a second, would take that for a failure."""
 
 
 def main(job_file: str) -> None:
@@ -42,6 +48,10 @@ def main(job_file: str) -> None:
         if remote is None:
             raise
         remote.call("ended", {"error": str(error)})
+    except Exception:
+        if job.stage.parallel.machines > 1:
+            time.sleep(GRACE_SECONDS)
+        raise
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
@@ -49,10 +59,24 @@ def main(job_file: str) -> None:
 
 def _run(job: Job, remote: Remote | None) -> None:
     meshes = join(job.stage.parallel)
+    if remote and job.stage.parallel.machines > 1:
+        _tell(job.stage.parallel, meshes.world, remote)
     result = _stage(job, meshes, remote)
     if remote:
         checkpoint = str(result.checkpoint) if result.checkpoint else None
         remote.call("ended", {"outcome": result.outcome, "step": result.step, "checkpoint": checkpoint})
+
+
+def _tell(config: ParallelConfig, ranks: int, remote: Remote) -> None:
+    machines = ranks // config.ranks_each
+    if machines == config.machines:
+        remote.event("info", f"trains on all {machines} machines: {ranks} ranks")
+    else:
+        remote.event(
+            "warning",
+            f"trains on {machines} of {config.machines} machines: {ranks} of {config.ranks} ranks; others join when "
+            "`manage.py ranks` waits there",
+        )
 
 
 def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
@@ -98,4 +122,5 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(sys.argv[1])

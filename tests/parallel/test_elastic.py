@@ -1,0 +1,223 @@
+"""Machines that come and go: a run trains on those that are there, and is the run of one process whatever they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+
+from tests.parallel.test_launch import parents, rank_process
+from tests.parallel.test_machines import free_port
+from tests.trainer.stages.memory import BASE_POLICY, MemorySink
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
+from trainer.parallel import machines, rendezvous
+from trainer.parallel.launch import run_stage_on_ranks
+from trainer.parallel.machines import INVITATION, Meeting
+from trainer.parallel.rendezvous import Rendezvous
+from trainer.stages.base import StageResult
+from trainer.stages.checkpoint import CheckpointStore
+from trainer.stages.midtrain import run_midtrain
+
+DEADLINE = 120.0
+STEPS = 6
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
+        time.sleep(0.05)
+
+
+class Other:
+    """A second machine: the process that waits for runs, and all that it starts."""
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "trainer.parallel.follow", str(folder)], stdout=out, stderr=out
+            )
+
+    def fall_over(self) -> None:
+        """Everything of it at once, and nothing is said to anybody."""
+        for pid in [*self._below(), self.process.pid]:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def leave(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+    def _below(self) -> list[int]:
+        above, found = parents(), []
+        for pid in above:
+            at = pid
+            while at := above.get(at, 0):
+                if at == self.process.pid:
+                    found.append(pid)
+        return found
+
+
+class At(MemorySink):
+    """Does something when a step is done, once, and waits until rank 0 is started again."""
+
+    def __init__(self, step: int, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._step, self._act, self._acted = step, act, False
+        self.ranks: dict[int, float] = {}
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        super().metrics(step, values)
+        self.ranks[step] = values["parallel/ranks"]
+        if step == self._step and not self._acted:
+            self._acted = True
+            self._act()
+
+
+def configuration(**parallel: Any) -> MidtrainConfig:
+    sizes = {"ranks": 2, "machines": 2, "machines_least": 1, "shards": 2, "precision": "float32", "restarts": 1}
+    return MidtrainConfig(
+        steps=STEPS, batch_tokens=300, source_share=0.0, parallel=ParallelConfig(**(sizes | parallel)),
+        checkpoint=CheckpointConfig(every_steps=2), optimizer=OptimizerConfig(learning_rate=1e-4, warmup_steps=0),
+    )  # fmt: skip
+
+
+def train(config: MidtrainConfig, sink: MemorySink, meeting: Meeting, root: Path) -> None:
+    result = run_stage_on_ranks(
+        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, meeting=meeting
+    )
+    assert result == StageResult("completed", STEPS, root / f"step-{STEPS:06d}")
+
+
+def assert_as_of_one_process(config: MidtrainConfig, sink: MemorySink, folder: Path) -> None:
+    alone = MemorySink()
+    run_midtrain(
+        policy_dir=BASE_POLICY, config=config.model_copy(update={"parallel": ParallelConfig()}), seed=0, sink=alone,
+        checkpoints=CheckpointStore(folder, keep=1),
+    )  # fmt: skip
+    for step in range(1, STEPS + 1):
+        for name in ("loss/train", "loss/heldout", "optim/grad_norm", "tokens/trained"):
+            if name in alone.values[step]:
+                assert sink.values[step][name] == pytest.approx(alone.values[step][name], rel=2e-3), (name, step)
+
+
+def said(sink: MemorySink) -> list[tuple[str, str]]:
+    return [event for event in sink.events if "machines" in event[1]]
+
+
+ALL = ("info", "trains on all 2 machines: 2 ranks")
+ONE = ("warning", "trains on 1 of 2 machines: 1 of 2 ranks; others join when `manage.py ranks` waits there")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_lost_machine_costs_the_steps_since_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "LAST_CALL_SECONDS", 45)
+    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
+    meeting.folder.mkdir()
+    other = Other(meeting.folder, tmp_path / "log")
+    sink = At(3, other.fall_over)
+    train(configuration(), sink, meeting, tmp_path / "checkpoints")
+    assert said(sink) == [ALL, ONE], (tmp_path / "log").read_text()
+    assert any("resumed from the checkpoint of step 2" in text for _, text in sink.events)
+    assert sink.ranks == {1: 2, 2: 2, 3: 1, 4: 1, 5: 1, 6: 1}
+    assert_as_of_one_process(configuration(), sink, tmp_path / "one")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_machine_that_comes_later_joins_and_no_restart_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "LAST_CALL_SECONDS", 2)
+    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
+    came: list[Other] = []
+
+    def come() -> None:
+        first = rank_process(0)
+        assert list(meeting.folder.glob(f"*/{INVITATION}")), "it still asks for who is missing"
+        came.append(Other(meeting.folder, tmp_path / "log"))
+        until(lambda: first not in parents(), "the ranks are started again, with the new ones")
+
+    sink = At(3, come)
+    try:
+        train(configuration(restarts=0), sink, meeting, tmp_path / "checkpoints")
+    finally:
+        for other in came:
+            other.leave()
+    assert said(sink) == [ONE, ALL], (tmp_path / "log").read_text()
+    assert sink.ranks == {1: 1, 2: 1, 3: 2, 4: 2, 5: 2, 6: 2}
+    assert_as_of_one_process(configuration(), sink, tmp_path / "one")
+
+
+class Known:
+    """torchrun's own handler, as far as ours asks it."""
+
+    def __init__(self, machines: int) -> None:
+        self.waiting, self.closed, self.lost = 0, False, False
+        self._state_holder = SimpleNamespace(
+            state=SimpleNamespace(participants=dict.fromkeys(range(machines)), round=7)
+        )
+
+    def next_rendezvous(self) -> Any:
+        if self.lost:
+            raise RendezvousTimeoutError
+        return SimpleNamespace(store=None, rank=0, world_size=len(self._state_holder.state.participants))
+
+    def num_nodes_waiting(self) -> int:
+        return self.waiting
+
+    def shutdown(self) -> bool:
+        self.closed = True
+        return True
+
+
+def test_a_machine_that_fell_silent_is_missed_and_one_that_restarts_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(rendezvous.ROUND, "")
+    now = [100.0]
+    monkeypatch.setattr(rendezvous.time, "monotonic", lambda: now[0])
+    known = Known(2)
+    met = Rendezvous(cast(DynamicRendezvousHandler, known), "gpu-1:29400")
+    found = met.next_rendezvous()
+    assert found.bootstrap_store_info is not None
+    assert (found.bootstrap_store_info.master_addr, found.bootstrap_store_info.master_port) == ("gpu-1", 29400)
+    assert os.environ[rendezvous.ROUND] == "7"
+    here = known._state_holder.state.participants
+    assert met.num_nodes_waiting() == 0
+    del here[1]
+    assert met.num_nodes_waiting() == 0, "its ranks may be about to fail over it, which is counted"
+    here[1] = None
+    now[0] += rendezvous.SILENT_SECONDS + 1
+    assert met.num_nodes_waiting() == 0, "it is back"
+    del here[1]
+    assert met.num_nodes_waiting() == 0
+    now[0] += rendezvous.SILENT_SECONDS + 1
+    assert met.num_nodes_waiting() == 1
+    assert met.next_rendezvous().world_size == 1 and met.num_nodes_waiting() == 0, "those that are left go on"
+    known.waiting = 2
+    assert met.num_nodes_waiting() == 2
+
+
+def test_an_agent_that_lost_the_others_does_not_end_their_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(rendezvous.ROUND, "")
+    known = Known(2)
+    met = Rendezvous(cast(DynamicRendezvousHandler, known), "gpu-1:29400")
+    known.lost = True
+    with pytest.raises(RendezvousTimeoutError):
+        met.next_rendezvous()
+    assert met.shutdown() and not known.closed
+    known.lost = False
+    met.next_rendezvous()
+    assert met.shutdown() and known.closed, "its ranks ended"
