@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,14 +22,15 @@ from tests.parallel.test_machines import free_port
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
 from trainer.parallel import machines, rendezvous
+from trainer.parallel.follow import Follower
 from trainer.parallel.launch import run_stage_on_ranks
-from trainer.parallel.machines import INVITATION, Meeting
+from trainer.parallel.machines import INVITATION, Meeting, invite, shared_folder, silent
 from trainer.parallel.rendezvous import Rendezvous
 from trainer.stages.base import StageResult
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.midtrain import run_midtrain
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 STEPS = 6
 
 
@@ -69,12 +71,16 @@ class Other:
 
 
 class At(MemorySink):
-    """Does something when a step is done, once, and waits until rank 0 is started again."""
+    """Does something when a step is done, once."""
 
     def __init__(self, step: int, act: Callable[[], None]) -> None:
         super().__init__()
         self._step, self._act, self._acted = step, act, False
         self.ranks: dict[int, float] = {}
+        self.starts = 0
+
+    def started(self) -> None:
+        self.starts += 1
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         super().metrics(step, values)
@@ -92,10 +98,10 @@ def configuration(**parallel: Any) -> MidtrainConfig:
     )  # fmt: skip
 
 
-def train(config: MidtrainConfig, sink: MemorySink, meeting: Meeting, root: Path) -> None:
+def train(config: MidtrainConfig, sink: At, meeting: Meeting, root: Path) -> None:
     result = run_stage_on_ranks(
-        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, meeting=meeting
-    )
+        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, meeting=meeting, started=sink.started
+    )  # fmt: skip
     assert result == StageResult("completed", STEPS, root / f"step-{STEPS:06d}")
 
 
@@ -132,7 +138,7 @@ def test_a_lost_machine_costs_the_steps_since_the_last_checkpoint(
     train(configuration(), sink, meeting, tmp_path / "checkpoints")
     assert said(sink) == [ALL, ONE], (tmp_path / "log").read_text()
     assert any("resumed from the checkpoint of step 2" in text for _, text in sink.events)
-    assert sink.ranks == {1: 2, 2: 2, 3: 1, 4: 1, 5: 1, 6: 1}
+    assert sink.ranks == {1: 2, 2: 2, 3: 1, 4: 1, 5: 1, 6: 1} and sink.starts == 2
     assert_as_of_one_process(configuration(), sink, tmp_path / "one")
 
 
@@ -141,25 +147,68 @@ def test_a_lost_machine_costs_the_steps_since_the_last_checkpoint(
 def test_a_machine_that_comes_later_joins_and_no_restart_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machines, "LAST_CALL_SECONDS", 2)
+    """Agents end their ranks one after the other: those of the later ones fail first, and none may take it for a failure."""
+    monkeypatch.setattr(machines, "LAST_CALL_SECONDS", 1)
     meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
-    came: list[Other] = []
+    others = [Other(meeting.folder, tmp_path / "log-1")]
 
     def come() -> None:
         first = rank_process(0)
         assert list(meeting.folder.glob(f"*/{INVITATION}")), "it still asks for who is missing"
-        came.append(Other(meeting.folder, tmp_path / "log"))
+        others.append(Other(meeting.folder, tmp_path / "log-2"))
         until(lambda: first not in parents(), "the ranks are started again, with the new ones")
 
-    sink = At(3, come)
+    sink, config = At(3, come), configuration(ranks=3, shards=3, machines=3, machines_least=2, restarts=0)
     try:
-        train(configuration(restarts=0), sink, meeting, tmp_path / "checkpoints")
+        train(config, sink, meeting, tmp_path / "checkpoints")
     finally:
-        for other in came:
+        for other in others:
             other.leave()
-    assert said(sink) == [ONE, ALL], (tmp_path / "log").read_text()
-    assert sink.ranks == {1: 1, 2: 1, 3: 2, 4: 2, 5: 2, 6: 2}
-    assert_as_of_one_process(configuration(), sink, tmp_path / "one")
+    assert said(sink) == [
+        ("warning", "trains on 2 of 3 machines: 2 of 3 ranks; others join when `manage.py ranks` waits there"),
+        ("info", "trains on all 3 machines: 3 ranks"),
+    ], (tmp_path / "log-2").read_text()
+    assert sink.ranks == {1: 2, 2: 2, 3: 3, 4: 3, 5: 3, 6: 3} and sink.starts == 2
+    assert_as_of_one_process(config, sink, tmp_path / "one")
+
+
+def aged(path: Path, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds, time.time() - seconds))
+
+
+def test_a_run_is_heard_of_and_what_lost_machines_left_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "BEAT_SECONDS", 0.01)
+    meeting, config = Meeting("127.0.0.1:29400", tmp_path), configuration().parallel
+    for name, seconds in (("forgotten", 2 * machines.FORGOTTEN_SECONDS), ("lost", 2 * machines.STALE_SECONDS)):
+        (tmp_path / name).mkdir()
+        invite(tmp_path / name, config, meeting)
+        aged(tmp_path / name / INVITATION, seconds)
+    with shared_folder(meeting) as folder:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["lost", folder.name])
+        invite(folder, config, meeting)
+        aged(folder / INVITATION, 2 * machines.STALE_SECONDS)
+        until(lambda: not silent(folder / INVITATION), "it is touched")
+        assert silent(tmp_path / "lost" / INVITATION)
+
+
+def test_nobody_follows_a_machine_that_was_lost(tmp_path: Path) -> None:
+    """Its successor may meet at the same address, and where one machine is enough its followers would begin without it."""
+    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path)
+    invite(tmp_path, configuration().parallel, meeting)
+    invitation, place = tmp_path / INVITATION, tmp_path / "taken-1"
+    follower = Follower(tmp_path)
+    aged(invitation, 2 * machines.STALE_SECONDS)
+    follower._answer(invitation)
+    assert not place.exists()
+    aged(invitation, 0)
+    following = threading.Thread(target=follower._answer, args=(invitation,))
+    following.start()
+    until(place.exists, "it takes part")
+    aged(invitation, 2 * machines.STALE_SECONDS)
+    following.join(DEADLINE)
+    assert not following.is_alive() and not place.exists()
 
 
 class Known:

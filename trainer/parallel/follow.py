@@ -11,16 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 from trainer.parallel.channel import KEY
 from trainer.parallel.launch import end
-from trainer.parallel.machines import INVITATION, Invitation
+from trainer.parallel.machines import INVITATION, Invitation, silent
 
 POLL_SECONDS = 0.5
-STALE_SECONDS = 30.0
-"""A place whose machine has not been heard of for so long is free again."""
 
 
 class Follower:
@@ -34,8 +31,10 @@ class Follower:
                 self._answer(path)
 
     def _answer(self, path: Path) -> None:
-        """Take part if there is a place left, until the run ends or our agent does."""
+        """Take part if there is a place left, until the run ends, the machine that has it is gone, or our agent ends."""
         try:
+            if silent(path):
+                return
             invitation = Invitation.model_validate_json(path.read_text(encoding="utf-8"))
             place = next((p for n in range(1, invitation.machines) if _take(p := path.with_name(f"taken-{n}"))), None)
         except FileNotFoundError:  # the run has just ended
@@ -46,7 +45,7 @@ class Follower:
         command = [sys.executable, "-m", "trainer.parallel.agent", *invitation.arguments(host=False)]
         agent = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            while agent.poll() is None and path.exists() and not self.stopping.wait(POLL_SECONDS):
+            while agent.poll() is None and not silent(path) and not self.stopping.wait(POLL_SECONDS):
                 place.touch()
         except FileNotFoundError:
             pass
@@ -57,7 +56,7 @@ class Follower:
 
 def _take(place: Path) -> bool:
     try:
-        if time.time() - place.stat().st_mtime > STALE_SECONDS:
+        if silent(place):
             place.unlink(missing_ok=True)
     except FileNotFoundError:
         pass

@@ -1,16 +1,20 @@
 """Several machines: how torchrun's agents of one run meet, and what one machine tells the others about the run.
 
 The machine that has the run writes an invitation into a folder that all of them see (`follow.py` waits for it there); it
-goes when the run ends, and the others' agents with it.
+goes when the run ends, and the others' agents with it. While its process lives it is touched: an invitation that is silent
+is of a machine that was lost, and nobody follows it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +25,11 @@ from trainer.parallel.errors import ParallelRefused
 from trainer.parallel.rendezvous import BACKEND
 
 INVITATION = "invitation.json"
+BEAT_SECONDS = 5.0
+STALE_SECONDS = 30.0
+"""Who has not been heard of for so long is gone: the machine that has a run, or one that took a place in it."""
+FORGOTTEN_SECONDS = 3600.0
+"""When what a lost machine has left is cleared away, by the next that invites."""
 JOIN_SECONDS = 600
 """How long machines wait for the fewest that train."""
 LAST_CALL_SECONDS = 60
@@ -80,12 +89,32 @@ def check(config: ParallelConfig, meeting: Meeting | None) -> Meeting:
 @contextmanager
 def shared_folder(meeting: Meeting) -> Iterator[Path]:
     """A new one for one run; it goes with the block."""
+    for left in meeting.folder.glob(f"*/{INVITATION}"):
+        with suppress(FileNotFoundError):  # its run has just ended
+            if silent(left, FORGOTTEN_SECONDS):
+                shutil.rmtree(left.parent, ignore_errors=True)
     folder = meeting.folder / secrets.token_hex(8)
     folder.mkdir(parents=True, mode=0o700)
+    over = threading.Event()
+    beating = threading.Thread(target=_beat, args=(folder / INVITATION, over), daemon=True)
+    beating.start()
     try:
         yield folder
     finally:
+        over.set()
+        beating.join()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def silent(path: Path, seconds: float = STALE_SECONDS) -> bool:
+    """Whether whose file this is has not touched it for so long. Raises FileNotFoundError."""
+    return time.time() - path.stat().st_mtime > seconds
+
+
+def _beat(path: Path, over: threading.Event) -> None:
+    while not over.wait(BEAT_SECONDS):
+        with suppress(OSError):  # nobody is invited yet, or the shared disk is away: the next beat tells
+            os.utime(path)
 
 
 def invite(folder: Path, config: ParallelConfig, meeting: Meeting) -> Invitation:
