@@ -12,6 +12,7 @@ from torch import distributed
 from tests.parallel.worlds import LEARNING_RATE, alone, groups, parallel, policy, run_world, sharded
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
 from trainer.learning.step import Learner
+from trainer.parallel.errors import ParallelRefused
 from trainer.parallel.shard import whole
 from trainer.weights.probe import measure_model
 
@@ -91,6 +92,9 @@ def two_ranks(rank: int) -> None:
     assert_equal("deepseek-v3", {"experts": 2, "context": 2}, replayed=True, objective=GSPO)
     assert_equal("qwen3", {}, missing=2)
     assert_equal("llama", {"replicas": 2}, missing=1, optimizer=MUON)
+    many = ParallelConfig(ranks=10, shards=10, experts=2, machines=5, machines_least=1)
+    with pytest.raises(ParallelRefused, match="over the 3 ranks that share each where 6 ranks train"):
+        sharded(policy("qwen3-moe"), many)
     assert_near_in_half_precision()
 
 
