@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from composer_web.ops import inference
@@ -28,8 +28,9 @@ class Event(Protocol):
 
 
 class EngineWatch:
-    def __init__(self, deployment: str, event: Event) -> None:
-        self._deployment, self._event = deployment, event
+    def __init__(self, deployment: str, event: Event, in_store: Callable[[int], bool]) -> None:
+        """`in_store` says of a version whether it is published: engines see it there, maybe before `published` is called."""
+        self._deployment, self._event, self._in_store = deployment, event, in_store
         self._digests: dict[int, str] = {}
         """Of the versions published by this process."""
         self._lies: set[int] = set()
@@ -38,7 +39,7 @@ class EngineWatch:
         self._looked = time.monotonic()
 
     def published(self, version: int, digest: str) -> None:
-        self._digests[version] = digest
+        self._digests = self._digests | {version: digest}  # whole at any moment: this comes from another thread
 
     def waiting(self) -> None:
         """Called often while a step waits for rollouts."""
@@ -88,7 +89,7 @@ class EngineWatch:
         newest = max(self._digests, default=-1)
         if known is not None and served.digest and served.digest != known:
             wrong = f"other weights (digest {served.digest[:19]}, published {known[:19]})"
-        elif self._digests and served.version > newest:
+        elif self._digests and served.version > newest and not self._in_store(served.version):
             wrong = f"a version that was never published (the newest is {newest})"
         else:
             return

@@ -6,12 +6,14 @@ refused once the lease of the run is lost.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
@@ -33,6 +35,8 @@ from trainer.config import RLConfig
 from trainer.learning.streams import TrainedGroup
 from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
+
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 
@@ -136,7 +140,8 @@ class DatabaseSink:
         self.control = control
         self.run = control.run
         self._pins: set[int] = set()
-        self.engines = EngineWatch(deployment_name(self.run), self.event)
+        self._home = threading.get_ident()
+        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store)
         self._meter = EngineMeter()
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -160,9 +165,16 @@ class DatabaseSink:
         """What the stage does now, in words."""
         survives_restart(services.set_progress)(run=self.run, phase=text)
 
-    def version_published(self, version: int, digest: str) -> None:
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
+        """Also from the thread that publishes, at once: rollouts are admitted by it while the trainer computes."""
         self.engines.published(version, digest)
-        survives_restart(self._version_published)(version)
+        try:
+            survives_restart(self._version_published)(version)
+            if values:
+                survives_restart(run_metrics.record)(run=self.run, step=version, values=values)
+        finally:
+            if threading.get_ident() != self._home:
+                connections.close_all()  # of a thread that may be gone before another query
 
     @transaction.atomic
     def _version_published(self, version: int) -> None:
@@ -174,6 +186,16 @@ class DatabaseSink:
                 self._pin(evaluation.pk, version)
             self._unpin_finished()
             rollouts.pump(run_id=self.run.pk)
+
+    def _in_store(self, version: int) -> bool:
+        """Whether it is published, told of or not yet; as long as the store does not answer nothing is said against it."""
+        from trainer.weights import WeightError, open_versions
+
+        try:
+            return version in open_versions(weights_folder(self.run)).all()
+        except WeightError as error:
+            log.info("no list of versions: %s", error)
+            return True
 
     def _pin(self, evaluation_id: int, version: int) -> None:
         """Keep the version in the weight store until its evaluation has ended."""

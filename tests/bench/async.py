@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,7 @@ class Sink:
     def __init__(self, stop_after: int) -> None:
         self.values: list[dict[str, float]] = []
         self.stop_after = stop_after
+        self.heard: Callable[[int], None] = lambda version: None
         self.seconds = 0.0
         self.began = time.perf_counter()
 
@@ -139,7 +140,8 @@ class Sink:
 
     def progress(self, done: int, total: int) -> None: ...
 
-    def version_published(self, version: int, digest: str) -> None: ...
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
+        self.heard(version)
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None: ...
 
@@ -168,6 +170,7 @@ def asynchronous(scratch: Path, policy_dir: Path, config: RLConfig, median: floa
         load=world.load,
         close=world.close,
     ) as source:
+        sink.heard = source.version_published
         run_rl(
             policy_dir=policy_dir,
             config=config,

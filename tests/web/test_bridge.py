@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import torch
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from composer_web.ops import leases
+from composer_web.policies.models import Policy
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
@@ -13,11 +19,14 @@ from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
 from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
-from composer_web.runs.whereabouts import deployment_name
-from tests.web.making import claim, finish
-from trainer.config import AsynchronyConfig
+from composer_web.runs.whereabouts import deployment_name, weights_folder
+from composer_web.tasks.models import Suite
+from tests.web.making import SMALL, claim, finish
+from trainer.config import AsynchronyConfig, RunConfig
 from trainer.inference.contract import DeploymentStatus, ServerHealth
 from trainer.stages.base import BatchTimeout
+from trainer.weights import WeightStore
+from trainer.weights.background import Background
 
 pytestmark = pytest.mark.django_db
 
@@ -89,15 +98,55 @@ def test_reports_become_rows(control: RunControl) -> None:
     run, sink = control.run, DatabaseSink(control)
     sink.metrics(1, {"reward/mean": 0.25})
     sink.progress(1, 2)
-    sink.version_published(1, "sha256:x")
+    sink.version_published(1, "sha256:x", {"weights/bytes": 7.0})
     sink.event("warning", "look here", {"why": 1})
     run.refresh_from_db()
-    assert (run.step, run.steps_total, run.policy_version, run.latest) == (1, 2, 1, {"reward/mean": 0.25})
+    assert (run.step, run.steps_total, run.policy_version) == (1, 2, 1)
+    assert run.latest == {"reward/mean": 0.25, "weights/bytes": 7.0}
     assert [b.value for b in buckets(run, ["reward/mean"])["reward/mean"]] == [0.25]
     assert run.events.get(level="warning").data == {"why": 1}
-    sink.version_published(0, "sha256:w")  # a replay after a resume never takes the version back
+    sink.version_published(0, "sha256:w", {})  # a replay after a resume never takes the version back
     run.refresh_from_db()
     assert run.policy_version == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_versions_are_told_of_from_the_thread_that_writes_them(
+    policy: Policy, make_suite: Callable[..., Suite]
+) -> None:
+    """Groups are admitted by the version while the trainer's own thread computes, and nothing of the thread is left."""
+    make_suite()
+    stage = SMALL.model_copy(update={"steps": 4})
+    run = services.create_run(config=RunConfig(name="four steps", stage=stage))
+    services.start_run(run=run)
+    services.mark_running(run=run, owner="trainer@test")
+    held = leases.take(f"run:{run.pk}", owner="trainer", seconds=60)
+    assert held is not None
+    control = RunControl(run, held, stopping=lambda: False)
+    sink, publishing = DatabaseSink(control), Background("publishing")
+    sink.version_published(0, "sha256:w", {})
+    there: list[BaseDatabaseWrapper] = []
+
+    def publish() -> None:
+        there.append(connections["default"])
+        sink.version_published(1, "sha256:x", {"weights/bytes": 7.0})
+
+    accept(run, 0, 1)
+    DatabaseGroupSource(control).next_batch(1, timeout=5)
+    assert not Group.objects.filter(run=run, dispatched_version=1).exists(), "the gate is shut"
+    publishing.begin(publish)
+    publishing.wait()
+    run.refresh_from_db()
+    assert (run.policy_version, run.latest) == (1, {"weights/bytes": 7.0})
+    assert Group.objects.filter(run=run, dispatched_version=1).count() == 2
+    assert there[0] is not connection and there[0].connection is None, "its connection went back"
+    # Once another trainer has the run, the trainer's thread hears of it, and nothing was written.
+    leases.release(control.held)
+    publishing.begin(lambda: sink.version_published(2, "sha256:y", {"weights/bytes": 8.0}))
+    with pytest.raises(leases.LeaseLost):
+        publishing.wait()
+    run.refresh_from_db()
+    assert (run.policy_version, run.latest) == (1, {"weights/bytes": 7.0})
 
 
 def test_a_checkpoint_is_recorded_and_removed_ones_are_marked(control: RunControl, tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -184,7 +233,7 @@ def test_flow_counts_what_came_in_and_what_went_out(control: RunControl) -> None
 
 def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(control: RunControl) -> None:
     sink = DatabaseSink(control)
-    sink.version_published(0, "sha256:right")
+    sink.version_published(0, "sha256:right", {})
 
     def health(version: int, digest: str) -> ServerHealth:
         served = {"name": deployment_name(control.run), "version": version, "digest": digest, "state": "serving"}
@@ -201,6 +250,20 @@ def test_an_engine_that_holds_other_weights_than_it_says_is_reported_once(contro
     assert len(messages) == 2
     assert "version 0 and holds other weights" in messages[0]
     assert "version 9 and holds a version that was never published" in messages[1]
+
+
+def test_an_engine_may_see_a_version_before_it_is_told_of(control: RunControl) -> None:
+    """It follows the weight store, and the trainer looks at it while another thread is about to tell of the version."""
+    sink = DatabaseSink(control)
+    sink.version_published(0, "sha256:first", {})
+    served = DeploymentStatus(
+        name=deployment_name(control.run), version=1, digest="sha256:next", state="serving", follow=True
+    )
+    WeightStore(weights_folder(control.run)).publish(1, {"weight": torch.zeros(2)})
+    sink.engines.saw(served)
+    assert not control.run.events.filter(level="error").exists()
+    sink.engines.saw(served.model_copy(update={"version": 2}))
+    assert "a version that was never published" in control.run.events.get(level="error").message
 
 
 def test_an_engine_that_computes_something_else_is_an_event_of_the_run(control: RunControl) -> None:

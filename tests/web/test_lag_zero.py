@@ -28,7 +28,7 @@ from trainer.stages.rl import run_rl
 from trainer.stages.rl_sync import SyncRun, SyncStep, build_reference, policies, train
 from trainer.weights import WeightStore
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)  # a thread of its own tells of versions
 CONFIG = small_config(steps=4, max_staleness=0, eval_suite=None)
 NUMBERS = ("optim/loss", "optim/grad_norm", "policy/entropy", "mismatch/k3_mean", "reward/mean", "staleness/max")
 

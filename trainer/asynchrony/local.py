@@ -79,6 +79,8 @@ class LocalSource:
         self._failure: Exception | None = None
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
+        self._moves: set[asyncio.Task[None]] = set()
+        self._one_move = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
 
     def __enter__(self) -> Self:
@@ -104,10 +106,16 @@ class LocalSource:
 
     def flow(self) -> dict[str, float]:
         """See GroupSource."""
+        return asyncio.run_coroutine_threadsafe(self._flow(), self._loop).result()
+
+    def version_published(self, version: int) -> None:
+        """For the sink, whose word it is: no group starts at a version before. Any thread may tell."""
+        self._loop.call_soon_threadsafe(self._move, version)
+
+    async def _flow(self) -> dict[str, float]:
         return {**self.journal.flow(), "concurrency/limit": float(self.limit)}
 
     async def _batch(self, step: int, timeout: float) -> list[TrainGroup]:
-        await self._at_version(step - 1)
         if step in self.journal.batches:
             return self.journal.load(self.journal.batches[step])
         choice = Choice(None)
@@ -136,20 +144,35 @@ class LocalSource:
                 f"{len(self._running)} groups run"
             ) from error
 
+    def _move(self, version: int) -> None:
+        task = self._loop.create_task(self._at_version(version), name=f"version {version}")
+        self._moves.add(task)
+        task.add_done_callback(self._moved)
+
+    def _moved(self, task: asyncio.Task[None]) -> None:
+        self._moves.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            assert isinstance(error, Exception)
+            self._failure = error
+        self._changed.set()
+
     async def _at_version(self, version: int) -> None:
         """The trainer has published `version`: the engine goes on from it, then the gate has room for more."""
-        if version <= self._version:
-            return
-        if self._update is not None:
-            await self._update(version)
-        first, self._version = self._version < 0, version
-        if first:
-            for prompt in self.journal.in_state("open"):  # a former process was killed with these
-                self._start(prompt)
-        self._admit()
+        async with self._one_move:
+            if version <= self._version:
+                return
+            if self._update is not None:
+                await self._update(version)
+            first, self._version = self._version < 0, version
+            if first:
+                for prompt in self.journal.in_state("open"):  # a former process was killed with these
+                    self._start(prompt)
+            self._admit()
 
     def _admit(self) -> None:
-        """Dispatch what the gate allows now."""
+        """Dispatch what the gate allows now, once there is a version to sample from."""
+        if self._version < 0:
+            return
         config, journal = self.config, self.journal
         if config.asynchrony.adaptive and self._load is not None and (load := self._load()) is not None:
             self.limit = next_limit(
@@ -217,8 +240,8 @@ class LocalSource:
         self._changed.set()
 
     def _require_prompts(self, step: int) -> None:
-        """Raises StageError when the batch can never be made any more."""
-        if not self._running:
+        """Raises StageError when the batch can never be made any more, also not once the last version is published."""
+        if self._version >= step - 1 and not self._running:
             places = self.journal.places()
             raise StageError(
                 f"step {step}: prompts ran out after {self.journal.next_prompt}: "
@@ -227,7 +250,7 @@ class LocalSource:
             )
 
     async def _stop(self) -> None:
-        running = list(self._running.values())
+        running = [*self._running.values(), *self._moves]
         for task in running:
             task.cancel()
         if running:

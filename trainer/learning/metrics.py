@@ -135,7 +135,14 @@ METRICS: dict[str, Metric] = {
     "time/train": Metric("Train", "s", "the whole update: scoring, gradients, optimizer"),
     "time/forward_backward": Metric("Forward and backward", "s", "scoring and gradients"),
     "time/optimizer": Metric("Optimizer", "s", "clipping and update"),
-    "time/publish": Metric("Publish weights", "s", "writing the version to the weight store"),
+    "time/publish": Metric(
+        "Publish weights",
+        "s",
+        "time the step gave to it: copying its version, waiting for one to be in the weight store",
+    ),
+    "time/publish_background": Metric(
+        "Publish weights, beside training", "s", "from the copy of the version until it is in the weight store"
+    ),
     "time/heads": Metric("Train the head", "s", "the head that guesses tokens ahead, once, after the last step"),
     "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
     "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),

@@ -81,8 +81,8 @@ class Remote:
     def progress(self, done: int, total: int) -> None:
         self.call("progress", done, total)
 
-    def version_published(self, version: int, digest: str) -> None:
-        self.call("version_published", version, digest)
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
+        self.call("version_published", version, digest, dict(values))
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
         self.call("checkpoint_saved", step, str(path), final)

@@ -94,16 +94,16 @@ class ShardedRLStage(RLStage):
         if found:
             self.sharded.load(found.path, self.learner)
 
-    def publish(self, sink: StageSink) -> dict[str, float]:
+    def publish(self, sink: StageSink) -> None:
+        """As a part of the step: rank 0 has one way to the run's process, on which it may just wait for a batch."""
         anchor = self.step % self.config.checkpoint.anchor_every == 0
         probe = self.learner.probe()
         parts = published(self.policy.model, self.meshes, self.learner.plain_state())
         manifest = self.publisher.publish(self.step, parts, anchor=anchor, probe=probe)
-        sink.version_published(self.step, manifest.digest)
+        sink.version_published(self.step, manifest.digest, self._figures(manifest))
         if self.meshes.rank == 0:
             self.store.collect(keep=self.config.checkpoint.keep_versions)
         self._tell(sink, self.sharded.finished())
-        return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
 
     def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         return learn_from_hints(self.learner.root, self.meshes, groups, self.config)
@@ -174,9 +174,9 @@ class OfFirst:
         if self._sink:
             self._sink.progress(done, total)
 
-    def version_published(self, version: int, digest: str) -> None:
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
         if self._sink:
-            self._sink.version_published(version, digest)
+            self._sink.version_published(version, digest, values)
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
         if self._sink:

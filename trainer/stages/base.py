@@ -40,7 +40,8 @@ class GroupSource(Protocol):
 
 
 class StageSink(Protocol):
-    """Where a stage reports. Every call is cheap and durable when it returns."""
+    """Where a stage reports. Every call is cheap and durable when it returns, and is made by the thread of the stage but for
+    `version_published`, which may come from another one at the same time."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers of one step; names are those of `trainer.learning.metrics`. A repeated step replaces the old numbers."""
@@ -50,8 +51,8 @@ class StageSink(Protocol):
         """Steps done of all steps."""
         ...
 
-    def version_published(self, version: int, digest: str) -> None:
-        """The weight store now holds policy version `version`."""
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
+        """The weight store now holds policy version `version`. `values` are more numbers of the step that made it."""
         ...
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:

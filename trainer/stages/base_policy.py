@@ -88,7 +88,7 @@ class Recorder:
     def progress(self, done: int, total: int) -> None:
         """The printed lines are progress enough."""
 
-    def version_published(self, version: int, digest: str) -> None:
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
         """Supervised stages publish no versions."""
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:

@@ -31,14 +31,18 @@ class Reference:
 
         Raises VersionMissing, WeightRefused.
         """
-        if self.objective.reference == "start":
-            return
-        wanted = version - version % self.objective.reference_steps
+        wanted = self.wanted(version)
         if wanted == self.version:
             return
         self._become(wanted)
         self._pin(PIN, wanted)
         self.version = wanted
+
+    def wanted(self, version: int) -> int:
+        """The version that it has while the policy of `version` is trained."""
+        if self.objective.reference == "start":
+            return self.version
+        return version - version % self.objective.reference_steps
 
     def saved(self) -> None:
         """A checkpoint was written: keep what its resume will load."""

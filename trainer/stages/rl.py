@@ -2,7 +2,8 @@
 
 Rollout workers run elsewhere and feed accepted groups through a `GroupSource`; this loop never waits for one
 particular rollout, only for a full batch. Policy version v is the weights after optimiser step v; version 0 is the
-starting policy. A resumed stage loads its last checkpoint and replays the recorded batches from there, so that a
+starting policy. A step copies its version; a thread encodes it, writes it, tells of it and cleans up while the next batch
+is waited for and trained. A resumed stage loads its last checkpoint and replays the recorded batches from there, so that a
 crash costs time and nothing else: on a CPU the replayed steps give the same bits.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from trainer import policy as policies
@@ -26,8 +28,10 @@ from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointSto
 from trainer.stages.heads import check_heads, of_rollouts, with_head
 from trainer.stages.learner import build_learner, build_reference
 from trainer.stages.resume import resumable, unfit
-from trainer.weights import WeightStore
-from trainer.weights.probe import measure_model
+from trainer.weights import Manifest, WeightStore
+from trainer.weights.background import Background
+from trainer.weights.probe import Probe, measure_model
+from trainer.weights.tensors import Frozen
 
 STAGE = "rl"
 
@@ -46,7 +50,7 @@ class PromptRepeated(StageError):
 
 
 class VersionsImpossible(StageError):
-    """A group names a policy version that this run has not published yet."""
+    """A group names a policy version that this run has not made yet."""
 
 
 class RLStage:
@@ -80,6 +84,7 @@ class RLStage:
         self.consumed: list[int] = []
         self.skipped: list[int] = []
         self.checkpoint: Path | None = None
+        self.publishing = Background("publishing")
         self.told_of_experts = False
         """That none came is told once."""
         if found:
@@ -87,6 +92,7 @@ class RLStage:
             self.consumed = list(found.state.consumed_prompts)
             self.skipped = list(found.state.skipped_steps)
             self.checkpoint = found.path
+        self.began = self.step
 
     def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         """The next optimiser step over `groups`. Raises PromptRepeated, VersionsImpossible, NonFiniteGradients."""
@@ -103,6 +109,8 @@ class RLStage:
                     f"newest is {self.step}; look at what the inference deployment serves"
                 )
         if self.reference is not None:
+            if self.reference.wanted(self.step) != self.reference.version:
+                self.publishing.wait()  # it may become the version that is being written; what it leaves may be collected
             self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
         values |= self.learn_from_hints(groups)
@@ -129,13 +137,31 @@ class RLStage:
             last -= 1
         return self.step - last
 
-    def publish(self, sink: StageSink) -> dict[str, float]:
-        """Put the current version into the weight store (a no-op there when a replay gives the same bytes)."""
-        anchor = self.step % self.config.checkpoint.anchor_every == 0
+    def publish(self, sink: StageSink) -> None:
+        """Copy the current version, and begin to put it into the weight store (a no-op there when a replay gives the same bytes).
+
+        Waits for the version before, and raises what its publication ended in: WeightError, or what the sink raises.
+        """
         probe = measure_model(self.learner.model)
-        manifest = self.store.publish(self.step, self.learner.weights(), anchor=anchor, probe=probe)
-        sink.version_published(self.step, manifest.digest)
+        self.publishing.wait()  # before the copy: there are never three
+        frozen = self.store.freeze(self.learner.weights())
+        self.publishing.begin(partial(self._publish, sink, self.step, frozen, probe))
+
+    def _publish(self, sink: StageSink, version: int, frozen: Frozen, probe: Probe) -> None:
+        """In a thread beside training, which changes weights and `step` meanwhile."""
+        began = time.perf_counter()
+        anchor = version % self.config.checkpoint.anchor_every == 0
+        manifest = self.store.write(version, frozen, anchor=anchor, probe=probe)
+        values = self._figures(manifest)
+        if values:
+            values["time/publish_background"] = time.perf_counter() - began
+        sink.version_published(version, manifest.digest, values)
         self.store.collect(keep=self.config.checkpoint.keep_versions)
+
+    def _figures(self, manifest: Manifest) -> dict[str, float]:
+        """Of the step that made this version; none of the one that this process began with."""
+        if manifest.version == self.began:
+            return {}
         return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
 
     def teach_heads(self, source: GroupSource) -> dict[str, float]:
@@ -148,7 +174,8 @@ class RLStage:
         return Here(self.learner.model, half=self.config.parallel.precision == "bfloat16")
 
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
-        """Checkpoint the current step. Raises CheckpointError."""
+        """Checkpoint the current step once its version is in the store. Raises CheckpointError, and what `publish` does."""
+        self.publishing.wait()
         state = CheckpointState(
             stage=STAGE,
             step=self.step,
@@ -190,14 +217,19 @@ def run_rl(
         raise StageError(f"policy {stage.policy.dir.name!r} cannot play episodes: {error}") from error
     if stage.step:
         sink.event("info", f"resumed from the checkpoint of step {stage.step}")
-    # Version 0, or the checkpoint's version again: the store then has the base of the next delta.
-    stage.publish(sink)
-    sink.progress(stage.step, config.steps)
-    while stage.step < config.steps:
-        if sink.should_stop():
-            return StageResult("stopped", stage.step, stage.save(sink) if stage.step else None)
-        _one_step(stage, source, sink, keep_streams)
+    try:
+        # Version 0, or the checkpoint's version again: the store then has the base of the next delta.
+        stage.publish(sink)
+        stage.publishing.wait()  # no batch comes before it
         sink.progress(stage.step, config.steps)
+        while stage.step < config.steps:
+            if sink.should_stop():
+                return StageResult("stopped", stage.step, stage.save(sink) if stage.step else None)
+            _one_step(stage, source, sink, keep_streams)
+            sink.progress(stage.step, config.steps)
+    except BaseException:
+        stage.publishing.end()  # what it ended in came first, and is raised instead
+        raise
     return StageResult("completed", stage.step, stage.checkpoint)
 
 
@@ -211,6 +243,7 @@ def _one_step(
     clock = _Clock()
     groups = _next_batch(stage, source, sink)
     clock.lap("time/wait_for_batch")
+    stage.publishing.check()
     try:
         values = stage.train(groups)
     except NonFiniteGradients as error:
@@ -220,13 +253,17 @@ def _one_step(
     if keep_streams is not None:
         keep_streams(stage.learner.streams(groups, step=stage.step))
     _report_faults(stage, groups, values, sink)
-    values |= stage.publish(sink)
+    stage.publish(sink)
     clock.lap("time/publish")
     final = stage.step == config.steps
     if final and config.heads.ahead:
         values |= stage.teach_heads(source)
         clock.lap("time/heads")
-    if final or stage.step % config.checkpoint.every_steps == 0:
+    due = final or stage.step % config.checkpoint.every_steps == 0
+    if due or config.max_staleness == 0:  # without lag, the next batch is made by this version
+        stage.publishing.wait()
+        clock.lap("time/publish")
+    if due:
         stage.save(sink, final=final)
         clock.lap("time/checkpoint")
     total = clock.total()
@@ -277,8 +314,9 @@ class _Clock:
         self.laps: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
+        """What has passed since the last lap, beside what `name` has already."""
         now = time.perf_counter()
-        self.laps[name] = now - self._last
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
         self._last = now
 
     def total(self) -> float:

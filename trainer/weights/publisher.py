@@ -19,7 +19,7 @@ from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.parts import compose
 from trainer.weights.probe import FILE_NAME, Probe
-from trainer.weights.tensors import RawState, RawTensor, freeze, version_digest
+from trainer.weights.tensors import Frozen, RawState, RawTensor, freeze, version_digest
 from trainer.weights.versions import Versions
 
 
@@ -43,7 +43,15 @@ class Publisher:
         """Publishes `state` as `version`, with what it says of the probe.
 
         Raises WeightError: another process writes, or the store cannot."""
-        raw, aliases = freeze(state, self.dtype)
+        return self.write(version, self.freeze(state), anchor=anchor, probe=probe)
+
+    def freeze(self, state: Mapping[str, torch.Tensor]) -> Frozen:
+        """A copy, to be written while `state` goes on to change."""
+        return freeze(state, self.dtype)
+
+    def write(self, version: int, frozen: Frozen, *, anchor: bool = False, probe: Probe | None = None) -> Manifest:
+        """The part of `publish` that takes time. One at a time, from any thread."""
+        raw, aliases = frozen
         with self.store.writing():
             try:
                 self.store.sweep()

@@ -14,6 +14,7 @@ from trainer.weights.manifest import Manifest
 from trainer.weights.probe import Probe
 from trainer.weights.publisher import Publisher
 from trainer.weights.sections import Sections, load_sections
+from trainer.weights.tensors import Frozen
 from trainer.weights.versions import WAIT_SECONDS, open_versions
 
 
@@ -55,6 +56,14 @@ class WeightStore:
     ) -> Manifest:
         """Publishes `state` as `version`; see `publisher` for what happens when it is there already."""
         return self._publisher.publish(version, state, anchor=anchor, probe=probe)
+
+    def freeze(self, state: Mapping[str, torch.Tensor]) -> Frozen:
+        """A copy of `state` in the published dtype, for `write`."""
+        return self._publisher.freeze(state)
+
+    def write(self, version: int, frozen: Frozen, *, anchor: bool = False, probe: Probe | None = None) -> Manifest:
+        """As `publish`, of what was frozen before; beside training, one version at a time."""
+        return self._publisher.write(version, frozen, anchor=anchor, probe=probe)
 
     def latest(self) -> int | None:
         """Newest published version."""

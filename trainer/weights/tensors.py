@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -70,6 +71,14 @@ class RawTensor:
 RawState = dict[str, RawTensor]
 
 
+class Frozen(NamedTuple):
+    """A state at one moment, as it is published: nothing of it is shared with what it was taken from."""
+
+    raw: RawState
+    aliases: dict[str, str]
+    """Tied weights: name → name of the tensor whose memory it shares."""
+
+
 def count(shape: tuple[int, ...]) -> int:
     """Words of a whole tensor."""
     words = 1
@@ -78,11 +87,8 @@ def count(shape: tuple[int, ...]) -> int:
     return words
 
 
-def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> tuple[RawState, dict[str, str]]:
-    """Copies `state` to publishable bytes; floating tensors are cast to `dtype`, others stay as they are.
-
-    Returns the tensors and the aliases (tied weights): name → name of the tensor whose memory it shares.
-    """
+def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> Frozen:
+    """Copies `state` to publishable bytes; floating tensors are cast to `dtype`, others stay as they are."""
     raw: RawState = {}
     aliases: dict[str, str] = {}
     seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
@@ -100,12 +106,12 @@ def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> tuple[RawSt
             tensor = tensor.to(DTYPES[dtype])
         if tensor.dtype not in NAMES:
             raise ValueError(f"tensor {name} has dtype {tensor.dtype}; publish one of {', '.join(DTYPES)}")
-        # One copy: `cpu` and `contiguous` make none when there is nothing to do.
+        # Always a copy: `to`, `cpu` and `contiguous` make none when there is nothing to do, and the next step works in place.
         flat: Bytes = np.array(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
         raw[name] = RawTensor(NAMES[tensor.dtype], part.shape, flat, part.start)
         if not 0 <= part.start <= raw[name].stop <= count(part.shape):
             raise ValueError(f"the slice of {name} from {part.start} does not fit into a tensor of {part.shape}")
-    return raw, aliases
+    return Frozen(raw, aliases)
 
 
 def thaw(raw: RawState, aliases: Mapping[str, str]) -> dict[str, torch.Tensor]:

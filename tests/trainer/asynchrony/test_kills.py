@@ -29,8 +29,8 @@ def processes():
     return context
 
 
-def run(processes, root, seed, kill_at):
-    process = processes.Process(target=victim.main, args=(root, seed, kill_at))
+def run(processes, root, seed, kill_at, only=""):
+    process = processes.Process(target=victim.main, args=(root, seed, kill_at, only))
     process.start()
     process.join(SECONDS)
     if process.exitcode is None:
@@ -52,7 +52,32 @@ def test_a_killed_run_goes_on_exactly(tmp_path, processes, seed, kills):
     codes = [run(processes, root, 1, chance.randrange(1, DURABLE // 2)) for _ in range(kills)]
     assert codes == [-signal.SIGKILL] * kills
     assert run(processes, root, 1, 0) == 0
+    compare(root, tmp_path)
 
+
+VERSION = 6
+"""How often writing a version makes something durable: payload, probe and manifest, each with its folder."""
+MANIFEST = [pytest.param(5, 0, marks=pytest.mark.slow), pytest.param(6, 1, marks=pytest.mark.slow)]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("place", "visible"), [(2, 0), *MANIFEST])
+def test_a_run_killed_while_a_version_is_written_beside_it_goes_on_exactly(tmp_path, processes, place, visible):
+    """With the payload alone, before the manifest and behind it: of version 1, then of 3, which is after a checkpoint."""
+    root = tmp_path / "killed"
+    root.mkdir()
+    store, checkpoints = WeightStore(root / "weights", dtype="float32"), CheckpointStore(root / "checkpoints", keep=1)
+    assert run(processes, root, 1, VERSION + place, "publishing") == -signal.SIGKILL
+    assert (store.versions.all(), checkpoints.steps()) == ([0, 1][: 1 + visible], [])
+    # What is there is not written again.
+    assert run(processes, root, 1, (2 - visible) * VERSION + place, "publishing") == -signal.SIGKILL
+    assert (store.versions.all(), checkpoints.steps()) == ([0, 1, 2, 3][: 3 + visible], [2])
+    assert run(processes, root, 1, 0) == 0
+    compare(root, tmp_path)
+
+
+def compare(root, tmp_path):
+    """What the run that was killed came to, with one on the same batches that was not."""
     # Each step has its own groups, each group one step; nothing is open, nothing was dropped, nothing is left over.
     journal = Journal(root / "groups")
     journal.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import torch
@@ -45,14 +46,15 @@ class Reporter(MemorySink):
             file.write(json.dumps({"step": step, "loss": values["optim/loss"].hex()}) + "\n")
 
 
-def main(root: Path, seed: int, kill_at: int) -> None:
-    """Runs until the end, or until just before the `kill_at`-th time that something is made durable (0: never)."""
+def main(root: Path, seed: int, kill_at: int, only: str = "") -> None:
+    """Runs until the end, or until just before the `kill_at`-th time that something is made durable (0: never), by the thread
+    of the name `only` if that is given."""
     torch.set_num_threads(1)
     real, calls = os.fsync, 0
 
     def fsync(handle: int) -> None:
         nonlocal calls
-        calls += 1
+        calls += not only or threading.current_thread().name == only
         if calls == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         real(handle)
@@ -66,12 +68,14 @@ def main(root: Path, seed: int, kill_at: int) -> None:
         published=lambda: max(store.versions.all(), default=-1),
         shape=shape_of(BASE_POLICY),
     ) as source:
+        reporter = Reporter(root / "losses.jsonl")
+        reporter.heard = source.version_published
         run_rl(
             policy_dir=BASE_POLICY,
             config=config(),
             seed=0,
             source=source,
-            sink=Reporter(root / "losses.jsonl"),
+            sink=reporter,
             store=store,
             checkpoints=CheckpointStore(root / "checkpoints", keep=1),
         )

@@ -120,6 +120,7 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path) -
     await engine.start()
     try:
         stage.publish(sink)
+        stage.publishing.wait()
         await engine.deploy(DeploymentSpec(name="policy", policy_dir=str(folder), store=str(store.root)))
         for step in range(STEPS):
             groups = [await group(engine, step, index) for index in range(GROUPS)]
@@ -132,6 +133,7 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path) -
             assert values["routing/differs"] == values["routing/replaced"] == 0.0
             assert values["routing/replayed"] > 0.9 and values["optim/grad_norm"] > 0
             stage.publish(sink)
+            stage.publishing.wait()
             assert (await engine.update("policy", None)).version == step + 1
         stage.save(sink)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,8 @@ class MemorySink:
     def __init__(self, stop_after: int | None = None) -> None:
         self.stop_after = stop_after
         self.values: dict[int, dict[str, float]] = {}
+        self.heard: Callable[[int], None] = lambda version: None
+        """Is told of each version, as a source may want to be."""
         self.versions: list[tuple[int, str]] = []
         self.checkpoints: list[tuple[int, bool]] = []
         self.events: list[tuple[str, str]] = []
@@ -99,13 +101,16 @@ class MemorySink:
         self.done = 0
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        self.values[step] = dict(values)
+        self.values.setdefault(step, {}).update(values)
 
     def progress(self, done: int, total: int) -> None:
         self.done = done
 
-    def version_published(self, version: int, digest: str) -> None:
+    def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
         self.versions.append((version, digest))
+        if values:
+            self.values.setdefault(version, {}).update(values)
+        self.heard(version)
 
     def checkpoint_saved(self, step: int, path: Path, *, final: bool) -> None:
         self.checkpoints.append((step, final))

@@ -56,6 +56,19 @@ def test_the_mirror_is_a_copy_of_what_was_published(tmp_path: Path, state: Make)
     assert torch.equal(store.load(1).state["a"], state(0)["a"] + 1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_frozen_stays_as_it_was_while_training_goes_on(tmp_path: Path, state: Make, dtype: str) -> None:
+    """Also where parameters have the published dtype already, so that nothing needs to be converted."""
+    store = WeightStore(tmp_path, dtype=dtype)
+    live = {name: tensor.to(getattr(torch, dtype)) for name, tensor in state(0).items()}
+    before = {name: tensor.clone() for name, tensor in live.items()}
+    frozen = store.freeze(live)
+    for tensor in live.values():
+        tensor.add_(1)
+    store.write(0, frozen)
+    assert same(store.load(0).state, before)
+
+
 def test_an_empty_store_says_so(tmp_path: Path) -> None:
     store = WeightStore(tmp_path / "none")
     assert store.latest() is None and Subscriber(store.versions).fetch() is None
