@@ -19,6 +19,11 @@ def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
     if isinstance(stage, MidtrainConfig):
         if stage.corpus:
             warnings += _corpus(stage.corpus, "stage.corpus")
+        if stage.codebase and not (env().data / "corpora" / stage.codebase).is_dir():
+            raise UserError(
+                "stage.codebase",
+                f"there is no folder {stage.codebase!r} in {env().data / 'corpora'}; clone the repository there, or name none",
+            )
         return warnings
     if stage.dataset:
         dataset, made = selectors.ready(stage.dataset)

@@ -8,6 +8,8 @@ from typing import Any
 from django.db import IntegrityError
 from psycopg.errors import UniqueViolation
 
+from trainer.config.parts import PATTERNS
+
 MOST_SHOWN = 120
 
 
@@ -54,7 +56,8 @@ def worded(item: Mapping[str, Any], *, secrets: bool = True) -> str:
     shown = isinstance(found, bool | int | float) or (
         isinstance(found, str) and len(found) <= MOST_SHOWN and (not secrets or item["type"] in CHOSEN)
     )
-    return str(item["msg"]).removeprefix("Value error, ") + (f" (found {found!r})" if shown else "")
+    words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""), str(item["msg"]).removeprefix("Value error, "))
+    return words + (f" (found {found!r})" if shown else "")
 
 
 def taken(error: IntegrityError) -> Conflict | None:

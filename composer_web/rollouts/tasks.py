@@ -31,13 +31,13 @@ def run_group(*, group_id: int, **_: Any) -> None:
 @shared_task(name="rollouts.drop_open")
 def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, **_: Any) -> None:
     """Clean up after an ended run or evaluation: its open groups and its deployment."""
-    services.drop_open(run_id=run_id, evaluation_id=evaluation_id)
     name = f"eval-{evaluation_id}"
     if run_id is not None:
         run = Run.objects.get(pk=run_id)
-        if run.state not in RUN_FINAL:
+        if run.state not in RUN_FINAL:  # it failed and was resumed since
             return
         name = deployment_name(run)
+    services.drop_open(run_id=run_id, evaluation_id=evaluation_id)
     remove_deployment(name)
 
 

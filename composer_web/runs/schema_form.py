@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from trainer.config.parts import PATTERNS
+
 Widget = Literal["text", "lines", "integer", "number", "check", "choice"]
 
 
@@ -244,7 +246,8 @@ def _message(item: Any, target: FormField | None) -> str:
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal" if target is not None:
             return f"Must be {target.bounds}; found {shown}."
         case "string_pattern_mismatch":
-            return "Use letters, digits, spaces and . : / + - _; start with a letter or digit; at most 80 characters."
+            words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
+            return f"{words[0].upper()}{words[1:]}; found {shown}." if words else f"{item['msg']}; found {shown}."
         case "value_error":
             text = str(item["ctx"]["error"]) if "ctx" in item else item["msg"]
             return text

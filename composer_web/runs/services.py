@@ -43,7 +43,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
         return RunConfig.model_validate(data)
     except ValidationError as error:
         fields: dict[str, str] = {}
-        for item in error.errors(include_url=False, include_context=False):
+        for item in error.errors(include_url=False):
             where = [str(part) for part in item["loc"] if part not in ("midtrain", "sft", "rl")]
             fields.setdefault(".".join(where) or "stage", worded(item, secrets=False))
         first = next(iter(fields))
@@ -205,6 +205,7 @@ def mark_finished(*, run: Run) -> Run:
 def mark_failed(*, run: Run, cause: str) -> Run:
     _move(run, RunState.FAILED, None, cause, finished_at=timezone.now(), failure=cause, phase="")
     add_event(run=run, kind="alert", level="error", message=cause)
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
     return run
 
 

@@ -188,7 +188,8 @@ def test_a_run_by_the_api(client: Client, bearer: Bearer, draft: Run) -> None:
         ({"policy": "base@77"}, "policy", "no weights on disk"),
         ({"stage": {**CONFIG["stage"], "suite": "gone"}}, "stage.suite", "there are: train"),
         ({"stage": {**CONFIG["stage"], "steps": 50}}, "stage.suite", "each prompt is used once"),
-        ({"name": ""}, "name", "match pattern"),
+        ({"name": ""}, "name", "start with a letter or digit"),
+        ({"stage": {"kind": "midtrain", "codebase": "gone"}}, "stage.codebase", "clone the repository there"),
     ],
 )
 def test_a_wrong_setting_names_field_and_remedy(

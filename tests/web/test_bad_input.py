@@ -92,6 +92,11 @@ def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
     )
     assert answer.status_code == 422
     assert answer.json()["error"]["fields"] == {"stage.steps": "Input should be greater than 0 (found -1)"}
+    form |= {"stage": "midtrain", "stage.midtrain.codebase": "/srv/code"}
+    errors = pages.post("/runs/new/check/", form).json()["errors"]
+    assert errors["stage.midtrain.codebase"] == [
+        "A name is needed, no path: letters, digits and . _ -, at most 80 characters; found '/srv/code'."
+    ]
     with pytest.raises(CommandError, match=r"stage\.steps: .*greater than 0.*-1"):
         command("run", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")
 

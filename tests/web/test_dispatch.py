@@ -7,13 +7,14 @@ from django.db import transaction
 
 from composer_web.ops import leases
 from composer_web.ops.models import Lease, Outbox
-from composer_web.rollouts import scheduling, services
+from composer_web.rollouts import scheduling, services, tasks
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.services import (
     cancel_run,
     create_run,
+    mark_failed,
     mark_paused,
     mark_running,
     record_version,
@@ -110,6 +111,23 @@ def test_count_in_is_count_out_when_a_run_is_cancelled(running: Run) -> None:
     assert services.drop_open(run_id=running.pk) == 3
     assert verdict_counts(run=running) == {"dispatched": 8, "passed": 1, "failed": 1, "infra_error": 6, "open": 0}
     assert services.pump(run_id=running.pk) == 0
+
+
+def test_a_failed_run_leaves_nothing_in_flight_and_no_weights_in_the_engine(
+    running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(tasks, "remove_deployment", removed.append)
+    services.pump(run_id=running.pk)
+    assert {group.state for group in groups(running)} == {"dispatched"}
+    mark_failed(run=running, cause="the disk is gone")
+    sent = Outbox.objects.get(task="rollouts.drop_open")
+    resume_run(run=running)
+    tasks.drop_open(**sent.kwargs)
+    assert {group.state for group in groups(running)} == {"dispatched"} and not removed, "it goes on"
+    mark_failed(run=running, cause="again")
+    tasks.drop_open(**sent.kwargs)
+    assert {group.state for group in groups(running)} == {"dropped"} and removed == [f"run-{running.pk}"]
 
 
 def test_a_claim_for_an_ended_run_drops_the_group(running: Run) -> None:

@@ -20,5 +20,14 @@ def setting(
     return Field(default=default, description=help, json_schema_extra=extra or None, **bounds)
 
 
+FOLDER = r"^(\w[\w.-]{0,79})?$"
+RUN_NAME = r"^[\w][\w .:/+-]{0,79}$"
+PATTERNS = {
+    FOLDER: "a name is needed, no path: letters, digits and . _ -, at most 80 characters",
+    RUN_NAME: "use letters, digits, spaces and . : / + - _; start with a letter or digit; at most 80 characters",
+}
+"""What a pattern asks for, in words."""
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainer.config.parts import Part, setting
+from trainer.config.parts import RUN_NAME, Part, setting
 from trainer.config.rl import RLConfig
 from trainer.config.supervised import MidtrainConfig, SFTConfig
 
@@ -16,7 +16,7 @@ Stage = Annotated[MidtrainConfig | SFTConfig | RLConfig, Field(discriminator="ki
 class RunConfig(Part):
     """One configured run: what it starts from, its seed, and its stage."""
 
-    name: str = Field(pattern=r"^[\w][\w .:/+-]{0,79}$", description="Name shown everywhere")
+    name: str = Field(pattern=RUN_NAME, description="Name shown everywhere")
     policy: str = setting("base", "Policy to start from (a name, or name@version)")
     seed: int = setting(0, "Seed of prompt order, sampling and initialisation", ge=0)
     stage: Stage

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from trainer.config.learning import HeadsConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
-from trainer.config.parts import Part, setting
+from trainer.config.parts import FOLDER, Part, setting
 
 
 def _in_half(given: object) -> object:
@@ -34,13 +34,13 @@ class MidtrainConfig(Part):
     corpus: str = setting(
         "",
         "Prepared corpus to train on (a folder name below the data folder's `corpora`); empty for the built-in mixture",
-        pattern=r"^(\w[\w.-]{0,79})?$",
+        pattern=FOLDER,
         nothing="the built-in mixture",
     )
     codebase: str = setting(
         "",
         "Folder or git repository below `corpora` whose loss is measured and that is never trained on",
-        pattern=r"^(\w[\w.-]{0,79})?$",
+        pattern=FOLDER,
         advanced=True,
     )
     held_out_tokens: int = setting(
@@ -83,7 +83,7 @@ class SFTConfig(Part):
     dataset: str = setting(
         "",
         "Prepared dataset of conversations or rollouts to train on (page Datasets); empty for the toy's scripted expert",
-        pattern=r"^(\w[\w.-]{0,79})?$",
+        pattern=FOLDER,
         nothing="the toy's scripted expert",
     )
     max_tokens: int = setting(
@@ -114,7 +114,7 @@ class SFTConfig(Part):
     replay_corpus: str = setting(
         "",
         "Prepared corpus that is replayed: the one that the policy was mid-trained on; empty for the built-in mixture",
-        pattern=r"^(\w[\w.-]{0,79})?$",
+        pattern=FOLDER,
         nothing="the built-in mixture",
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
