@@ -10,9 +10,13 @@ import torch
 
 from tests.parallel.worlds import meshes, parallel, policy, run_world
 from tests.trainer.replay.moe import VOCAB
+from tests.trainer.replay.test_training import policy_with_experts
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
-from trainer.config import CheckpointConfig, HeadsConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
+from trainer.config import CheckpointConfig, HeadsConfig, MidtrainConfig, OptimizerConfig
+from trainer.inference.embedded.drafting import load_drafter
+from trainer.inference.embedded.kinds import build_decoder, read_shape
+from trainer.inference.embedded.model import read_state
 from trainer.inference.mtp.distil import Distillation, Here, distil
 from trainer.inference.mtp.head import MultiToken
 from trainer.parallel.heads import OnRanks
@@ -28,7 +32,13 @@ HOW = Distillation(ahead=2, width=24, steps=5, batch=3, learning_rate=1e-2)
 def same_lessons(rank: int) -> None:
     draw = torch.Generator().manual_seed(0)
     sequences = torch.randint(VOCAB, (6, 21), generator=draw)
-    for family, sizes in (("qwen3", {"shards": 2}), ("llama", {"context": 2})):
+    for family, sizes in (
+        ("qwen3", {"shards": 2}),
+        ("llama", {"context": 2}),
+        ("mixtral", {"shards": 2}),
+        ("qwen3-moe", {"shards": 2, "experts": 2}),
+        ("deepseek-v3", {"context": 2, "experts": 2}),
+    ):
         one = Here(policy(family).eval())
         head, loss = distil(one, sequences.tolist(), HOW)
         world = meshes(parallel(2, **sizes))
@@ -46,14 +56,31 @@ def same_lessons(rank: int) -> None:
             )
 
 
-def stage(rank: int, folder: str) -> None:
-    """A stage with a head, stopped and resumed, whose checkpoints of before are gone; then one that only keeps it."""
-    parallel_ = ParallelConfig(ranks=2, shards=2)
-    world = meshes(parallel_)
+def near_in_half_precision() -> None:
+    sequences = torch.randint(VOCAB, (4, 21), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)  # ranks have the same head
+    head = MultiToken(32, 24)
+    torch.nn.init.normal_(head.back.weight, std=0.1)
+    world = meshes(parallel(2, experts=2, precision="bfloat16"))
+    both = OnRanks(shard(policy("qwen3-moe").eval(), world), world)
+    found = both.teach(head, sequences, 2, learn=True)
+    mine = [parameter.grad for parameter in head.parameters()]
+    wanted = Here(policy("qwen3-moe").eval()).teach(head, sequences, 2, learn=True)
+    assert found.loss == pytest.approx(wanted.loss, rel=0.1)
+    for gradient, parameter in zip(mine, head.parameters(), strict=True):
+        assert gradient is not None and parameter.grad is not None
+        assert float(torch.cosine_similarity(gradient.flatten(), parameter.grad.flatten(), 0)) > 0.95
 
-    def run(root: str, start: Path, heads: HeadsConfig, sink: MemorySink) -> None:
+
+def stage(rank: int, folder: str) -> None:
+    """A stage with a head, stopped and resumed, whose checkpoints of before are gone; then one that only keeps it; then one of
+    a policy with experts, whose head an engine loads."""
+    worlds = {1: meshes(parallel(2)), 2: meshes(parallel(2, experts=2))}
+
+    def run(root: str, start: Path, heads: HeadsConfig, sink: MemorySink, *, experts: int = 1) -> None:
+        world = worlds[experts]
         config = MidtrainConfig(
-            steps=4, batch_tokens=300, source_share=0.0, parallel=parallel_, heads=heads,
+            steps=4, batch_tokens=300, source_share=0.0, parallel=world.config, heads=heads,
             checkpoint=CheckpointConfig(every_steps=1, keep=1), optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
         )  # fmt: skip
         run_midtrain(
@@ -75,13 +102,23 @@ def stage(rank: int, folder: str) -> None:
         assert (kept / file).read_bytes() == (trained / file).read_bytes()
         head = MultiToken.load(trained, int(policies.load_model(trained).config.hidden_size))
         assert head is not None and bool(head.back.weight.any())
+    with_experts = MemorySink()
+    run("experts", Path(folder) / "with-experts", heads, with_experts, experts=2)
+    if rank == 0:
+        assert with_experts.values[4]["heads/loss"] > 0
+        trained = Path(folder) / "experts" / "step-000004" / "policy"
+        shape, state = read_shape(trained), read_state(trained)
+        drafter = load_drafter(trained, build_decoder(shape, state, 64), 2)
+        assert drafter is not None and bool(drafter.head.back.weight.any())
 
 
 def two_ranks(rank: int, folder: str) -> None:
     same_lessons(rank)
+    near_in_half_precision()
     stage(rank, folder)
 
 
 @pytest.mark.timeout(500)
 def test_ranks_teach_a_head_as_one_process_does(tmp_path: Path) -> None:
+    policy_with_experts(tmp_path / "with-experts")
     run_world(2, two_ranks, tmp_path, str(tmp_path))

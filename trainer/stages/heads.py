@@ -8,19 +8,24 @@ from dataclasses import replace
 from transformers import PreTrainedModel
 
 from trainer.config import HeadsConfig
+from trainer.inference.embedded.kinds import shape_of
+from trainer.inference.errors import UnsupportedModel
 from trainer.inference.mtp.distil import MEASURED, Distillation, Teacher, distil, measure, windows
 from trainer.policy import Policy
-from trainer.policy.names import stacks_experts
 from trainer.stages.base import GroupSource, StageError
 
 
 def check_heads(model: PreTrainedModel, config: HeadsConfig) -> None:
     """Before anything is trained. Raises StageError for a policy that no engine guesses ahead for."""
-    if config.ahead and stacks_experts(model):
+    if not config.ahead:
+        return
+    try:
+        shape_of(model.config.to_dict())
+    except UnsupportedModel as error:
         raise StageError(
-            f"heads.ahead={config.ahead}: engines guess ahead for policies without experts, and {type(model).__name__} has "
-            "them; set it to 0"
-        )
+            f"heads.ahead={config.ahead}: the embedded engine, which alone guesses ahead, does not compute "
+            f"{type(model).__name__}: {error}; set it to 0"
+        ) from error
 
 
 def with_head(

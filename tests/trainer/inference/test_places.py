@@ -81,6 +81,10 @@ def played(family: str, device: torch.device, head: MultiToken | None = None) ->
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen2", "qwen3-moe", "deepseek-v3"])
 def test_another_device_answers_as_the_cpu(family: str) -> None:
+    answers_as_the_cpu(family)
+
+
+def answers_as_the_cpu(family: str, head: MultiToken | None = None) -> None:
     built: list[PreTrainedModel] = []
 
     def building(*arguments: Any, **others: Any) -> PreTrainedModel:
@@ -88,12 +92,12 @@ def test_another_device_answers_as_the_cpu(family: str) -> None:
         return built[-1]
 
     with patch("trainer.inference.embedded.library.build_from_state", building):
-        here = played(family, CPU)
+        here = played(family, CPU, head)
     # The library builds on its own `meta`, which is the double's name: what it built before is moved there instead.
     made = iter(built)
     with patch("trainer.inference.embedded.library.build_from_state", lambda *_, **__: next(made)):
         with other_device() as device:
-            there = played(family, device)
+            there = played(family, device, head)
     assert next(made, None) is None
     for wanted, found in zip(here, there, strict=True):
         assert found.token_ids == wanted.token_ids and found.spans == wanted.spans
@@ -105,14 +109,12 @@ def test_another_device_answers_as_the_cpu(family: str) -> None:
     assert sum(answer.reused_tokens for answer in here) > 0 and {s.version for a in here for s in a.spans} == {0, 1}
 
 
-def test_tokens_are_guessed_there_too() -> None:
+@pytest.mark.parametrize("family", ["qwen3", "mixtral"])
+def test_tokens_are_guessed_there_too(family: str) -> None:
     torch.manual_seed(0)
     head = MultiToken(models.BASE["hidden_size"], 16)
     torch.nn.init.normal_(head.back.weight, std=0.1)
-    here = played("qwen3", CPU, head)
-    with other_device() as device:
-        there = played("qwen3", device, head)
-    assert [answer.token_ids for answer in here] == [answer.token_ids for answer in there]
+    answers_as_the_cpu(family, head)
 
 
 def test_the_device_is_chosen_or_missing_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

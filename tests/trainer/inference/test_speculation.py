@@ -15,13 +15,14 @@ from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.drafting import Drafter, load_drafter
 from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.kinds import build_decoder, shape_of
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import read_tokens, sampled
+from trainer.policy.names import checkpoint_state
 
 HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 
@@ -44,8 +45,9 @@ def run(
     model: PreTrainedModel, requests: list[GenerateRequest], head: MultiToken | None, *, compiled: bool = True
 ) -> tuple[list[GenerateResponse], Runner, int]:
     """Answers in order, and how many steps they took."""
-    shape = DecoderShape.from_config(model.config.to_dict())
-    decoder = build_decoder(shape, model.state_dict(), shape.max_position_embeddings, compiled=compiled)
+    shape = shape_of(model.config.to_dict())
+    state = checkpoint_state(model, model.state_dict())
+    decoder = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
     runner = Runner(Limits(max_slots=8, max_queue=len(requests)))
     drafter = Drafter(head, 3, decoder.loops) if head is not None else None
     runner.install(decoder, make_cache(decoder, runner.limits), 0, drafter)

@@ -7,22 +7,26 @@ import torch
 
 from tests.trainer.replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
+from trainer.inference.embedded.drafting import Drafter
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.kinds import build_decoder, build_weights
 from trainer.inference.embedded.library import LibraryShape
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.errors import ServerError
+from trainer.inference.mtp.head import MultiToken
 from trainer.policy.names import checkpoint_state
 from trainer.replay.routing import Recorder
 
 LIMITS = Limits(max_context=128, max_slots=6, prefill_tokens=16)
 
 
-def runner_of(model: torch.nn.Module) -> Runner:
+def runner_of(model: torch.nn.Module, *, ahead: int = 0) -> Runner:
+    """`ahead`: tokens guessed, by a head that is mostly wrong."""
     shape = LibraryShape.from_config(model.config.to_dict())
     decoder = build_decoder(shape, checkpoint_state(model, model.state_dict()), LIMITS.max_context)
     runner = Runner(LIMITS)
-    runner.install(decoder, make_cache(decoder, LIMITS), 0)
+    drafter = Drafter(MultiToken(shape.hidden_size, 8), ahead, decoder.loops) if ahead else None
+    runner.install(decoder, make_cache(decoder, LIMITS), 0, drafter)
     return runner
 
 
@@ -47,10 +51,11 @@ def reference(model, prompt: list[int], answer: GenerateResponse, temperature: f
     return table.gather(-1, torch.tensor(answer.token_ids)[:, None])[:, 0]
 
 
+@pytest.mark.parametrize("ahead", [0, 3])
 @pytest.mark.parametrize("family", ["qwen3-moe", "mixtral", "deepseek-v3"])
-def test_experts_of_every_position_are_those_of_the_library(family: str) -> None:
+def test_experts_of_every_position_are_those_of_the_library(family: str, ahead: int) -> None:
     model = moe.make(family)
-    runner = runner_of(model)
+    runner = runner_of(model, ahead=ahead)
     prompts = [row[:length].tolist() for row, length in zip(moe.tokens(5, 40), (3, 40, 9, 21, 9), strict=True)]
     prompts[4] = prompts[2]  # shares its prefill
     asked = [
@@ -65,11 +70,13 @@ def test_experts_of_every_position_are_those_of_the_library(family: str) -> None
         assert answer.experts is not None and answer.experts.rows == len(prompt) + 6
         assert (answer.experts.unpack() == recorder.chosen()[:-1].numpy()).all()
     assert answers[4].reused_tokens == len(prompts[4]) - 1
+    assert runner.drafter is None or 0 <= runner.drafter.right < runner.drafter.guessed
 
 
-def test_a_turn_sends_the_experts_of_what_it_read_and_a_swap_keeps_the_old_ones() -> None:
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_a_turn_sends_the_experts_of_what_it_read_and_a_swap_keeps_the_old_ones(ahead: int) -> None:
     model, other = moe.make("qwen3-moe"), moe.make("qwen3-moe", seed=1)
-    runner = runner_of(model)
+    runner = runner_of(model, ahead=ahead)
     prompt = moe.tokens(1, 20)[0].tolist()
     first = generate(runner, [GenerateRequest(prompt_ids=prompt, max_tokens=5, seed=1, session="s", experts_from=0)])[0]
     assert runner.decoder is not None

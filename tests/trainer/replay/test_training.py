@@ -15,6 +15,7 @@ from trainer.config import CheckpointConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.mtp.head import MultiToken
 from trainer.learning.algorithms import group_streams
 from trainer.replay.routers import routers
 from trainer.rollouts.choices import Choices
@@ -56,7 +57,7 @@ def policy_with_experts(folder: Path) -> Path:
     return policies.save(policies.Policy(model, base.tokenizer, base.renderer, folder), folder)
 
 
-async def rollout(engine: EmbeddedEngine, prompt: list[int], seed: int) -> Segment:
+async def rollout(engine: EmbeddedEngine, prompt: list[int], seed: int, top_k: int) -> Segment:
     """Two turns with an observation between them, as an episode makes them."""
     tokens, logprobs, mask, versions, choices = list(prompt), [0.0] * len(prompt), [0] * len(prompt), [], Choices()
     versions += [-1] * len(prompt)
@@ -67,7 +68,7 @@ async def rollout(engine: EmbeddedEngine, prompt: list[int], seed: int) -> Segme
                 prompt_ids=tokens,
                 max_tokens=6,
                 temperature=0.9,
-                top_k=60,
+                top_k=top_k,
                 seed=seed * 2 + turn,
                 session=f"s{seed}",
                 experts_from=choices.experts_known,
@@ -94,9 +95,10 @@ async def rollout(engine: EmbeddedEngine, prompt: list[int], seed: int) -> Segme
     )
 
 
-async def group(engine: EmbeddedEngine, step: int, index: int) -> TrainGroup:
+async def group(engine: EmbeddedEngine, step: int, index: int, top_k: int) -> TrainGroup:
     prompt = [11 + index, 12, 13 + step]
-    segments = await asyncio.gather(*(rollout(engine, prompt, 1000 * step + 100 * index + i) for i in range(ROLLOUTS)))
+    seeds = [1000 * step + 100 * index + i for i in range(ROLLOUTS)]
+    segments = await asyncio.gather(*(rollout(engine, prompt, seed, top_k) for seed in seeds))
     rewards = [sum(token % 2 for token, m in zip(s.tokens, s.loss_mask, strict=True) if m) / 12 for s in segments]
     return TrainGroup(
         group_id=f"{step}-{index}",
@@ -109,24 +111,28 @@ async def group(engine: EmbeddedEngine, step: int, index: int) -> TrainGroup:
 
 
 @pytest.mark.timeout(120)
-async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("top_k", [60, 0], ids=["narrowed", "guessed"])
+async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, top_k: int) -> None:
+    """Narrowed requests are not guessed for; all others are, from a head that is of none of the weights."""
     folder = policy_with_experts(tmp_path / "policy")
+    MultiToken(32, 8).save(folder)
+    config = CONFIG.model_copy(update={"sampling": CONFIG.sampling.model_copy(update={"top_k": top_k})})
     store = WeightStore(tmp_path / "weights", dtype="float32")
     checkpoints = CheckpointStore(tmp_path / "checkpoints", keep=1)
-    stage = RLStage(policy_dir=folder, config=CONFIG, seed=0, store=store, checkpoints=checkpoints)
+    stage = RLStage(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
     sink = MemorySink()
     before = [router.module.weight.detach().clone() for router in routers(stage.policy.model)]
-    engine = EmbeddedEngine(memory=tmp_path / "deployments.json", limits=Limits(max_context=128, max_slots=16))
+    engine = EmbeddedEngine(
+        memory=tmp_path / "deployments.json", limits=Limits(max_context=128, max_slots=16, speculate=2)
+    )
     await engine.start()
     try:
         stage.publish(sink)
         stage.publishing.wait()
         await engine.deploy(DeploymentSpec(name="policy", policy_dir=str(folder), store=str(store.root)))
         for step in range(STEPS):
-            groups = [await group(engine, step, index) for index in range(GROUPS)]
-            assert {v for g in groups for s in g.samples for v in [s.experts is not None, s.support is not None]} == {
-                True
-            }
+            groups = [await group(engine, step, index, top_k) for index in range(GROUPS)]
+            assert {(s.experts is None, s.support is None) for g in groups for s in g.samples} == {(False, not top_k)}
             values = stage.train(groups)
             # The engine and the trainer agree to the last bits, so the experts do, too, and all of them are repeated.
             assert values["mismatch/k3_mean"] < 1e-9 and values["mismatch/abs_max"] < 1e-4
@@ -135,13 +141,15 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path) -
             stage.publish(sink)
             stage.publishing.wait()
             assert (await engine.update("policy", None)).version == step + 1
+        (status,) = engine.statuses()
+        assert (status.guessed_tokens > 0) == (not top_k)
         stage.save(sink)
     finally:
         await engine.stop()
     after = [router.module.weight for router in routers(stage.policy.model)]
     assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert "model.layers.0.mlp.experts.7.down_proj.weight" in store.load().state  # as in a checkpoint
-    resumed = RLStage(policy_dir=folder, config=CONFIG, seed=0, store=store, checkpoints=checkpoints)
+    resumed = RLStage(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
     assert resumed.step == STEPS
     mine, theirs = resumed.policy.model.state_dict(), stage.policy.model.state_dict()
     assert all(torch.equal(mine[name], tensor) for name, tensor in theirs.items())

@@ -7,8 +7,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.trainer.replay.moe import make
+from tests.trainer.replay.test_training import policy_with_experts
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
 from trainer.config import CheckpointConfig, HeadsConfig, MidtrainConfig, OptimizerConfig, RLConfig
@@ -28,14 +30,14 @@ HEADS = HeadsConfig(ahead=2, tokens=6000, window=64, width=64, steps=80, batch=4
 SHORT = HEADS.model_copy(update={"steps": 4})
 
 
-def mid_trained(root: Path, heads: HeadsConfig, sink: MemorySink, *, steps: int = 2) -> Path:
+def mid_trained(
+    root: Path, heads: HeadsConfig, sink: MemorySink, *, steps: int = 2, start: Path = BASE_POLICY, rate: float = 1e-5
+) -> Path:
     config = MidtrainConfig(
         steps=steps, batch_tokens=600, source_share=0.0, heads=heads, checkpoint=CheckpointConfig(every_steps=1, keep=1),
-        optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
+        optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0),
     )  # fmt: skip
-    result = run_midtrain(
-        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=CheckpointStore(root, keep=1)
-    )
+    result = run_midtrain(policy_dir=start, config=config, seed=0, sink=sink, checkpoints=CheckpointStore(root, keep=1))
     assert result.checkpoint is not None
     return result.checkpoint / "policy"
 
@@ -53,9 +55,11 @@ def answers(url: str, deployment: str, prompts: list[list[int]]) -> list[list[in
 
 
 @pytest.mark.timeout(400)
-def test_a_stage_trains_a_head_and_engines_guess_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+def test_a_stage_trains_a_head_and_engines_guess_with_it(tmp_path: Path, kind: str) -> None:
     sink = MemorySink()
-    policy = mid_trained(tmp_path / "checkpoints", HEADS, sink)
+    start, rate = (BASE_POLICY, 1e-5) if kind == "dense" else (policy_with_experts(tmp_path / "start"), 1e-2)
+    policy = mid_trained(tmp_path / "checkpoints", HEADS, sink, start=start, rate=rate)
     assert sink.values[1].keys() & {"heads/loss", "heads/accepted"} == set()
     accepted = sink.values[2]["heads/accepted"]
     assert accepted > 0.02 and sink.values[2]["heads/loss"] > 0
@@ -105,18 +109,25 @@ def test_the_next_stage_keeps_the_head_or_trains_another_on_its_rollouts(short: 
     assert kept.read_bytes() == (whole / "mtp" / "mtp.safetensors").read_bytes()
     assert "heads/loss" not in sink.values[4]
     again = SHORT.model_copy(update={"window": 16, "tokens": 100, "width": 16})
-    anew, sink = learn(small_config(heads=again), tmp_path / "anew", whole)
-    head = MultiToken.load(anew.parent.parent, 128)
-    assert head is not None and head.mix.weight.shape[0] == 16 and "heads/accepted" in sink.values[4]
+    for start, width in ((whole, 128), (policy_with_experts(tmp_path / "experts"), 32)):
+        anew, sink = learn(small_config(heads=again), tmp_path / f"anew-{width}", start)
+        head = MultiToken.load(anew.parent.parent, width)
+        assert head is not None and head.mix.weight.shape[0] == 16 and "heads/accepted" in sink.values[4]
     too_long = SHORT.model_copy(update={"window": 400})
     with pytest.raises(StageError, match=r"heads\.window: .* tokens do not fill a window of 400"):
         learn(small_config(heads=too_long), tmp_path / "long", whole)
 
 
 def test_policies_that_are_never_guessed_for_are_refused_at_once() -> None:
-    moe = make("qwen3-moe", 0)
-    with pytest.raises(StageError, match=r"heads\.ahead=2: engines guess ahead for policies without experts"):
-        check_heads(moe, HEADS)
-    check_heads(moe, HeadsConfig())
+    other = GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=64, n_embd=32, n_layer=1, n_head=2))
+    refusal = (
+        r"heads\.ahead=2: the embedded engine, which alone guesses ahead, does not compute GPT2LMHeadModel: "
+        r"model_type 'gpt2' is not one of .*'qwen3_moe'.*; set it to 0"
+    )
+    with pytest.raises(StageError, match=refusal):
+        check_heads(other, HEADS)
+    check_heads(other, HeadsConfig())
+    for family in ("qwen3-moe", "mixtral", "deepseek-v3"):
+        check_heads(make(family, 0), HEADS)
     with pytest.raises(ValueError, match="tokens=100 must be at least two pieces of window=192"):
         HeadsConfig(tokens=100)

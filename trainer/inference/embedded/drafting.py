@@ -9,16 +9,29 @@ same number as the token makes both agree more often.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
 from trainer.inference.embedded.jobs import Slot
 from trainer.inference.embedded.loops import Loops
-from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.sampling import sample
 from trainer.inference.mtp.head import MultiToken
+
+
+class Vocabulary(Protocol):
+    """What guesses need of a policy's weights, dense or with experts."""
+
+    @property
+    def embedding_VC(self) -> torch.Tensor: ...
+
+    @property
+    def head(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """States after the last norm to logits."""
+        ...
 
 
 class Drafter:
@@ -28,7 +41,7 @@ class Drafter:
         self.guessed = self.right = 0
 
     @torch.inference_mode()
-    def guess(self, weights: Weights, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
+    def guess(self, weights: Vocabulary, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
         """Puts guesses on `slots`, whose last tokens follow the states `hidden_NC`. `room`: tokens of a slot."""
         open_ = [
             n
@@ -52,8 +65,8 @@ class Drafter:
 
 
 def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | None:
-    """None where nothing is to be guessed, the policy has no head for it, or it has experts. Raises UnsupportedModel."""
-    if ahead < 1 or decoder.routed is not None:
+    """None where nothing is to be guessed, or the policy has no head for it. Raises UnsupportedModel."""
+    if ahead < 1:
         return None
     head = MultiToken.load(policy_dir, decoder.shape.hidden_size)
     return Drafter(head.to(decoder.device), ahead, decoder.loops) if head is not None else None

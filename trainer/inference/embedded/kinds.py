@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,9 +16,7 @@ from trainer.inference.embedded.fused import FusedDecoder
 from trainer.inference.embedded.loops import Loops, compiled_loops, prepare
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.places import CPU
-from trainer.inference.embedded.shape import DecoderShape
-
-WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
+from trainer.inference.embedded.shape import WITH_EXPERTS, DecoderShape
 
 
 def read_shape(policy_dir: Path) -> DecoderShape:
@@ -27,11 +26,16 @@ def read_shape(policy_dir: Path) -> DecoderShape:
         config = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return DecoderShape.read(policy_dir)  # which says what is wrong
-    if isinstance(config, dict) and config.get("model_type") in WITH_EXPERTS:
+    return shape_of(config) if isinstance(config, dict) else DecoderShape.read(policy_dir)
+
+
+def shape_of(config: dict[str, Any]) -> DecoderShape:
+    """Of what a config.json holds. Raises UnsupportedModel."""
+    if config.get("model_type") in WITH_EXPERTS:
         from trainer.inference.embedded.library import LibraryShape
 
         return LibraryShape.from_config(config)
-    return DecoderShape.read(policy_dir)
+    return DecoderShape.from_config(config)
 
 
 def build_weights(

@@ -9,13 +9,14 @@ Shape letters as in `model.py`; L layers with experts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
+from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
@@ -57,6 +58,14 @@ class LibraryWeights:
 
     model: PreTrainedModel
     recorder: Recorder
+    embedding_VC: torch.Tensor
+    head: Callable[[torch.Tensor], torch.Tensor]
+    """States after the last norm to logits."""
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> LibraryWeights:
+        embedding, head = cast(nn.Embedding, model.get_input_embeddings()), model.get_output_embeddings()
+        return cls(model, Recorder(model), embedding.weight, cast(nn.Linear, head))
 
 
 def library_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor], device: torch.device) -> Any:
@@ -66,7 +75,7 @@ def library_weights(shape: DecoderShape, state: Mapping[str, torch.Tensor], devi
     try:
         kind = cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)]
         model = build_from_state(kind, config, state, attention=ATTENTION).eval().to(device)
-        return LibraryWeights(model, Recorder(model))
+        return LibraryWeights.of(model)
     except (RuntimeError, ValueError, KeyError) as error:
         raise UnsupportedModel(f"{type(error).__name__}: {error}") from error
 
@@ -107,7 +116,9 @@ class LibraryDecoder(Decoder):
             chosen_NLK = self.weights.recorder.chosen()
             at = batch.slots_N.cpu().numpy(), batch.positions_N.cpu().numpy()
             cache.experts[at] = chosen_NLK.cpu().numpy()
-        return model.get_output_embeddings()(hidden_1NC[0, batch.logits_at]).float()
+        self.hidden = hidden_1NC[0, batch.logits_at]
+        logits: torch.Tensor = self.weights.head(self.hidden)
+        return logits
 
     def attend(
         self, layer: int, q_NHD: torch.Tensor, k_NKD: torch.Tensor, v_NKD: torch.Tensor, scale: float, step: _Step

@@ -14,6 +14,8 @@ from trainer.inference.errors import UnsupportedModel
 FAMILIES = {"qwen3", "llama", "qwen2", "mistral"}
 """Dense decoders of one plan: RMSNorm, rotary attention with grouped keys, SwiGLU. What differs between
 them (norms on queries and keys, biases) is seen from the tensors that are there."""
+WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
+"""Decoders that `library.py` computes."""
 
 
 class DecoderShape(BaseModel):
@@ -50,7 +52,8 @@ class DecoderShape(BaseModel):
     def from_config(cls, config: dict[str, Any]) -> DecoderShape:
         family = config.get("model_type")
         if family not in FAMILIES:
-            raise UnsupportedModel(f"model_type {family!r} is not one of {sorted(FAMILIES)}; serve it with vLLM")
+            known = sorted(FAMILIES | WITH_EXPERTS)
+            raise UnsupportedModel(f"model_type {family!r} is not one of {known}; serve it with vLLM")
         if config.get("hidden_act", "silu") != "silu":
             raise UnsupportedModel(f"hidden_act {config['hidden_act']!r} is not silu; serve it with vLLM")
         windowed = config.get("use_sliding_window") or (family == "mistral" and config.get("sliding_window"))

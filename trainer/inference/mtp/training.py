@@ -19,12 +19,12 @@ from transformers import PreTrainedModel
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.kinds import build_decoder, shape_of
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
-from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.policy import load
+from trainer.policy.names import checkpoint_state
 
 
 def read_tokens(path: Path, vocabulary: int) -> Iterator[list[int]]:
@@ -42,8 +42,8 @@ def read_tokens(path: Path, vocabulary: int) -> Iterator[list[int]]:
 
 def sampled(model: PreTrainedModel, prompts: Sequence[list[int]], new: int, temperature: float) -> list[list[int]]:
     """Prompts with what the policy says after each: `new` tokens, by the embedded engine."""
-    shape = DecoderShape.from_config(model.config.to_dict())
-    decoder = build_decoder(shape, model.state_dict(), shape.max_position_embeddings)
+    shape = shape_of(model.config.to_dict())
+    decoder = build_decoder(shape, checkpoint_state(model, model.state_dict()), shape.max_position_embeddings)
     runner = Runner(Limits(max_queue=len(prompts)))
     runner.install(decoder, make_cache(decoder, runner.limits), 0)
     answers: dict[int, GenerateResponse | ServerError] = {}
