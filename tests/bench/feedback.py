@@ -1,13 +1,14 @@
 """`make bench NAME=feedback`: a wrong-tool habit under reward alone, and under reward with textual feedback.
 
-A habit is taught first: the base policy is fine-tuned on expert episodes that begin with a call of `search_code`, a tool
+A habit is taught first: the base policy is fine-tuned on expert episodes that begin with a call of `search`, a tool
 that does not exist, and go on properly after the error; in as many others the task ends with the reminder that rules
 write, and the episode begins properly, so that the policy knows what a reminder is (a large model knows). Then both arms
 train from that policy on the same prompts with the same reward, which takes off for poor calls; one arm has the hinted
 turns beside it. Shown is the share of rollouts that call a tool that does not exist, by step. On the rollouts of the first
 step, which are the same in both arms, the KL from the start to the end is measured at the tokens of all other turns.
 
-Episodes run in memory (`memory.py`). SEEDS=0+1+2, STEPS, PROMPTS (of a step), SFT_STEPS. One JSON line a step goes to
+Episodes run in memory (`memory.py`). SEEDS=0+1+2, STEPS, PROMPTS (of a step), SFT_STEPS. What each seed and arm came to is
+kept (`points.py`), JOBS of them are measured at a time; the curves are drawn (`figures.py`). One JSON line a step goes to
 stderr, the result to stdout.
 """
 
@@ -19,19 +20,21 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import plotly.graph_objects as plot
 import torch
 
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.generators.procedural_expert import Habits
-from tests.bench import report
+from tests.bench import figures, report
+from tests.bench import points as kept
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
 from trainer.config import BehaviourConfig, FeedbackConfig, OptimizerConfig, RewardConfig, RLConfig
@@ -39,18 +42,22 @@ from trainer.learning.feedback.find import find
 from trainer.learning.packing import PAD
 from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.rollouts.types import Trajectory
-from trainer.stages.data import EpisodeTurn, ExpertEpisode
+from trainer.stages.data import BASE_DRILLS, BASE_SOURCE, EpisodeTurn, ExpertEpisode, midtrain_examples, with_replay
 from trainer.stages.expert import Recording, record
 from trainer.stages.rl_sync import SyncStep, procedural_prompts, train
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-HABIT = "search_code"
-EPISODES = 240
-SFT_STEPS = int(os.environ.get("SFT_STEPS", "90"))
+HABIT = "search"
+EPISODES = 800
+REPLAY = 0.3
+"""Share of what the base policy was mid-trained with: without it the policy unlearns to copy names."""
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "400"))
 STEPS = int(os.environ.get("STEPS", "10"))
 GROUPS = int(os.environ.get("PROMPTS", "8"))
 TOOLS = [str(schema["function"]["name"]) for schema in schemas_of(get_profile("toy"))]
 REMINDER = f"Reminder: there is no tool {HABIT}. Available tools: {', '.join(TOOLS)}."
+ARMS = {"reward": False, "feedback": True}
+"""Whether turns are hinted."""
 KL_BOUND = 0.05
 """Nats a token that the other turns may move."""
 GOALS: dict[str, report.Goal] = {
@@ -107,8 +114,10 @@ async def teach_habit(out: Path, seed: int) -> Path:
     episodes = await record(recording, backend=MemoryBackend(environments), environments=environments)
     policy = policies.load(POLICY)
     optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    drills = midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
+    lessons = with_replay(examples(policy.renderer, episodes, seed), drills, share=REPLAY, seed=seed)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
-    stream = batches(examples(policy.renderer, episodes, seed), batch_tokens=2048, seed=seed)
+    stream = batches(lessons, batch_tokens=2048, seed=seed)
     for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
         values = learner.train(batch, step=step)
         if step % 30 == 0:
@@ -176,28 +185,58 @@ def others_kl(
     return total / max(1, count)
 
 
+def start(key: str, where: Path) -> kept.Point:
+    """Of `start-SEED`: the policy with the habit, beside its point."""
+    asyncio.run(teach_habit(where / key, int(key.removeprefix("start-"))))
+    return {}
+
+
+def measured(key: str, where: Path) -> kept.Point:
+    """Of `ARM-SEED`: the habit by step, and how far the other turns' tokens moved."""
+    name, number = key.split("-")
+    with tempfile.TemporaryDirectory(prefix="feedback-") as scratch:
+        shares, moved = asyncio.run(
+            arm(where / f"start-{number}", int(number), feedback=ARMS[name], scratch=Path(scratch))
+        )
+    return {"habit": shares, "others_kl": moved}
+
+
+def draw(found: Mapping[str, kept.Point], seeds: Sequence[int]) -> plot.Figure:
+    """The habit by step, a line a seed and a colour an arm."""
+    figure = plot.Figure()
+    for name, (label, colour) in {
+        "reward": ("reward alone", figures.COLOURS[0]), "feedback": ("with textual feedback", figures.COLOURS[1]),
+    }.items():  # fmt: skip
+        for seed in seeds:
+            shares = found[f"{name}-{seed}"]["habit"]
+            figure.add_scatter(
+                x=[*range(1, len(shares) + 1)], y=shares, mode="lines", name=label, line={"color": colour},
+                legendgroup=name, showlegend=seed == seeds[0],
+            )  # fmt: skip
+    figure.update_layout(xaxis_title="step", yaxis_title="share of rollouts with the wrong-tool habit")
+    return figure
+
+
 def main() -> None:
     torch.set_num_threads(1)
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
-    runs = []
-    with tempfile.TemporaryDirectory(prefix="feedback-") as scratch:
-        for seed in seeds:
-            start = asyncio.run(teach_habit(Path(scratch) / f"start-{seed}", seed))
-            alone, alone_kl = asyncio.run(arm(start, seed, feedback=False, scratch=Path(scratch) / f"a{seed}"))
-            both, both_kl = asyncio.run(arm(start, seed, feedback=True, scratch=Path(scratch) / f"b{seed}"))
-            runs.append((alone, both, alone_kl, both_kl))
+    where = kept.folder(
+        "feedback", {"steps": STEPS, "prompts": GROUPS, "sft": SFT_STEPS, "episodes": EPISODES, "policy": str(POLICY)}
+    )
+    kept.points(where, [f"start-{seed}" for seed in seeds], start)
+    found = kept.points(where, [f"{name}-{seed}" for seed in seeds for name in ARMS], measured)
+    figures.write("feedback", draw(found, seeds))
+    alone, both = ([found[f"{name}-{seed}"] for seed in seeds] for name in ARMS)
+    areas = [fmean(b["habit"][1:]) / fmean(a["habit"][1:]) for a, b in zip(alone, both, strict=True)]
     metrics: dict[str, float] = {
-        "habit_before_min": round(min(run[0][0] for run in runs), 3),
-        "habit_area_ratio_max": round(max(fmean(both[1:]) / fmean(alone[1:]) for alone, both, _, _ in runs), 3),
-        "habit_last_reward": round(fmean(run[0][-1] for run in runs), 3),
-        "habit_last_feedback": round(fmean(run[1][-1] for run in runs), 3),
-        "others_kl_reward_max": round(max(run[2] for run in runs), 4),
-        "others_kl_feedback_max": round(max(run[3] for run in runs), 4),
+        "habit_before_min": round(min(one["habit"][0] for one in alone), 3),
+        "habit_area_ratio_max": round(max(areas), 3),
+        "habit_last_reward": round(fmean(one["habit"][-1] for one in alone), 3),
+        "habit_last_feedback": round(fmean(one["habit"][-1] for one in both), 3),
+        "others_kl_reward_max": round(max(one["others_kl"] for one in alone), 4),
+        "others_kl_feedback_max": round(max(one["others_kl"] for one in both), 4),
     }
-    curves = {
-        str(seed): {"reward": [round(v, 3) for v in run[0]], "feedback": [round(v, 3) for v in run[1]]}
-        for seed, run in zip(seeds, runs, strict=True)
-    }
+    curves = {key: [round(v, 3) for v in one["habit"]] for key, one in found.items()}
     report.emit("feedback", metrics, goals=GOALS, conditions={"seeds": seeds, "steps": STEPS, "habit_by_step": curves})
 
 
