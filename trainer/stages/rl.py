@@ -85,8 +85,8 @@ class RLStage:
         self.skipped: list[int] = []
         self.checkpoint: Path | None = None
         self.publishing = Background("publishing")
-        self.told_of_experts = False
-        """That none came is told once."""
+        self.told: set[str] = set()
+        """Of these faults, which are the same at every step, one event is enough."""
         if found:
             self.step = found.state.step
             self.consumed = list(found.state.consumed_prompts)
@@ -278,9 +278,14 @@ def _report_faults(stage: RLStage, groups: list[TrainGroup], values: dict[str, f
         sink.event(
             "error", f"step {stage.step}: gradients were not finite; the weights stay as they were", {"groups": names}
         )
-    if values.get("routing/replayed") == 0.0 and not stage.told_of_experts:
-        stage.told_of_experts = True
-        sink.event("error", f"step {stage.step}: {NO_EXPERTS}", {"groups": names})
+    lasting = {
+        "experts": NO_EXPERTS if values.get("routing/replayed") == 0.0 else "",
+        "windows": _windows_open_full(groups, stage.config.harness.summary.trigger_tokens),
+    }
+    for fault, text in lasting.items():
+        if text and fault not in stage.told:
+            stage.told.add(fault)
+            sink.event("error", f"step {stage.step}: {text}", {"groups": names})
     mismatch = values.get("mismatch/k3_mean", 0.0)
     if values["staleness/max"] == 0 and mismatch > ON_POLICY_MISMATCH:
         sink.event(
@@ -289,6 +294,17 @@ def _report_faults(stage: RLStage, groups: list[TrainGroup], values: dict[str, f
             f"{mismatch:.3g}: the engine serves other weights than it says, or computes them otherwise",
             {"groups": names},
         )
+
+
+def _windows_open_full(groups: Sequence[TrainGroup], trigger: int) -> str:
+    """Whether every context window was left after one turn, in words; empty: no."""
+    openings = [sample.loss_mask.index(1) for group in groups for sample in group.samples if 1 in sample.loss_mask]
+    if not trigger or min(openings, default=0) < trigger:
+        return ""
+    return (
+        f"harness.summary.trigger_tokens={trigger} is reached before the policy says anything, since the task and the tools' "
+        f"descriptions take {min(openings)} tokens or more; raise it well above that, so that a window holds several turns"
+    )
 
 
 def _next_batch(stage: RLStage, source: GroupSource, sink: StageSink) -> list[TrainGroup]:

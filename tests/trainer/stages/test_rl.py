@@ -8,13 +8,16 @@ import torch
 
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
-from trainer.config import AsynchronyConfig
+from trainer.config import AsynchronyConfig, HarnessConfig, SummaryConfig
 from trainer.learning.metrics import describe
 from trainer.learning.step import NonFiniteGradients
 from trainer.stages.base import BatchTimeout, StageError
 from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.rl import PromptRepeated, run_rl
 from trainer.weights import WeightStore
+
+OPENING = 4
+"""Tokens of `make_group` before the policy's first."""
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,15 @@ def test_an_engine_that_serves_other_weights_than_it_says_is_reported(tmp_path, 
     with pytest.raises(BatchTimeout):
         run(tmp_path, wrong, sink=sink)
     assert any("the engine serves other weights than it says" in message for _, message in sink.events)
+
+
+@pytest.mark.parametrize(("trigger", "told"), [(OPENING, 1), (OPENING + 1, 0), (0, 0)])
+def test_windows_that_open_full_are_an_error_once(tmp_path, groups, trigger, told):
+    summary = SummaryConfig(trigger_tokens=trigger, max_tokens=1)
+    _, sink, _, _ = run(tmp_path, groups, config=small_config(harness=HarnessConfig(summary=summary)))
+    found = [message for level, message in sink.events if level == "error"]
+    assert len(found) == told
+    assert all(f"trigger_tokens={trigger}" in message and f"take {OPENING} tokens" in message for message in found)
 
 
 def test_a_policy_whose_calls_would_not_be_understood_does_not_start(tmp_path, groups):
