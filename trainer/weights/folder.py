@@ -12,6 +12,7 @@ from pathlib import Path
 from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable
 
 _TEMPORARY = ".writing-"
+_ATTEMPTS = 5
 
 
 class FolderBlobs:
@@ -41,19 +42,12 @@ class FolderBlobs:
 
     def write(self, key: str, data: bytes) -> None:
         path = self.root / key
-        temporary = path.with_name(_TEMPORARY + uuid.uuid4().hex)
         with _named(path, "written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with open(temporary, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            _sync(path.parent)
+            for _ in range(_ATTEMPTS - 1):
+                # Ranks write without the lock: who takes or leaves it cleans up, and cannot tell theirs from a dead one's.
+                with suppress(FileNotFoundError):
+                    return _write(path, data)
+            _write(path, data)
 
     def delete(self, key: str) -> None:
         path = self.root / key
@@ -79,6 +73,21 @@ class FolderBlobs:
 
     def still_writing(self) -> None:
         """The system takes the lock from none but the dead."""
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(_TEMPORARY + uuid.uuid4().hex)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from trainer.weights import CorruptPayload, StoreUnavailable, Subscriber, VersionMissing, WeightError, WeightStore
 from trainer.weights.bucket import BucketBlobs
+from trainer.weights.folder import FolderBlobs
 
 Make = Callable[..., dict[str, torch.Tensor]]
 
@@ -85,6 +87,25 @@ def test_one_writer_at_a_time(where: str, state: Make) -> None:
         with pytest.raises(WeightError, match="another process"):
             WeightStore(where, wait=0).publish(0, state(0))
     assert store.publish(0, state(0)).version == 0
+
+
+def test_a_rank_writes_while_another_process_takes_the_lock_and_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank may answer the plan of an attempt that failed just when rank 0 begins anew."""
+    mine, leader, synced = FolderBlobs(tmp_path), FolderBlobs(tmp_path), os.fsync
+    cleanings = iter(range(2))
+
+    def meanwhile(descriptor: int) -> None:
+        synced(descriptor)
+        if next(cleanings, None) is not None:
+            with leader.writing():
+                pass
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    mine.write("v000001/part-00001.json", b"whole")
+    assert next(cleanings, None) is None and mine.read("v000001/part-00001.json") == b"whole"
+    assert [path.name for path in (tmp_path / "v000001").iterdir()] == ["part-00001.json"]
 
 
 def test_a_bucket_that_is_not_there_or_out_of_reach_is_named(
