@@ -57,8 +57,10 @@ def admissible_groups(
     `total_groups` caps the run: nothing is dispatched that no step will consume. `surplus_groups` are dispatched beyond
     that staleness bound (over-sampling); a step leaves them over, and they count as accepted until the next one.
     `ready_groups` of the accepted ones wait for a step; at `ready_limit`, which is no less than a step's, none is admitted.
+    A step's groups wait until the version before it is published: what began earlier would be a version older than it need be.
     """
-    if ready_limit is not None and ready_groups >= ready_limit:
+    waiting = max(ready_groups, accepted_groups - (published_version + 1) * groups_per_step)
+    if ready_limit is not None and waiting >= ready_limit:
         return 0
     room = staleness_capacity(
         published_version=published_version,

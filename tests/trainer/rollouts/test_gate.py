@@ -58,10 +58,19 @@ def test_surplus_is_dispatched_once_and_never_beyond_the_run():
 
 
 def test_nothing_is_admitted_while_enough_wait_to_be_trained():
-    common = {"published_version": 0, "max_staleness": 7, "groups_per_step": 4, "group_size": 8, "ready_limit": 4}
-    assert admissible_groups(accepted_groups=3, reserved_groups=2, ready_groups=3, **common) == 27
-    assert admissible_groups(accepted_groups=4, reserved_groups=2, ready_groups=4, **common) == 0
-    assert admissible_groups(accepted_groups=8, reserved_groups=2, ready_groups=3, **common) == 22
+    common = {"max_staleness": 7, "groups_per_step": 4, "group_size": 8, "ready_limit": 4, "reserved_groups": 2}
+    assert admissible_groups(published_version=0, accepted_groups=3, ready_groups=3, **common) == 27
+    assert admissible_groups(published_version=0, accepted_groups=4, ready_groups=4, **common) == 0
+    assert admissible_groups(published_version=1, accepted_groups=11, ready_groups=3, **common) == 23
+
+
+def test_a_step_that_trains_while_the_version_before_it_is_written_opens_nothing():
+    """Step 2 has taken its four groups; what starts now would start at version 0."""
+    taken = {"accepted_groups": 9, "ready_groups": 1, "reserved_groups": 0, "max_staleness": 7}
+    step = {"groups_per_step": 4, "group_size": 8}
+    assert admissible_groups(published_version=0, ready_limit=4, **taken, **step) == 0
+    assert admissible_groups(published_version=1, ready_limit=4, **taken, **step) == 27
+    assert admissible_groups(published_version=0, **taken, **step) == 23
 
 
 class AsynchronousLoop(RuleBasedStateMachine):
