@@ -31,24 +31,26 @@ GROUP, BYTE = np.uint64(8), np.uint64(3)
 
 def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
     where = where_changed(base, new, form)
-    old, fresh = base[where], new[where]
-    contexts = (old >> form.shift) & form.mask
-    low = pick(np.bincount(contexts, minlength=form.mask + 1))
-    is_below = contexts < low
-    seen = 0
-    bits = np.empty(base.size // 8 + 2, np.uint8)
+    changed = where.size
+    # Old and new words are read from far away once; everything after that is on few words.
+    pairs, counts = np.empty((changed, 2), form.words), np.zeros(form.mask + 1, np.int64)
+    shift, mask = np.uint64(form.shift), np.uint64(form.mask)
+    _read(base, new, shift, mask, where, pairs, counts)
+    low = pick(counts)
     lanes = _lanes(form, low)
-    rest = where
-    if low:
-        first, rest = where[is_below], where[~is_below]
-        old, fresh = (np.concatenate([words[is_below], words[~is_below]]) for words in (old, fresh))
-        seen = int(_mark(base, eights(base), *lanes, first, bits))
-    gaps = np.empty(rest.size + base.size // ESCAPE + 1, np.uint8)
-    gap_bytes = _gaps(rest, gaps)
-    steps, wide = np.empty(where.size, np.uint8), np.empty(where.size, form.words)
-    below = where.size - rest.size
-    wide_below, wides = _emit_steps(old, fresh, lanes[0], np.uint64(below), steps, wide)
-    return Parted(low, below, int(wide_below), bits[: -(-seen // 8)], gaps[: int(gap_bytes)], steps, wide[: int(wides)])
+    below = int(counts[:low].sum())
+    first, gaps = np.empty(below, np.uint64), np.empty(changed - below + base.size // ESCAPE + 1, np.uint8)
+    steps, wide, wide_first = np.empty(changed, np.uint8), np.empty(changed, form.words), np.empty(below, form.words)
+    gap_bytes, wides, wide_below = map(
+        int,
+        _emit_parted(
+            pairs, shift, mask, np.uint64(low), lanes[0], where, np.uint64(below), first, gaps, steps, wide, wide_first
+        ),
+    )
+    bits = np.empty(base.size // 8 + 2 if low else 0, np.uint8)
+    seen = int(_mark(base, eights(base), *lanes, first, bits)) if low else 0
+    wide = np.concatenate([wide_first[:wide_below], wide[:wides]]) if wide_below else wide[:wides]
+    return Parted(low, below, wide_below, bits[: -(-seen // 8)], gaps[:gap_bytes], steps, wide)
 
 
 def unite(base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
@@ -142,27 +144,52 @@ def _flag_(flags: Any, seen: Any, hit: Any) -> None:
     flags[byte] |= np.uint8((np.uint64(128) * np.uint64(hit)) >> bit)
 
 
-def _gaps_(where: Any, gaps: Any) -> Any:
-    """Gap bytes."""
-    after = gap_bytes = NONE
+def _read_(base: Any, new: Any, shift: Any, mask: Any, where: Any, pairs: Any, counts: Any) -> None:
+    """Old and new words at `where`, and how many of each context."""
     for index in range(np.uint64(where.size)):
+        at = where[index]
+        old = base[at]
+        pairs[index, NONE] = old
+        pairs[index, ONE] = new[at]
+        counts[(np.uint64(old) >> shift) & mask] += 1
+
+
+def _emit_parted_(
+    pairs: Any,
+    shift: Any,
+    mask: Any,
+    low: Any,
+    bits: Any,
+    where: Any,
+    below: Any,
+    first: Any,
+    gaps: Any,
+    steps: Any,
+    wide: Any,
+    wide_first: Any,
+) -> Any:
+    """Steps and positions of the words below, steps and gaps of the others. Gap bytes, wide words of these and of those."""
+    seen = after = gap_bytes = wides = wides_first = NONE
+    rest = below
+    for index in range(np.uint64(where.size)):
+        old, new = pairs[index, NONE], pairs[index, ONE]
+        zigzag = zigzag_of(old, new, bits)
+        if (np.uint64(old) >> shift) & mask < low:
+            first[seen] = where[index]
+            steps[seen] = min(zigzag, MOST)
+            seen += ONE
+            if zigzag >= MOST:
+                wide_first[wides_first] = new
+                wides_first += ONE
+            continue
         gap_bytes = put_gap(gaps, gap_bytes, where[index] - after)
         after = where[index] + ONE
-    return gap_bytes
-
-
-def _emit_steps_(old: Any, new: Any, bits: Any, first: Any, steps: Any, wide: Any) -> Any:
-    """Wide words of the first, of all."""
-    wides = before = NONE
-    for index in range(np.uint64(steps.size)):
-        if index == first:
-            before = wides
-        zigzag = zigzag_of(old[index], new[index], bits)
-        steps[index] = min(zigzag, MOST)
+        steps[rest] = min(zigzag, MOST)
+        rest += ONE
         if zigzag >= MOST:
-            wide[wides] = new[index]
+            wide[wides] = new
             wides += ONE
-    return (wides if first >= np.uint64(steps.size) else before), wides
+    return gap_bytes, wides, wides_first
 
 
 def _unite_(
@@ -252,6 +279,6 @@ def _change_(base: Any, out: Any, word: Any, step: Any, wide: Any, wides: Any) -
 _change = compiled(_change_)
 _flag = compiled(_flag_)
 _mark = compiled(_mark_)
-_gaps = compiled(_gaps_)
-_emit_steps = compiled(_emit_steps_)
+_read = compiled(_read_)
+_emit_parted = compiled(_emit_parted_)
 _unite = compiled(_unite_)
