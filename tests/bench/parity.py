@@ -184,7 +184,7 @@ def main() -> None:
         found, routing = gap(model, samples, plausibility)
         metrics |= {f"k3_{name}": found["mismatch/k3_mean"], f"gap_p99_{name}": found["mismatch/abs_p99"]}
         metrics |= {f"gap_max_{name}": found["mismatch/abs_max"]}
-        if routing:
+        if routing.get("routing/replayed"):
             metrics |= {f"differs_{name}": routing["routing/differs"], f"replaced_{name}": routing["routing/replaced"]}
         for key, value in routing.items():
             if name == "replay" and key.startswith("routing/differs/"):
