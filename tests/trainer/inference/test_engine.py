@@ -14,6 +14,7 @@ from tests.trainer.replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.kinds import build_decoder, read_shape
+from trainer.inference.embedded.library import LibraryShape
 from trainer.inference.embedded.model import Weights
 from trainer.inference.embedded.proof import prove
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
@@ -309,6 +310,14 @@ def test_models_that_it_cannot_run_are_refused_in_words(change: dict[str, object
     config = models.make("qwen3").config.to_dict() | change
     with pytest.raises(UnsupportedModel, match=message):
         DecoderShape.from_config(config).rotary(8)
+
+
+@pytest.mark.parametrize("spelling", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_positions_that_depend_on_the_batch_are_refused_with_experts_too(kind: str, spelling: str) -> None:
+    config = models.make("qwen3").config.to_dict() | {"rope_parameters": None, spelling: {"rope_type": kind}}
+    with pytest.raises(UnsupportedModel, match=f"rope_type '{kind}'"):
+        LibraryShape.from_config(config)
 
 
 def test_weights_of_another_model_are_refused_in_words() -> None:

@@ -25,7 +25,7 @@ from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.loops import Loops
 from trainer.inference.embedded.model import Decoder
-from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.shape import BY_LENGTH, DecoderShape
 from trainer.inference.errors import UnsupportedModel
 from trainer.policy.names import build_from_state
 from trainer.replay.routing import Recorder
@@ -43,6 +43,9 @@ class LibraryShape(DecoderShape):
         """Raises UnsupportedModel."""
         if config.get("sliding_window"):
             raise UnsupportedModel("sliding-window attention is not supported here; serve it with vLLM")
+        rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+        if (kind := rope.get("rope_type", rope.get("type"))) in BY_LENGTH:
+            raise UnsupportedModel(f"rope_type {kind!r} is not supported here; serve it with vLLM")
         heads = config["num_attention_heads"]
         sizes: dict[str, Any] = {"num_key_value_heads": heads, "rms_norm_eps": 1e-6, **config}
         sizes["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads

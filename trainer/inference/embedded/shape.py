@@ -18,6 +18,11 @@ WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
 """Decoders that `library.py` computes."""
 
 
+BY_LENGTH = frozenset({"dynamic", "longrope"})
+"""Kinds of rotary embedding whose frequencies depend on the longest row that is computed: rows of a batch would differ from
+what each is by itself."""
+
+
 class DecoderShape(BaseModel):
     """Sizes under their Hugging Face names; `rope` is the union of the old and the new spelling."""
 
@@ -95,7 +100,7 @@ def _scaled_rotary(shape: DecoderShape, kind: str) -> tuple[torch.Tensor, float]
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    if kind not in ROPE_INIT_FUNCTIONS or kind in {"dynamic", "longrope"}:
+    if kind not in ROPE_INIT_FUNCTIONS or kind in BY_LENGTH:
         raise UnsupportedModel(f"rope_type {kind!r} is not supported here; serve it with vLLM")
     config = LlamaConfig(
         hidden_size=shape.hidden_size,
