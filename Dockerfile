@@ -27,14 +27,16 @@ COPY manage.py ./
 COPY sandbox ./sandbox
 COPY trainer ./trainer
 COPY composer_web ./composer_web
-COPY oc ./oc
+COPY opencomposer ./opencomposer
 COPY templates ./templates
 COPY static ./static
 COPY policies ./policies
 
-RUN useradd --uid 10001 --create-home composer && install -d -o composer -g composer /data
+# The command `opencomposer`; what it needs is in the lock.
+RUN uv pip install --system --no-cache --no-deps ./opencomposer \
+    && useradd --uid 10001 --create-home composer && install -d -o composer -g composer /data
 USER composer
 VOLUME /data
 EXPOSE 8800
 
-CMD ["uvicorn", "composer_web.asgi:application", "--host", "0.0.0.0", "--port", "8800", "--no-access-log", "--ws-max-size", "16384", "--http", "trainer.inference.packets:JoinedProtocol"]
+CMD ["uvicorn", "composer_web.asgi:application", "--host", "0.0.0.0", "--port", "8800", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16384", "--http", "trainer.inference.transport:JoinedProtocol"]

@@ -13,7 +13,7 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock bench client base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock bench base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +40,9 @@ system: ## check for the system packages that tests need, and install them when 
 	@bash scripts/system.sh test
 
 test: install system lint ## lint, types, layers and every test that is not slow
-	@# What failed beside others is tried once more alone: on a busy machine a deadline may pass that no fault explains.
 	@# Each worker takes one half in order, so that a module is set up once, and what is left when one ends is shared.
-	@$(PY) -m pytest -q -n $(TEST_WORKERS) --dist worksteal $(ARGS) || { [ $$? -eq 1 ] && echo "once more, alone: what failed above" \
-	  && $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
+	@# A failure is a failure: nothing is run again.
+	@$(PY) -m pytest -q -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
 test-slow: install system ## the tests that `make test` leaves out
 	$(PY) -m pytest -q -m "slow and not gpu and not docker" --timeout 1200 $(ARGS)
@@ -81,11 +80,8 @@ lock: install ## compile requirements.lock anew from requirements.in and the dev
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
 	@exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
 
-client: install ## generate the typed Python client from the API's description
-	$(PY) -m scripts.client
-
 base-policy: install ## train the shipped base policy again from scratch
-	$(PY) -m trainer.stages.base_policy $(ARGS)
+	$(PY) -m trainer.toy.base_policy $(ARGS)
 
 clean: down ## remove what can be made again; .data (runs, weights, database) stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
@@ -11,12 +11,14 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
-from django.urls import path
+from django.urls import path, re_path
 
 http = get_asgi_application()
 
+from composer_web.env import env  # noqa: E402
 from composer_web.gateway.handler import PATH, AnswersHandler  # noqa: E402 (needs the app registry)
 from composer_web.live.consumer import HintConsumer  # noqa: E402
+from composer_web.ops.proxies import behind_proxies  # noqa: E402
 from composer_web.warm import warm  # noqa: E402
 
 warm()
@@ -28,11 +30,19 @@ async def by_path(scope: Any, receive: Any, send: Any) -> None:
     await (answers if scope["path"] == PATH else http)(scope, receive, send)
 
 
-application = ProtocolTypeRouter(
-    {
-        "http": by_path,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter([path("ws/live", HintConsumer.as_asgi())]))
-        ),
-    }
+async def nowhere(scope: Any, receive: Any, send: Any) -> None:
+    """Refuses a websocket at an address that has none: closed before it is accepted, it is answered with 403."""
+    await send({"type": "websocket.close", "code": 4404})
+
+
+# Channels routes to applications, where Django's types expect views.
+websockets: list[Any] = [path("ws/live", HintConsumer.as_asgi()), re_path("", cast(Any, nowhere))]
+application = behind_proxies(
+    ProtocolTypeRouter(
+        {
+            "http": by_path,
+            "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websockets))),
+        }
+    ),
+    env().trusted_proxies,
 )

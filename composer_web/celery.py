@@ -1,32 +1,61 @@
 """The Celery application: short idempotent tasks that move state which lives in Postgres.
 
-Queues, one per kind of worker: control (pump, outbox, reconcile), rollout (a group of a run), eval (a group of an
-evaluation), build (environments, controls). Training has none: `manage.py trainer` is a supervised process that takes
-a lease on a run. Start rollout workers as
+Queues: control (outbox, pump, reconciler: short work that everything else waits for), io (exports, datasets,
+measurements, deliveries), maintenance (sweeps, audits, contamination checks), rollout (a group of a run), eval (a group of
+an evaluation), build (environments, controls), train (a run; `train.<pool>` for another kind of GPU).
+`composer_web.ops.work` says what each task declares. Start rollout workers as
 `celery -A composer_web worker -Q rollout,eval --pool=threads -c 4`: each thread only waits; all episodes of a
-worker run in one asyncio loop (`composer_web.rollouts.loop`).
+worker run in one asyncio loop (`composer_web.rollouts.loop`). Start a train worker as
+`celery -A composer_web worker -Q train --pool=threads -c 1`, one a place where a run is trained: it owns the trainer
+process (`composer_web.runs.train_worker`).
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 
 from celery import Celery
-from celery.signals import beat_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery.app.amqp import AMQP, Queues
+from celery.signals import (
+    beat_init,
+    celeryd_after_setup,
+    worker_init,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 from kombu.entity import Exchange, Queue
 
 from composer_web.env import env
+from composer_web.runs.train_queues import is_train_queue, pool_queues
 
-QUEUES = ("control", "rollout", "eval", "build")
+QUEUES = ("control", "io", "maintenance", "rollout", "eval", "build", "train")
 
-# A message that nobody acknowledged for this long is given to another worker. Longer than any task (the group's own
-# deadline is shorter), and not relied on: an expired lease makes the reconciler send the work again within seconds.
+# A message that nobody acknowledged for this long is given to another worker. Tasks that may take longer hold a lease
+# (`composer_web.ops.work`).
 VISIBILITY_SECONDS = 1800
 
-app = Celery("opencomposer")
+
+class KnownQueues(Queues):
+    """The queues of the configuration, and those of training, whose pools and workers come and go. No others: a message
+    to a misspelt queue is an error."""
+
+    def __missing__(self, name: str) -> Queue:
+        if is_train_queue(name):
+            return self.add(Queue(name, Exchange(name), routing_key=name))
+        raise KeyError(name)
+
+
+class KnownAMQP(AMQP):
+    queues_cls = KnownQueues
+
+
+app = Celery("opencomposer", amqp=KnownAMQP)
 app.conf.update(
     broker_url=env().redis_url,
     result_backend=None,
@@ -63,16 +92,24 @@ app.conf.update(
         "snapshots": {
             "task": "rollouts.collect_snapshots",
             "schedule": 3600.0,
-            "options": {"queue": "eval", "expires": 600},
+            "options": {"queue": "maintenance", "expires": 600},
         },
         "canary": {"task": "gateway.watch", "schedule": 60.0, "options": {"queue": "control", "expires": 60}},
-        "sessions": {"task": "gateway.expire", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
-        "prune": {"task": "ops.prune", "schedule": 3600.0, "options": {"queue": "control", "expires": 600}},
+        "sessions": {"task": "gateway.expire", "schedule": 3600.0, "options": {"queue": "maintenance", "expires": 600}},
+        "prune": {"task": "ops.prune", "schedule": 3600.0, "options": {"queue": "maintenance", "expires": 600}},
     },
     beat_scheduler="celery.beat:Scheduler",  # the schedule is fixed in code: nothing to keep on disk
     timezone="UTC",
 )
 app.autodiscover_tasks()
+
+
+@worker_init.connect
+def _keep_a_thread_free(sender: object = None, **_: object) -> None:
+    """Long tasks never take the last thread of this worker."""
+    from composer_web.ops.work import threads
+
+    threads.bound(getattr(sender, "concurrency"))  # noqa: B009 (a Celery worker)
 
 
 _presence: list[Any] = []
@@ -88,8 +125,39 @@ def _announce(sender: object = None, **_: object) -> None:
         return
     queues = sorted(getattr(sender, "task_consumer").queues, key=lambda q: q.name)  # noqa: B009 (a Celery consumer)
     names = [queue.name for queue in queues]
-    kind = next((name for name in QUEUES if name in names), "worker")
-    _presence.append(Presence(kind, detail=lambda: {"queues": names}).start())
+    kind = next((name for name in QUEUES if name in names), "train" if pool_queues(names) else "worker")
+    detail: dict[str, Any] = {"queues": names}
+    if pool_queues(names):
+        from composer_web.runs.device_room import device_room
+        from composer_web.runs.train_worker import here
+
+        worker, detail = here(), detail | device_room()
+        worker.open = partial(_open, sender, worker.queues)
+        _presence.append(Presence(kind, name=worker.name, detail=lambda: detail | worker.detail()).start())
+        return
+    _presence.append(Presence(kind, detail=lambda: detail).start())
+
+
+def _open(consumer: Any, queues: list[str], take: bool) -> None:
+    """Have the consumer's own thread begin or end to take messages from these queues."""
+    change = consumer.add_task_queue if take else consumer.cancel_task_queue
+    for queue in queues:
+        consumer.call_soon(change, queue)
+
+
+@celeryd_after_setup.connect
+def _become_train_worker(sender: str = "", instance: Any = None, **_: object) -> None:
+    """A worker of a pool's queue also consumes one of its own, and takes its place on this machine."""
+    pools = pool_queues(app.amqp.queues.consume_from)
+    if not pools:
+        return
+    if "thread" not in str(instance.pool_cls):
+        raise SystemExit("error: a worker of the queue train needs `--pool threads`: it owns the trainer process")
+    from composer_web.runs.train_worker import TrainWorker, install
+
+    worker = install(TrainWorker(sender.partition("@")[0], pools))
+    worker.occupy()
+    app.amqp.queues.select_add(app.amqp.queues[worker.queue])
 
 
 @beat_init.connect
@@ -103,15 +171,23 @@ def _announce_clock(**_: object) -> None:
 
 @worker_shutdown.connect
 def _say_goodbye(**_: object) -> None:
-    """The row goes with the worker: whoever stopped is not lost."""
+    """The row goes with the worker: whoever stopped is not lost. A trainer gets the time for its step."""
+    if worker := _train_worker():
+        worker.join()
+        worker.vacate()
     while _presence:
         _presence.pop().stop()
 
 
 @worker_shutting_down.connect
 def _give_groups_back(**_: object) -> None:
-    """Groups in progress go back to the queue instead of waiting for their leases to expire."""
-    import sys
-
+    """Groups and runs in progress go back to their queues instead of waiting for their leases to expire."""
+    if worker := _train_worker():
+        worker.stop()
     if execution := sys.modules.get("composer_web.rollouts.execution"):
         execution.stopping.set()
+
+
+def _train_worker() -> Any:
+    module = sys.modules.get("composer_web.runs.train_worker")
+    return module.installed() if module else None

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from composer_web.mirrors.base import wanted as wanted_mirrors
@@ -25,6 +26,7 @@ from composer_web.mirrors.base import wanted as wanted_mirrors
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_DATA = REPOSITORY / ".data"
 PREFIX = "OPENCOMPOSER_"
+ENCODED = "/ # ? % @ : in a password are percent-encoded in an address, or the password is given by itself (…_PASSWORD)"
 
 
 class WrongSetting(SystemExit):
@@ -50,9 +52,18 @@ class Env(BaseSettings):
     )
     database_url: str = Field(
         default="postgresql://opencomposer@127.0.0.1:5432/opencomposer",
+        repr=False,
         description="postgresql://user:password@host:port/name; a socket folder may be given as ?host=",
     )
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis or Valkey: broker and live hints")
+    database_password: str = Field(
+        default="", repr=False, description="Password for database_url, as it is: nothing in it is percent-encoded"
+    )
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0", repr=False, description="Redis or Valkey: broker and live hints"
+    )
+    redis_password: str = Field(
+        default="", repr=False, description="Password for redis_url, as it is: nothing in it is percent-encoded"
+    )
     inference_engine: Literal["embedded", "vllm"] = Field(
         default="embedded", description="What computes: our own engine, or vLLM servers"
     )
@@ -75,14 +86,30 @@ class Env(BaseSettings):
         default="",
         description="vLLM servers, separated by commas; for the server in front of them, which `make up` starts",
     )
-    secret_key: str = Field(default="", description="Signing key; empty: one is made and kept in <data>/run/secret_key")
+    secret_key: str = Field(
+        default="", repr=False, description="Signing key; empty: one is made and kept in <data>/run/secret_key"
+    )
+    secret_key_fallbacks: str = Field(
+        default="",
+        repr=False,
+        description="Earlier signing keys, separated by commas: they still verify and decrypt, and sign nothing new",
+    )
     host: str = Field(default="127.0.0.1", description="Address that the web server listens on")
     port: int = Field(default=8000, ge=1, le=65535)
     public_hosts: str = Field(default="", description="More host names that may be asked for, separated by commas")
     https: bool = Field(default=False, description="Served behind TLS: secure cookies and HSTS")
+    trusted_proxies: str = Field(
+        default="",
+        description="Addresses or networks (CIDR) of proxies whose X-Forwarded-For tells the client's address, by commas",
+    )
     debug: bool = False
     database_pool: int = Field(default=8, ge=1, description="Most database connections of one process")
     episodes: int = Field(default=4, ge=1, description="Groups that one rollout worker runs at a time")
+    io_threads: int = Field(
+        default=3,
+        ge=2,
+        description="Exports, datasets, measurements and sweeps of one worker at a time; one stays free",
+    )
     disk_reserve_mb: int = Field(
         default=256, ge=0, description="MiB that stay free: with less, runs pause and rollouts wait"
     )
@@ -140,11 +167,46 @@ class Env(BaseSettings):
     @classmethod
     def _address(cls, value: str, info: ValidationInfo) -> str:
         schemes = ("redis", "rediss") if info.field_name == "redis_url" else ("http", "https")
-        parts = urlsplit(value)
-        if parts.scheme not in schemes or not parts.hostname:
-            # Not what was found: it may hold a password.
-            raise ValueError(f"must look like {schemes[0]}://host:port")
+        expected = f"must look like {schemes[0]}://host:port"
+        return _checked(value, schemes, expected, user=info.field_name == "redis_url")
+
+    @field_validator("installer_url", "judge_url", check_fields=False)
+    @classmethod
+    def _endpoint(cls, value: str) -> str:
+        expected = "must look like https://host:port/v1, or be empty; its key has a setting of its own"
+        return _checked(value, ("http", "https"), expected, user=False) if value else value
+
+    @field_validator("email_url", check_fields=False)
+    @classmethod
+    def _mail(cls, value: str) -> str:
+        expected = "must look like smtp://user:password@host:587 or smtps://…, or be empty"
+        return _checked(value, ("smtp", "smtps"), expected) if value else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        for one in filter(None, map(str.strip, value.split(","))):
+            try:
+                ip_network(one)
+            except ValueError as error:
+                raise ValueError(f"must be addresses or networks (10.0.0.0/8), separated by commas; {error}") from None
         return value
+
+    @model_validator(mode="after")
+    def _passwords(self) -> Env:
+        """Put the separate passwords, quoted, into the addresses that everything else reads."""
+        for name in ("database", "redis"):
+            password, url = getattr(self, f"{name}_password"), getattr(self, f"{name}_url")
+            if not password:
+                continue
+            parts = urlsplit(url)
+            if parts.password is not None:
+                raise ValueError(f"{PREFIX}{name.upper()}_PASSWORD: the address has a password already; give it once")
+            user, _, host = parts.netloc.rpartition("@")
+            netloc = f"{user}:{quote(password, safe='')}@{host}"
+            # Not through validation again: this validator would run without end.
+            object.__setattr__(self, f"{name}_url", parts._replace(netloc=netloc).geturl())
+        return self
 
     webhook_hosts: str = Field(
         default="",
@@ -239,11 +301,41 @@ class Env(BaseSettings):
         return path.read_text().strip()
 
 
+def _checked(value: str, schemes: tuple[str, ...], expected: str, *, user: bool = True) -> str:
+    """The address, without a user or password unless `user`. Raises ValueError in the words of `expected`: what was found
+    may hold a password. An address without one may stand in messages."""
+    parts = _split(value, expected)
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(expected)
+    if "@" in parts.netloc and not user:
+        raise ValueError(f"{expected}, without a user or password")
+    return value
+
+
+def _split(url: str, expected: str) -> SplitResult:
+    """The parts of an address with a readable port. Raises ValueError in the words of `expected`.
+
+    Python's own errors would show the characters of a password that stand where a port should; and where the rest of a
+    password is read as a path, the characters before it would be looked up as a host.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(f"{expected}; {ENCODED}") from None
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError(f"{expected}; {ENCODED}")
+    return parts
+
+
 def database_settings(url: str) -> dict[str, Any]:
     """Django's DATABASES entry for a postgresql:// URL. Raises ValueError that shows the expected form."""
-    parts = urlsplit(url)
+    expected = "must look like postgresql://user:password@host:5432/name"
+    parts = _split(url, expected)
     if parts.scheme not in ("postgresql", "postgres") or not parts.path.strip("/"):
-        raise ValueError("must look like postgresql://user:password@host:5432/name")
+        raise ValueError(expected)
+    if parts.fragment:
+        raise ValueError(f"{expected}; {ENCODED}")
     query = dict(parse_qsl(parts.query))
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -282,5 +374,5 @@ def env() -> Env:
         for item in error.errors():
             ours = item["type"] == "value_error"
             said = item["msg"].removeprefix("Value error, ") + ("" if ours else f" (found {item['input']!r})")
-            wrong.append(f"{PREFIX}{str(item['loc'][0]).upper()}: {said}")
+            wrong.append(f"{PREFIX}{str(item['loc'][0]).upper()}: {said}" if item["loc"] else said)
         raise WrongSetting(wrong) from None

@@ -13,6 +13,7 @@ ENV = env()
 
 BASE_DIR = REPOSITORY
 SECRET_KEY = ENV.secret()
+SECRET_KEY_FALLBACKS = [key for key in map(str.strip, ENV.secret_key_fallbacks.split(",")) if key]
 DEBUG = ENV.debug
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver", ENV.host, *filter(None, ENV.public_hosts.split(","))]
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in filter(None, ENV.public_hosts.split(","))]
@@ -65,7 +66,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "composer_web.accounts.origin.middleware",
+    "composer_web.accounts.audit_middleware.middleware",
     "composer_web.accounts.access.middleware",
     "composer_web.accounts.signing_in.second_factor",
     "django.contrib.messages.middleware.MessageMiddleware",

@@ -12,7 +12,7 @@ fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2
 venv=.venv
 stamp=$venv/installed
 wanted=$(cat requirements-torch.txt requirements.lock | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && fits "$venv/bin/python"; then
+if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && fits "$venv/bin/python" && [ -x "$venv/bin/opencomposer" ]; then
   exit 0
 fi
 
@@ -46,6 +46,8 @@ if ! lock 2>/dev/null && ! lock --system-certs; then
   say "uv could not install the lock; trying pip"
   "${pip[@]}" install --require-hashes --no-deps -r requirements.lock
 fi
+# The command `opencomposer`, which runs the code of this folder. setuptools, which builds it, is in the lock.
+"${pip[@]}" install --no-deps --no-build-isolation -e ./opencomposer
 "$venv/bin/python" -c 'import django, torch, psycopg, redis, supervisor' || fail "the installed packages do not import"
 echo "$wanted" >"$stamp"
 say "done"

@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import lock
+from . import lock, words
 
 BIN = Path(sys.executable).parent
 MOST_TEMPLATE = 160
@@ -50,7 +50,8 @@ def long_lines() -> list[str]:
 
 def main() -> int:
     failed = []
-    for name, problems in (("lock", lock.problems(lock.LOCK.read_text())), ("templates", long_lines())):
+    found = {"lock": lock.problems(lock.LOCK.read_text()), "templates": long_lines(), "words": words.problems()}
+    for name, problems in found.items():
         print("\n".join(problems or [f"lint: {name} ok"]))
         failed += [name] if problems else []
     with ThreadPoolExecutor(max_workers=2) as pool:

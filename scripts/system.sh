@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Check the system packages that the project needs: installed through apt when root, else named with the command to type.
 #   system.sh base            what installing and running needs
-#   system.sh test            … and a Chromium for the browser tests
+#   system.sh test            … and what tests drive: a Chromium and node
 #   system.sh package NAME…   these packages, unconditionally
 set -euo pipefail
 
@@ -25,7 +25,10 @@ case "${1:-base}" in
     need unshare util-linux
     need flock util-linux
     have python3 || missing+=(python3 python3-venv)
-    if [ "${1:-base}" = test ]; then need_browser; fi
+    if [ "${1:-base}" = test ]; then
+      need_browser
+      need node nodejs
+    fi
     ;;
   package) missing=("${@:2}") ;;
   *) say "unknown request $1" && exit 2 ;;

@@ -25,6 +25,17 @@ LEFT_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None, django_db_blocker: pytest.FixtureRequest) -> None:
+    """Each worker's database is a copy of one that was migrated once."""
+    from django.db import connections
+
+    from tests.support.database import migrated_template
+
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        connections["default"].settings_dict["TEST"]["TEMPLATE"] = migrated_template()
+
+
+@pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
     """pytest-django's, which afterwards drops the database: somebody still connected would make that fail.
 

@@ -1,6 +1,6 @@
-"""In which project the request in progress acts, and as what: a context variable that managers and `User.may` read.
+"""Project and role of the current request: a context variable read by managers and `User.may`.
 
-Outside of a request (worker, trainer, command) there is none, and nothing is left out.
+Outside of a request (worker, trainer, command) it is unset, and nothing is filtered.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from django.utils.decorators import sync_and_async_middleware
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`scope` is the only project whose rows are seen; None where all are, as in an installation with one project."""
+    """`scope` is the only visible project. None if all are visible, as in an installation with one project."""
 
     user_id: int
     role: str
     project: int
-    """Where new things go."""
+    """Project of new objects."""
     scope: int | None = None
     libraries: tuple[int, ...] = ()
-    """Projects whose tasks, suites, environments and policies are seen beside the own ones."""
+    """Projects whose tasks, suites, environments and policies are visible in addition."""
     ceiling: str = "admin"
-    """Widest role that counts, whatever that of the person is: of a token, what its scopes allow."""
+    """Maximum effective role, whatever the user's own role is. For a token, it follows from its scopes."""
 
 
 _now: ContextVar[Access | None] = ContextVar("access", default=None)
 
 
 def current() -> Access | None:
-    """Of the request in progress; None outside of one."""
+    """Return the access of the current request, or None outside of a request."""
     return _now.get()
 
 
 def begin(access: Access) -> None:
-    """From here on the request acts so; the middleware ends it."""
+    """Set the access of the current request. The middleware clears it."""
     _now.set(access)
 
 
 @contextmanager
 def acting(access: Access | None) -> Iterator[None]:
-    """The code inside acts so; with None it sees everything, for what must count across projects."""
+    """Run the block with this access. With None it sees everything, for counts across projects."""
     before = _now.set(access)
     try:
         yield
@@ -55,13 +55,13 @@ def acting(access: Access | None) -> Iterator[None]:
 
 
 def everywhere() -> Any:
-    """The code inside sees every project: names that must be unique, limits that count all."""
+    """Run the block with access to every project, for unique names and global limits."""
     return acting(None)
 
 
 @sync_and_async_middleware
 def middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Ends what a request began; an answer that is streamed later is made under the same access."""
+    """Clear the access after the request. A streaming response is produced under the same access."""
 
     def handle(request: HttpRequest) -> HttpResponseBase:
         with acting(None):

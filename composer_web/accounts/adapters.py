@@ -1,5 +1,6 @@
-"""What our log-in decides where allauth asks: nobody signs up by himself, who comes by OIDC gets which role, and the
-secrets of second factors are encrypted in the database."""
+"""allauth adapters: sign-up is disabled, OIDC claims determine the role, and secrets of second factors are encrypted
+in the
+database."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ MFA_LABEL = "OpenComposer"
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """Accounts by password are made by an admin."""
+    """An admin creates password accounts."""
 
     error_messages = {
         **DefaultAccountAdapter.error_messages,
@@ -40,7 +41,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 class MFAAdapter(DefaultMFAAdapter):
-    """Secrets of second factors at rest, and the names that security keys show."""
+    """Encrypts secrets of second factors, and sets the names that security keys display."""
 
     error_messages = {
         **DefaultMFAAdapter.error_messages,
@@ -60,7 +61,7 @@ class MFAAdapter(DefaultMFAAdapter):
         return MFA_LABEL
 
     def get_public_key_credential_rp_entity(self) -> dict[str, str]:
-        """Keys are bound to the host of the address in use: the one of a public host does not work at another."""
+        """Keys are bound to the host in use. A key for the public host does not work at another."""
         return {**super().get_public_key_credential_rp_entity(), "name": MFA_LABEL}
 
     def generate_authenticator_name(self, user: User, type: str) -> str:  # the argument's name is allauth's
@@ -69,7 +70,7 @@ class MFAAdapter(DefaultMFAAdapter):
 
 
 class OIDCAdapter(DefaultSocialAccountAdapter):
-    """People of an OpenID Connect provider: only those that the installation names get in."""
+    """Sign-in by OpenID Connect, limited to users that the installation names."""
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         return bool(role_of(_claims(sociallogin)))
@@ -78,7 +79,7 @@ class OIDCAdapter(DefaultSocialAccountAdapter):
         return True  # a form would let people choose a name that is not theirs
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Who is no longer named does not get in; whose group changed has the new role from now on."""
+        """Reject a user who is no longer named. Update the role of a user whose group changed."""
         claims = _claims(sociallogin)
         role = role_of(claims)
         if sociallogin.state.get("process") == "connect":
@@ -110,13 +111,13 @@ class OIDCAdapter(DefaultSocialAccountAdapter):
 
 
 def _claims(sociallogin: SocialLogin) -> dict[str, Any]:
-    """What the provider says of the person; the signed token wins."""
+    """The provider's claims about the user. The signed token takes precedence."""
     data = sociallogin.account.extra_data or {}
     return {**(data.get("userinfo") or {}), **(data.get("id_token") or {})}
 
 
 def _by_group(claims: dict[str, Any]) -> str:
-    """The widest role that one of the person's groups gives; empty for none."""
+    """Highest role granted by the user's groups. Empty for none."""
     given = claims.get(env().oidc_claim, [])
     groups = {given} if isinstance(given, str) else {str(group) for group in given or []}
     pairs = [pair.strip().rpartition("=") for pair in env().oidc_roles.split(",") if pair.strip()]
@@ -125,7 +126,7 @@ def _by_group(claims: dict[str, Any]) -> str:
 
 
 def role_of(claims: dict[str, Any]) -> str:
-    """The role of somebody with these claims; empty for nobody that may get in."""
+    """Role for these claims. Empty if the user may not sign in."""
     if role := _by_group(claims):
         return role
     domain = str(claims.get("email", "")).rpartition("@")[2].lower()

@@ -1,4 +1,4 @@
-"""One's own API tokens over HTTP."""
+"""HTTP API of the current user and their own API tokens."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from django.http import HttpRequest
 from ninja import Router, Status
 
 from composer_web.accounts import services
-from composer_web.accounts.models import ApiToken
-from composer_web.accounts.schemas import NewToken, TokenIn, TokenOut
-from composer_web.api.auth import Session, caller
+from composer_web.accounts.access import current
+from composer_web.accounts.models import ApiToken, Project
+from composer_web.accounts.schemas import CallerOut, NewToken, TokenIn, TokenOut
+from composer_web.api.auth import Session, caller, token_of
 from composer_web.api.schemas import ErrorOut
 from composer_web.ops.errors import NotFound
 
@@ -18,6 +19,20 @@ from composer_web.ops.errors import NotFound
 PERSON = [Session("read")]
 
 router = Router()
+whoami = Router()
+
+
+@whoami.get("", response=CallerOut, summary="Who is calling, with which token, in which project")
+def get_caller(request: HttpRequest) -> Any:
+    user, access = caller(request), current()
+    project = Project.objects.filter(pk=access.project).first() if access else None
+    role = access.role if access else user.role
+    return {
+        "username": user.username,
+        "role": role,
+        "project": project.slug if project else None,
+        "token": token_of(request),
+    }
 
 
 @router.get("", response=list[TokenOut], summary="Your tokens")

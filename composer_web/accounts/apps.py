@@ -17,7 +17,7 @@ class AccountsConfig(AppConfig):
 
 
 def _default_project(**_: Any) -> None:
-    """A flushed database has it again: nothing can be made without."""
+    """Recreate the default project in a flushed database. Nothing can be created without it."""
     from composer_web.accounts.models import DEFAULT_PROJECT, Project
 
     known = {"slug": "default", "name": "Default", "open": True, "library": True}

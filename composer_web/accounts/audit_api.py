@@ -1,4 +1,4 @@
-"""The audit log over HTTP."""
+"""HTTP API of the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: a page with filters, and the same as CSV."""
+"""Audit log views: a page with filters, and the same as CSV."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.accounts.filters import AuditFilter, entries
 from composer_web.accounts.tables import AuditTable
+from composer_web.ops.filters import WrongFilter, strict
 from composer_web.ops.pages import PageRequest, page, show
 from composer_web.ops.sheets import cell
 from composer_web.ops.streaming import spooled, streamed
@@ -19,13 +20,13 @@ from composer_web.ops.streaming import spooled, streamed
 PER_PAGE = 50
 COLUMNS = ("id", "at", "actor_name", "via", "credential", "address", "action", "target", "detail", "changes")
 MOST_ROWS = 200_000
-"""Rows of one CSV file: more are got by dates."""
+"""Maximum rows of one CSV file. Filter by date for more."""
 
 
-@require_GET
+@require_safe
 @page("admin")
 def audit_log(request: PageRequest) -> HttpResponse:
-    found = AuditFilter(request.GET, queryset=entries())
+    found = strict(AuditFilter, request.GET, queryset=entries())
     table = AuditTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
@@ -33,18 +34,19 @@ def audit_log(request: PageRequest) -> HttpResponse:
     return show(request, "accounts/audit.html", {"table": table, "filter": found, "live": "ops"})
 
 
-@require_GET
+@require_safe
 @page("admin")
 def audit_csv(request: PageRequest) -> Any:
-    """What the filters leave, newest first. Wrong filters are told, never ignored."""
-    found = AuditFilter(request.GET, queryset=entries())
-    if not found.is_valid():
-        return HttpResponse(f"wrong filters: {found.errors.as_json()}", status=422, content_type="text/plain")
+    """Filtered entries, newest first. Invalid filters are errors, never ignored."""
+    try:
+        found = strict(AuditFilter, request.GET, queryset=entries())
+    except WrongFilter as error:
+        return HttpResponse(f"wrong filter: {error.message}", status=422, content_type="text/plain")
     return streamed(request, spooled(_lines(found)), content_type="text/csv; charset=utf-8", name="audit.csv")
 
 
 class _Echo:
-    """csv.writer writes here and gets the line back."""
+    """File object for csv.writer that returns each line."""
 
     def write(self, line: str) -> str:
         return line

@@ -1,4 +1,4 @@
-"""Addresses of log-in under the names that allauth asks for; nobody signs up, resets or verifies by himself."""
+"""Sign-in URLs under allauth's names, without sign-up, password reset and verification."""
 
 from allauth.account import views as allauth
 from django.urls import include, path

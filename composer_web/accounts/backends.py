@@ -1,4 +1,4 @@
-"""Log-in: the person comes with all that says which projects he reaches, in the query that is made anyway."""
+"""Authentication backend that loads the user's project memberships in the same query."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Before and after of every audited change, taken by the database itself.
+"""Before and after values of every audited change, captured by the database.
 
-A trigger on each table below notes which of the named columns changed, in a setting that lives as long as the
-transaction; the next audit entry of that transaction takes what was noted along. So no service can forget it or
-tell something else, and what nobody audits costs nothing but the note. A `*` marks a secret: only that it changed is told.
+A trigger on each table below records changes of the named columns in a transaction-local setting. The next audit
+entry of
+the transaction includes them. Services therefore cannot omit or misreport a change, and unaudited changes cost only
+the
+record. A `*` marks a secret: only the fact of its change is recorded.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from collections.abc import Sequence
 from django.db.migrations.operations import RunSQL
 
 MOST = 40
-"""Changed rows that one entry holds; of the rest it has the number."""
+"""Maximum changed rows per entry. The others are counted."""
 LONGEST = 4000
-"""Characters of one value."""
+"""Maximum characters of one value."""
 
 FUNCTIONS = RunSQL(
     sql=f"""
@@ -70,7 +72,8 @@ FUNCTIONS = RunSQL(
 
 
 def noted(table: str, columns: Sequence[str], *, made: bool = True, removed: bool = False) -> RunSQL:
-    """Migration step: changes of `columns` of `table` are noted; `made` also new rows, `removed` also deleted ones."""
+    """Migration operation: record changes of `columns` of `table`; with `made` also inserts, with `removed` also
+    deletions."""
     told = ", ".join(f"'{column}'" for column in columns)
     of = ", ".join(f'"{column.lstrip("*")}"' for column in columns)
     events = [*(["INSERT"] if made else []), f"UPDATE OF {of}", *(["DELETE"] if removed else [])]

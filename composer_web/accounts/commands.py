@@ -1,4 +1,4 @@
-"""Commands that make things in a project."""
+"""Base of commands that create objects in a project."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from composer_web.accounts.models import Project, Role
 
 
 class ProjectCommand(BaseCommand):
-    """`--project SLUG`: acts in that project, seeing its own things and those of libraries. Without it the command sees
-    everything and makes things in the default project."""
+    """`--project SLUG` runs the command in that project, where it sees the project's objects and those of libraries.
+    Without it, the command sees everything and creates objects in the default project."""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
@@ -30,7 +30,7 @@ class ProjectCommand(BaseCommand):
 
 
 def _access(slug: str) -> Access | None:
-    """Raises CommandError for no such project."""
+    """Raises CommandError for an unknown project."""
     if not slug:
         return None
     project = Project.objects.filter(slug=slug, archived_at=None).first()

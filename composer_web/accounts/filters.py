@@ -1,4 +1,4 @@
-"""The filters of the audit log: one set for page, API and CSV."""
+"""Filters of the audit log, shared by page, API and CSV."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class AuditFilter(filters.FilterSet):
         fields = ["who", "action", "target", "via", "since", "until"]
 
     def by_target(self, query: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
-        """`run:12` is that one; `run` all of the kind."""
+        """`run:12` matches one object; `run` matches the kind."""
         return query.filter(target=value) if ":" in value else query.filter(target__startswith=f"{value}:")
 
 
 def entries() -> QuerySet[AuditEntry]:
-    """The log, newest first."""
+    """Audit entries, newest first."""
     rows: Any = AuditEntry.objects.order_by("-id")
     return rows

@@ -1,4 +1,4 @@
-"""Forms of security keys: allauth's, with short names, entries in the audit log, and odd answers refused in words."""
+"""allauth's security key forms, with short names, audit entries, and error messages for malformed responses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from django.db import transaction
 from composer_web.accounts.services import audit
 
 ODD = (AttributeError, LookupError, NotImplementedError, RecursionError, TypeError, ValueError, struct.error)
-"""What the parsers of allauth and fido2 raise for an answer that no browser gives."""
+"""Exceptions of allauth's and fido2's parsers for responses that no browser sends."""
 
 
 class _Named(forms.Form):
-    """A key has a short name: it stands in the list of keys and in the audit log."""
+    """A key's name is short, since the list of keys and the audit log show it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

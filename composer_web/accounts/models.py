@@ -1,4 +1,4 @@
-"""People, projects, what people may do in them, their API tokens, and what they did."""
+"""Users, projects, memberships, API tokens and audit entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.crypto import salted_hmac
 from composer_web.accounts import access
 
 DEFAULT_PROJECT = 1
-"""Id of the project that every installation has: all that was made before there were projects is in it."""
+"""Id of the project that every installation has. Objects from before projects existed belong to it."""
 
 
 class Role(models.TextChoices):
@@ -26,6 +26,8 @@ class User(AbstractUser):
     logins = models.PositiveIntegerField(
         default=0, db_default=0, help_text="Part of what sessions are signed with: one more ends all of them"
     )
+    placed: list[dict[str, Any]] | None = None
+    """Every project with this user's membership in it, if the query included it (`reach.with_places`)."""
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         salt = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_hash"  # as ever, until sessions were ended
@@ -33,32 +35,22 @@ class User(AbstractUser):
         return salted_hmac(salt, self.password, secret=secret, algorithm="sha256").hexdigest()
 
     def may(self, role: str) -> bool:
-        """Whether this person has at least the rights of `role`: in the project of the request in progress, else by account.
-        With a token never more than its scopes allow."""
+        """Whether the user has at least `role`: in the project of the current request, else by account. A token
+        never grants more than its scopes allow."""
         now = access.current()
         here = now is None or now.user_id != self.pk or Role.values.index(now.ceiling) >= Role.values.index(role)
         return here and self.ranks(role)
 
     def ranks(self, role: str) -> bool:
-        """The same whatever token is used. For what is kept from people because of what they do, not for what they may."""
+        """`may` regardless of the token. For content hidden from users because of their work, not their permissions."""
         now = access.current()
         mine = self.role if now is None or now.user_id != self.pk else now.role
         order = Role.values
         return self.is_active and mine in order and order.index(mine) >= order.index(role)
 
-    @property
-    def places(self) -> list[dict[str, Any]]:
-        """Every project with this person's membership in it: id, slug, name, open, library, archived, role or None."""
-        found: list[dict[str, Any]] | None = self.__dict__.get("placed")  # a log-in brings it along
-        if found is None:
-            from composer_web.accounts.reach import placed
-
-            found = self.__dict__["placed"] = placed(self.pk)
-        return found
-
 
 class Project(models.Model):
-    """A room of its own for runs and what they are made from. What is in one is nowhere else; see docs/team.md."""
+    """Isolated workspace for runs and their inputs. An object belongs to exactly one project; see docs/team.md."""
 
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=80)
@@ -85,7 +77,7 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """One person's role in one project."""
+    """Role of one user in one project."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="memberships")
@@ -104,7 +96,7 @@ class Membership(models.Model):
 
 
 class Invitation(models.Model):
-    """A link by which one person makes the password of an account. Only its SHA-256 is stored; it works once."""
+    """A one-time link for setting an account's password. Only its SHA-256 is stored."""
 
     username = models.CharField(max_length=150)
     email = models.EmailField(blank=True)
@@ -140,7 +132,7 @@ class Invitation(models.Model):
 
 
 class ApiToken(models.Model):
-    """A key for scripts. Only its SHA-256 is stored; `prefix` lets people tell their tokens apart."""
+    """API token for scripts. Only its SHA-256 is stored; `prefix` identifies it to users."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=80)
@@ -168,7 +160,7 @@ class ApiToken(models.Model):
 
 
 class AuditEntry(models.Model):
-    """One change that a person or token made. Append-only (database trigger)."""
+    """One change made by a user or token. Append-only (database trigger)."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")

@@ -1,7 +1,8 @@
-"""Rows that belong to a project: the column, the manager that leaves other projects' rows out, and the triggers.
+"""Rows that belong to a project: the column, the filtering manager, and the triggers.
 
-A root (a run, a suite) gets its project when it is made and keeps it; every other row gets that of its parent from a
-trigger, whatever the code says. Managers are the one place that keeps projects apart: they read `access.current()`.
+A root (a run, a suite) gets its project on creation and keeps it. A trigger gives every other row its parent's
+project,
+whatever the code sets. Managers are the only place that separates projects: they read `access.current()`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ M = TypeVar("M", bound=models.Model, covariant=True)
 
 
 def within(rows: models.QuerySet[M], *, path: str = "project_id", shared: bool = False) -> models.QuerySet[M]:
-    """Rows of the request's project, whose id is at `path`; `shared`: also those of libraries."""
+    """Rows of the request's project, whose id is at `path`. `shared` adds rows of libraries."""
     now = access.current()
     if now is None or now.scope is None:
         return rows
@@ -26,7 +27,7 @@ def within(rows: models.QuerySet[M], *, path: str = "project_id", shared: bool =
 
 
 class OwnManager(models.Manager[M]):
-    """Rows of the request's project only."""
+    """Manager for rows of the request's project only."""
 
     # Class attributes: Django makes related managers of the class, without arguments.
     path: ClassVar[str] = "project_id"
@@ -37,25 +38,25 @@ class OwnManager(models.Manager[M]):
 
 
 class SharedManager(OwnManager[M]):
-    """Also rows of libraries: what every project may read and use."""
+    """Manager that adds rows of libraries, which every project may read and use."""
 
     shared = True
 
 
 class TaskPartManager(SharedManager[M]):
-    """Rows that belong to a task."""
+    """Manager for rows that belong to a task."""
 
     path = "task__project_id"
 
 
 def project_now() -> int:
-    """Where a new row goes."""
+    """Project of a new row."""
     now = access.current()
     return DEFAULT_PROJECT if now is None else now.project
 
 
 class Owned(models.Model):
-    """Belongs to one project for good."""
+    """Belongs permanently to one project."""
 
     project = models.ForeignKey(
         Project,
@@ -74,7 +75,7 @@ class Owned(models.Model):
 
 
 class Material(Owned):
-    """Belongs to one project for good; where that is a library, all may read and use it."""
+    """Belongs permanently to one project. In a library project, everybody may read and use it."""
 
     objects = SharedManager()  # type: ignore[misc]  # wider than that of its base
 
@@ -83,7 +84,7 @@ class Material(Owned):
 
 
 def keeps_project(table: str) -> RunSQL:
-    """Migration step: the project of a row of `table` never changes."""
+    """Migration operation: the project of a row of `table` never changes."""
     return RunSQL(
         sql=f"""
         CREATE FUNCTION {table}_project() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -101,7 +102,7 @@ def keeps_project(table: str) -> RunSQL:
 
 
 def project_of(table: str, **parents: str) -> RunSQL:
-    """Migration step: rows of `table` get the project of the first parent that they have (column=its table)."""
+    """Migration operation: rows of `table` get the project of their first non-null parent (column=its table)."""
     found = ", ".join(
         f"(SELECT project_id FROM {parent} WHERE id = NEW.{column})"  # noqa: S608 (names from migrations only)
         for column, parent in parents.items()
@@ -121,7 +122,7 @@ def project_of(table: str, **parents: str) -> RunSQL:
 
 
 def owned(*names: str) -> list[AddField]:
-    """Migration steps: models get the column; what is there already belongs to the default project."""
+    """Migration operations: add the column to models; existing rows belong to the default project."""
     return [
         AddField(
             name,

@@ -1,6 +1,6 @@
-"""Which object an address is about, and so which project: a table of all addresses.
+"""Maps URLs to objects and thereby to projects, in a table of all URLs.
 
-An address with a key that no line explains belongs to nobody and is refused (a test walks over all of them).
+A URL with a key missing from the table is rejected (a test checks all URLs).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ INSTALLATION = (
     "api/v1/promotions", "api/v1/quotas", "api/v1/tokens", "alerts/deliveries/", "alerts/rules/", "alerts/webhooks/", "audit/",
     "notifications/", "people/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
 )  # fmt: skip
-"""Begins of addresses that are about the whole installation: the role of the account counts."""
+"""URL prefixes of the whole installation. The account's role applies."""
 
 FOR_ALL = ("api/v1/health", "api/v1/docs")
-"""Of these what everybody with an account may see, also with a token of one project."""
+"""The subset visible to every account, including through a token of a single project."""
 
 MATERIAL = (
     "api/v1/curation", "api/v1/endpoints", "api/v1/environments", "api/v1/policies", "api/v1/releases", "api/v1/suites",
     "api/v1/tasks", "environments/", "evals/releases/", "evals/tasks/", "api/v1/evaluations/tasks/", "generators/",
     "imports/", "policies/", "suites/", "tasks/",
 )  # fmt: skip
-"""Begins of addresses of what a library shares: read by every project, changed by its own."""
+"""URL prefixes of objects that a library shares: readable in every project, writable in their own."""
 
 USES = (
     "evals/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations",
     "policies/<name>/evaluate/", "policies/<name>/measure/", "api/v1/policies/<name>/measurements",
 )  # fmt: skip
-"""Changes that only use what is shared: what they make is the user's own."""
+"""Writes that only use shared objects. The results belong to the user's project."""
 
 PLAIN = frozenset({"action", "form", "format", "part", "number", "batch"})
-"""Keys that name no object of a project by themselves. A batch of changes is looked up among the project's tasks."""
+"""Keys that do not identify an object of a project. A bulk change is looked up among the project's tasks."""
 
 Line = tuple[str, str, str, str]
 OBJECTS: tuple[Line, ...] = (
@@ -99,7 +99,7 @@ OBJECTS: tuple[Line, ...] = (
     ("api/v1/projects/", "slug", "accounts.Project", "slug"),
 )
 PATHS = {"accounts.Project": "pk", "review.QueueItem": "queue__project_id"}
-"""Where a model's project is, if not in its own column."""
+"""Path to a model's project, if it has no column of its own."""
 
 
 TOPICS: dict[str, Line] = {
@@ -108,13 +108,13 @@ TOPICS: dict[str, Line] = {
     "group": ("", "group", "rollouts.Group", "pk"),
     "suite": ("", "suite", "tasks.Suite", "pk"),
 }
-"""Kind of a live topic → what it is about."""
+"""Kind of live topic → its object."""
 SHARED_TOPIC = "suite"
-"""The one kind that a library shares."""
+"""The only kind that a library shares."""
 
 
 class NoOwner(LookupError):
-    """An address has a key that `OBJECTS` does not explain: add its line."""
+    """A URL has a key that `OBJECTS` does not define. Add a line for it."""
 
 
 def installation(route: str) -> bool:
@@ -135,7 +135,7 @@ def uses(route: str) -> bool:
 
 @functools.cache
 def line_of(route: str, key: str) -> Line | None:
-    """The longest begin that fits; None for a key that names no object. Raises NoOwner."""
+    """Entry with the longest matching prefix. None for a key that identifies no object. Raises NoOwner."""
     if key in PLAIN or installation(route):
         return None
     fitting = [line for line in OBJECTS if line[1] == key and route.lstrip("^").startswith(line[0])]
@@ -145,12 +145,13 @@ def line_of(route: str, key: str) -> Line | None:
 
 
 def topic_of(topic: str) -> Line | None:
-    """What a live topic such as `run:12` is about; None for those of lists."""
+    """Object of a live topic such as `run:12`. None for list topics."""
     return TOPICS.get(topic.partition(":")[0]) if ":" in topic else None
 
 
 def project_of(route: str, keys: dict[str, Any]) -> int | None:
-    """Of the first object that the address names; None where it names none, or one that does not exist."""
+    """Return the project of the first object named by the URL. None if the URL names no object, or one that does not
+    exist."""
     for key, value in keys.items():
         if (line := line_of(route, key)) is not None:
             return project_at(line, value)

@@ -1,4 +1,4 @@
-"""Writes of accounts: invitations, roles of the installation, who may still log in. Admins only; the last one stays."""
+"""Writes of accounts: invitations, installation roles, disabling. For admins only; the last admin cannot be removed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MOST_DAYS = 30
 MOST_OPEN = 500
 PATH = "/join/?code="
 KEPT, AGREED = "user.role_kept", "user.role_agreed"
-"""Audit entries: the provider's groups no longer make the last admin one; they do again."""
+"""Audit entries: the provider's groups no longer make the last admin one, or do so again."""
 
 
 def people() -> QuerySet[User]:
-    """For lists: their roles in projects come along."""
+    """Users for lists, with their project roles."""
     return User.objects.prefetch_related("memberships__project").order_by("username")
 
 
@@ -42,7 +42,7 @@ def get_person(username: str) -> User:
 
 
 def invitations() -> QuerySet[Invitation]:
-    """That may still be used."""
+    """Invitations that can still be used."""
     return Invitation.objects.select_related("created_by", "project").filter(
         used_at=None, withdrawn_at=None, expires_at__gt=timezone.now()
     )
@@ -59,8 +59,8 @@ def invite(
     project_role: str = "",
     days: int = 7,
 ) -> tuple[Invitation, str]:
-    """An invitation and its secret, which is told this one time. With `project`, whoever comes is a member there with
-    `project_role`. Raises UserError that names the field."""
+    """Create an invitation. Returns it with its secret, which is shown only once. With `project`, the user becomes a
+    member with `project_role`. Raises UserError naming the field."""
     username, email = username.strip(), email.strip()
     _check_roles(role, project_role)
     try:
@@ -97,7 +97,8 @@ def invite(
 
 
 def send(invitation: Invitation, link: str) -> bool:
-    """The link by e-mail, where there is an address and a mail server. Raises UserError when the server refuses."""
+    """Send the link by e-mail if an address and a mail server are configured. Raises UserError if the server
+    refuses."""
     if not (invitation.email and env().email_url):
         return False
     text = (
@@ -113,7 +114,7 @@ def send(invitation: Invitation, link: str) -> bool:
 
 @transaction.atomic
 def withdraw(*, invitation: Invitation, actor: User | None) -> None:
-    """Its link is worth nothing from now on. Raises Conflict for one that was used."""
+    """Revoke an invitation. Raises Conflict if it has been used."""
     row = Invitation.objects.select_for_update(of=("self",)).get(pk=invitation.pk)
     if row.used_at is not None:
         raise Conflict(f"{row.username} has used it already; disable the account instead")
@@ -124,13 +125,13 @@ def withdraw(*, invitation: Invitation, actor: User | None) -> None:
 
 
 def invited(secret: str) -> Invitation | None:
-    """The open invitation of a link."""
+    """Open invitation of a link."""
     return invitations().filter(digest=_digest(secret)).first() if secret else None
 
 
 @transaction.atomic
 def accept(*, secret: str, password: str) -> User:
-    """The account that the link was for. Raises UserError for a weak password, Conflict for a link that is used up."""
+    """Create the invited account. Raises UserError for a weak password, Conflict for a used link."""
     row = invitations().select_for_update(of=("self",)).filter(digest=_digest(secret)).first()
     if row is None:
         raise Conflict("this invitation is used, withdrawn or too old; ask an admin for another")
@@ -156,7 +157,7 @@ def validate(password: str, username: str) -> None:
 
 @transaction.atomic
 def change_role(*, user: User, role: str, actor: User | None) -> User:
-    """Their role in the installation. Raises UserError, and Conflict for the last admin."""
+    """Set the user's installation role. Raises UserError, and Conflict for the last admin."""
     _check_roles(role, "")
     _keep_an_admin(user, still=role == Role.ADMIN)
     return set_role(user=user, role=role, by=actor)
@@ -164,8 +165,8 @@ def change_role(*, user: User, role: str, actor: User | None) -> User:
 
 @transaction.atomic
 def follow_provider(*, user: User, role: str) -> User:
-    """The role that the identity provider gives now. The last admin keeps theirs: the refusal is audited, and the health
-    page says it (`kept_admin`) until somebody else is an admin or the provider agrees again."""
+    """Apply the role from the identity provider. The last admin keeps theirs: the refusal is audited, and the health
+    page shows it (`kept_admin`) until there is another admin or the provider agrees again."""
     if user.role != role:
         try:
             return change_role(user=user, role=role, actor=None)
@@ -178,12 +179,12 @@ def follow_provider(*, user: User, role: str) -> User:
 
 
 def admins() -> list[tuple[int, str]]:
-    """Who may administer the installation, and log in."""
+    """Admins of the installation who can log in."""
     return list(User.objects.filter(role=Role.ADMIN, is_active=True).values_list("pk", "username"))
 
 
 def kept_admin(known: list[tuple[int, str]] | None = None) -> tuple[str, str] | None:
-    """Name of the only admin, and the role that the provider wanted them to have instead; None where all is well."""
+    """Name of the only admin and the role that the provider assigns instead. None without such a conflict."""
     known = admins() if known is None else known
     if len(known) != 1:
         return None
@@ -194,7 +195,7 @@ def kept_admin(known: list[tuple[int, str]] | None = None) -> tuple[str, str] | 
 
 @transaction.atomic
 def disable(*, user: User, actor: User | None) -> User:
-    """Nobody logs in as this person any more: sessions end, and tokens are revoked for good. Raises Conflict."""
+    """Disable an account: its sign-in sessions end, and its tokens are revoked permanently. Raises Conflict."""
     _keep_an_admin(user, still=False)
     user.is_active = False
     user.save(update_fields=["is_active"])
@@ -207,7 +208,7 @@ def disable(*, user: User, actor: User | None) -> User:
 
 @transaction.atomic
 def enable(*, user: User, actor: User | None) -> User:
-    """May log in again, with new sessions and new tokens."""
+    """Allow log-in again, with new sessions and tokens."""
     user.is_active = True
     user.save(update_fields=["is_active"])
     audit(actor=actor, action="user.enable", target=f"user:{user.pk}", username=user.username)
@@ -215,7 +216,7 @@ def enable(*, user: User, actor: User | None) -> User:
 
 
 def end_sessions(user: User) -> int:
-    """Log somebody out everywhere; returns of how many sessions there was a note. Those without one end too."""
+    """End all sign-in sessions of a user. Returns the number of recorded sessions; unrecorded ones end too."""
     user.logins += 1  # part of what every session is signed with
     user.save(update_fields=["logins"])
     found = list(UserSession.objects.filter(user=user))
@@ -225,7 +226,7 @@ def end_sessions(user: User) -> int:
 
 
 def _keep_an_admin(user: User, *, still: bool) -> None:
-    """One lock at a time: two admins who demote each other at once would leave none."""
+    """Serialise the check with a lock: two admins who demote each other at once would leave none."""
     admins = list(
         User.objects.select_for_update()
         .filter(role=Role.ADMIN, is_active=True)

@@ -1,4 +1,4 @@
-"""Accounts and invitations over HTTP, for admins of the installation."""
+"""HTTP API of accounts and invitations, for admins of the installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accounts: who there is, who is invited, who may do what; and the page of an invitation, for whoever has its link."""
+"""Views of accounts and invitations, and the public page of an invitation link."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from composer_web.accounts import people, projects
 from composer_web.accounts.models import Project, Role
@@ -19,12 +19,12 @@ from composer_web.ops.pages import PageRequest, act, page, show
 
 
 def link_of(request: HttpRequest, secret: str) -> str:
-    """As the person who is invited opens it."""
+    """Invitation URL for the recipient."""
     base = env().public_url.rstrip("/")
     return f"{base}{people.PATH}{secret}" if base else request.build_absolute_uri(f"{people.PATH}{secret}")
 
 
-@require_GET
+@require_safe
 @page("admin")
 def person_list(request: PageRequest) -> HttpResponse:
     return _listed(request)
@@ -46,7 +46,7 @@ def _listed(request: PageRequest, **more: Any) -> HttpResponse:
 @require_POST
 @page("admin")
 def person_invite(request: PageRequest) -> HttpResponse:
-    """The link is in this one answer only."""
+    """The link appears in this response only."""
     given = request.POST
     try:
         made, secret = people.invite(
@@ -106,9 +106,9 @@ def _member(slug: str, username: str, role: str, actor: Any) -> None:
 
 
 @sensitive_post_parameters("password", "again")
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def join(request: HttpRequest) -> HttpResponse:
-    """For whoever has the link: choose a password, then log in with it."""
+    """Public page of the link: choose a password, then log in."""
     secret = (request.POST if request.method == "POST" else request.GET).get("code", "")[:200]
     invitation, problem = people.invited(secret), ""
     if invitation is not None and request.method == "POST":

@@ -1,4 +1,4 @@
-"""Projects and their members over HTTP."""
+"""HTTP API of projects and their members."""
 
 from __future__ import annotations
 

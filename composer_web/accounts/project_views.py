@@ -1,4 +1,4 @@
-"""Projects: which there are for a person, the choice of one, its members and settings."""
+"""Views of projects: list, selection, members and settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.accounts import projects
 from composer_web.accounts.models import DEFAULT_PROJECT, Role
@@ -19,7 +19,7 @@ from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 
 
-@require_GET
+@require_safe
 @page()
 def project_list(request: PageRequest) -> HttpResponse:
     context = {"may_create": request.user.role == Role.ADMIN, "places": reach(request.user)}
@@ -46,7 +46,7 @@ def project_new(request: PageRequest) -> HttpResponse:
 @require_POST
 @page()
 def project_choose(request: PageRequest) -> HttpResponse:
-    """From here on the person's pages are about this project; an address of another's object still opens it."""
+    """Select the project of the user's pages. URLs of objects in other projects still work."""
     wanted = request.POST.get("project", "")
     place = next((place for place in reach(request.user) if place["slug"] == wanted), None)
     if place is None:
@@ -57,7 +57,7 @@ def project_choose(request: PageRequest) -> HttpResponse:
     return redirect(back if safe else "ops:home")
 
 
-@require_GET
+@require_safe
 @page()
 def project_detail(request: PageRequest, slug: str) -> HttpResponse:
     project = projects.get_project(slug)

@@ -1,4 +1,4 @@
-"""Writes of projects and their members. Who may: an admin of the installation makes them, an admin of one keeps it."""
+"""Writes of projects and their members. Installation admins create projects; project admins manage them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_project(slug: str) -> Project:
 
 @transaction.atomic
 def create_project(*, slug: str, name: str, actor: User | None) -> Project:
-    """A closed project; who makes it is its first admin. Raises UserError."""
+    """Create a closed project whose creator is its first admin. Raises UserError."""
     _check(slug=slug, name=name)
     if Project.objects.filter(slug=slug).exists():
         raise UserError("slug", f"{slug!r} is taken; choose another")
@@ -56,7 +56,7 @@ def change_project(
 
 @transaction.atomic
 def set_member(*, project: Project, username: str, role: str, actor: User | None) -> Membership:
-    """Somebody has this role in the project from now on. Raises UserError for nobody of that name, or no such role."""
+    """Set a user's role in the project. Raises UserError for an unknown user or role."""
     if role not in Role.values:
         raise UserError("role", f"role {role!r} is unknown; use one of {', '.join(Role.values)}")
     user = User.objects.filter(username=username.strip(), is_active=True).first()
@@ -69,7 +69,7 @@ def set_member(*, project: Project, username: str, role: str, actor: User | None
 
 @transaction.atomic
 def remove_member(*, project: Project, username: str, actor: User | None) -> None:
-    """Raises NotFound for somebody who is none."""
+    """Raises NotFound for a user who is not a member."""
     member = Membership.objects.filter(project=project, user__username=username).first()
     if member is None:
         raise NotFound("member", repr(username[:80]))

@@ -1,4 +1,4 @@
-"""Which projects a person reaches, and as what a request acts: the one place where both are decided."""
+"""Decides which projects a user can access, and with which access a request runs. This is the only place for both."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from django.db.models.functions import JSONObject
 from django.http import HttpRequest
 
 from composer_web.accounts import owners
-from composer_web.accounts.access import Access, begin
+from composer_web.accounts.access import Access, begin, current
 from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, Membership, Project, Role, User
 from composer_web.ops.errors import Denied, NotFound
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHOSEN = "project"
-"""Session key and query parameter: the project that a person chose."""
+"""Session key and query parameter of the selected project."""
 
 NOWHERE = -1
-"""No project: somebody who is in none sees nothing."""
+"""Id of no project: a user without projects sees nothing."""
 
 Place = dict[str, Any]
 
 
 def places_of(user: str) -> ArraySubquery:
-    """Expression: `User.places` of the user in column `user`, so that a log-in costs no query of its own."""
+    """`projects_of` the user in column `user` as an expression, so that log-in needs no extra query."""
     own = Membership.objects.filter(project=OuterRef("pk"), user=OuterRef(OuterRef(user))).values("role")[:1]
     row = JSONObject(
         id="id", slug="slug", name="name", open="open", library="library", archived="archived_at", role=Subquery(own)
@@ -34,16 +34,23 @@ def places_of(user: str) -> ArraySubquery:
 
 
 def with_places(users: QuerySet[User]) -> QuerySet[User]:
-    return users.annotate(placed=places_of("pk"))
+    return users.annotate(placed=places_of("pk"))  # type: ignore[no-redef]  # the attribute that it fills
 
 
 def placed(user_id: int) -> list[Place]:
     user = with_places(User.objects.filter(pk=user_id)).first()
-    return user.__dict__["placed"] if user is not None else []
+    return (user.placed or []) if user is not None else []
+
+
+def projects_of(user: User) -> list[Place]:
+    """Every project with this user's membership in it: id, slug, name, open, library, archived, role or None."""
+    if user.placed is None:  # a log-in brings it along
+        user.placed = placed(user.pk)
+    return user.placed
 
 
 def role_in(user: User, place: Place) -> str:
-    """The role of a person in a project; empty for none. Admins of the installation are admins everywhere."""
+    """Role of a user in a project; empty for none. Installation admins are admins of every project."""
     if user.role == Role.ADMIN:
         return Role.ADMIN
     if place["archived"]:
@@ -53,16 +60,34 @@ def role_in(user: User, place: Place) -> str:
 
 
 def may_in(user: User, project: int | None, role: str) -> bool:
-    """Whether somebody who is not asking has at least `role` in a project; without one by his account."""
-    place = next((place for place in user.places if place["id"] == project), None)
+    """Whether a user other than the current one has at least `role` in a project, or by account without a project."""
+    place = next((place for place in projects_of(user) if place["id"] == project), None)
     mine = role_in(user, place) if place else user.role if project is None else ""
     return bool(mine) and Role.values.index(mine) >= Role.values.index(role)
 
 
 def reach(user: User) -> list[Place]:
-    """Projects that a person may choose, with the role there; archived ones last, and only for admins."""
-    found = [{**place, "role": role_in(user, place)} for place in user.places]
+    """Projects that a user may select, with their role. Archived ones come last, for admins only."""
+    found = [{**place, "role": role_in(user, place)} for place in projects_of(user)]
     return sorted((place for place in found if place["role"]), key=lambda place: bool(place["archived"]))
+
+
+def readable() -> list[int] | None:
+    """Projects whose material may be named to whoever makes the request in progress; None for all of them.
+
+    Managers keep the rows of other projects out of what is about one project. What is about the whole installation
+    (`owners.INSTALLATION`) sees all rows, and asks here before it resolves a name or lists names.
+    """
+    now = current()
+    if now is None:
+        return None
+    if now.scope is not None:
+        return [now.scope, *now.libraries]
+    user = with_places(User.objects.filter(pk=now.user_id)).first()
+    if user is None or user.role == Role.ADMIN:
+        return None
+    shared = [place["id"] for place in projects_of(user) if place["library"] and not place["archived"]]
+    return [*(place["id"] for place in reach(user)), *shared]
 
 
 def enter(request: HttpRequest, user: User, token: ApiToken | None = None) -> Access:
@@ -89,9 +114,9 @@ def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
             )
         return Access(user.pk, user.role, mine[0]["id"] if mine else DEFAULT_PROJECT)
     here = _chosen(request, mine, token)
-    if len(user.places) == 1:
+    if len(projects_of(user)) == 1:
         return Access(user.pk, here["role"], here["id"]) if here else Access(user.pk, "", DEFAULT_PROJECT)
-    shared = tuple(place["id"] for place in user.places if place["library"] and not place["archived"])
+    shared = tuple(place["id"] for place in projects_of(user) if place["library"] and not place["archived"])
     changes = request.method not in SAFE and owners.material(match.route) and not owners.uses(match.route)
     libraries = () if changes else shared  # libraries are for reading: a change sees what is the project's own
     project = owners.project_of(match.route, match.kwargs)
@@ -109,17 +134,17 @@ def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
 
 
 def _lesser(here: Place, there: Place | None) -> str:
-    """Who reads what is shared has what he has in both: his own project and the library."""
+    """Effective role for shared objects: the lower of the roles in the user's project and in the library."""
     return str(min(here["role"], there["role"] if there else Role.VIEWER, key=Role.values.index))
 
 
 def _bound(request: HttpRequest, token: ApiToken | None) -> bool:
-    """Whether the request names its project, so that no object may be of another."""
+    """Whether the request fixes its project, so that no object may belong to another."""
     return CHOSEN in request.GET or (token is not None and token.project_id is not None)
 
 
 def _chosen(request: HttpRequest, mine: list[Place], token: ApiToken | None) -> Place | None:
-    """The project that the request or the session names, else the first; None for somebody of no project."""
+    """Project named by the request or the session, else the first. None for a user without projects."""
     if named := request.GET.get(CHOSEN, ""):
         found = next((place for place in mine if place["slug"] == named), None)
         if found is None:
@@ -130,26 +155,26 @@ def _chosen(request: HttpRequest, mine: list[Place], token: ApiToken | None) -> 
 
 
 def may_follow(user: User, topic: str) -> bool:
-    """Whether a person reaches what a live topic (`run:12`) is about; everybody may follow lists, which name nothing."""
+    """Whether a user may follow a live topic (`run:12`). Everybody may follow list topics, which identify no object."""
     user.__dict__.pop("placed", None)  # a connection lives long: somebody may have left the project since
     return reaches(user, topic)
 
 
 def reaches(user: User, topic: str) -> bool:
-    """The same for a person who was just read."""
+    """`may_follow` for a freshly loaded user."""
     line = owners.topic_of(topic)
     if line is None:
         return True
     mine = reach(user)
-    if len(user.places) == 1 or not mine:
+    if len(projects_of(user)) == 1 or not mine:
         return bool(mine)
     project = owners.project_at(line, topic.partition(":")[2])
-    shared = line[1] == owners.SHARED_TOPIC and any(p["library"] and p["id"] == project for p in user.places)
+    shared = line[1] == owners.SHARED_TOPIC and any(p["library"] and p["id"] == project for p in projects_of(user))
     return shared or any(place["id"] == project for place in mine)
 
 
 def operates(user: User, topic: str) -> bool | None:
-    """Whether a person who was just read may change what a topic is about; None for what he does not reach."""
+    """Whether a freshly loaded user may change a topic's object. None without access to it."""
     line = owners.topic_of(topic)
     if line is None or not reaches(user, topic):
         return None

@@ -28,6 +28,13 @@ class TokenOut(Schema):
         return token.project.slug if token.project else None
 
 
+class CallerOut(Schema):
+    username: str
+    role: str = Field(description="In that project; empty: none")
+    project: str | None = Field(description="Short name of the project that the request concerns")
+    token: TokenOut | None = Field(description="null: a signed-in page")
+
+
 class TokenIn(Body):
     name: str = Field(min_length=1, max_length=80)
     scopes: list[str] = Field(default=["read"], description="Of read, review, operate, admin")

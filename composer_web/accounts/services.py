@@ -1,4 +1,4 @@
-"""Writes of people, tokens and the audit log."""
+"""Writes of users, tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from composer_web.accounts.audit_context import current
 from composer_web.accounts.models import ApiToken, AuditEntry, Role, User
-from composer_web.accounts.origin import current
 from composer_web.accounts.reach import places_of, reach
 from composer_web.ops.errors import UserError
 
@@ -26,14 +26,14 @@ SCOPES = {
     "operate": Role.OPERATOR,
     "admin": Role.ADMIN,
 }
-"""Scope of a token → the role that its owner must have for it to count."""
+"""Token scope → role that its owner must have for it to be valid."""
 
 TOKEN_MARK = "oc_"
 MAX_DAYS = 365
 
 
 def audit(*, actor: User | None, action: str, target: str = "", **detail: Any) -> AuditEntry:
-    """Record a change in the caller's transaction, after it was made: the database adds what was before and after."""
+    """Audit a change in the caller's transaction, after making it. The database adds the values before and after."""
     origin = current()
     origin.entries += 1
     return AuditEntry.objects.create(
@@ -50,7 +50,7 @@ def audit(*, actor: User | None, action: str, target: str = "", **detail: Any) -
 
 @transaction.atomic
 def create_user(*, username: str, password: str, role: str = Role.VIEWER, by: User | None = None) -> User:
-    """A person who can log in. Raises UserError for a taken name, a weak password or an unknown role."""
+    """Create a user who can log in. Raises UserError for a taken name, a weak password or an unknown role."""
     if role not in Role.values:
         raise UserError("role", f"role {role!r} is unknown; use one of {', '.join(Role.values)}")
     if User.objects.filter(username=username).exists():
@@ -121,7 +121,7 @@ def create_token(
 
 @transaction.atomic
 def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
-    """Make a token useless from now on. Raises UserError unless it is one's own or `by` is an admin."""
+    """Revoke a token. Raises UserError unless it is the caller's own or `by` is an admin."""
     if token.user_id != by.pk and not by.may(Role.ADMIN):
         raise UserError("token", "only its owner or an admin can revoke a token")
     if token.revoked_at is None:
@@ -132,7 +132,7 @@ def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
 
 
 def authenticate_token(secret: str) -> ApiToken | None:
-    """The living token of a secret, with its user; notes the use at most once a minute."""
+    """Valid token for a secret, with its user. Records the use at most once a minute."""
     known = ApiToken.objects.select_related("user").annotate(placed=places_of("user_id"))
     token = known.filter(digest=_digest(secret), revoked_at=None).first()
     now = timezone.now()
@@ -145,14 +145,14 @@ def authenticate_token(secret: str) -> ApiToken | None:
 
 
 def allows(token: ApiToken, scope: str) -> bool:
-    """Whether the token carries `scope` (or a wider one) and its owner still has the role for it."""
+    """Whether the token has `scope` (or a wider one) and its owner still has the required role."""
     order = list(SCOPES)
     carried = any(order.index(own) >= order.index(scope) for own in token.scopes if own in SCOPES)
     return carried and token.user.may(SCOPES[scope])
 
 
 def ceiling_of(token: ApiToken) -> str:
-    """The widest role that a request with this token acts with."""
+    """Maximum role of requests with this token."""
     held = [SCOPES[scope] for scope in token.scopes if scope in ("read", "review", "operate", "admin")]
     return max(held, key=Role.values.index, default=Role.VIEWER)
 

@@ -1,4 +1,4 @@
-"""Who must show a second factor, and what log-ins leave in the audit log."""
+"""Enforcement of second factors, and audit entries of log-ins."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from allauth.mfa.signals import authenticator_added, authenticator_removed, auth
 from allauth.mfa.utils import is_mfa_enabled
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.contrib.auth.signals import user_logged_in, user_login_failed
+from django.contrib.sessions.backends.base import SessionBase
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.utils.decorators import sync_and_async_middleware
 
+from composer_web.accounts.audit_context import current
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.accounts.origin import current
 from composer_web.accounts.services import audit
 from composer_web.env import env
 
 OPEN = ("/2fa/", "/login/", "/logout/", "/reauthenticate/", "/static/", "/oidc/")
-"""What somebody without the second factor that is asked for still reaches: the pages that set it up."""
+"""Paths available without a required second factor: the set-up pages."""
 KNOWN = "second_factor"
-"""Session key: this session has shown that it has one."""
+"""Session key: the session has verified a second factor."""
 
 
 @sync_and_async_middleware
 def second_factor(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Middleware: sends people whom `require_mfa` names to the set-up until they have a second factor."""
+    """Middleware that redirects users subject to `require_mfa` to the set-up until they have a second factor."""
 
     def open_to_all(request: HttpRequest) -> bool:
         return env().require_mfa == "nobody" or request.path.startswith(OPEN)
@@ -56,12 +57,18 @@ def _send_away(request: HttpRequest) -> HttpResponse:
 
 
 def _lacks(request: HttpRequest) -> bool:
-    user, wanted = request.user, env().require_mfa
-    if not isinstance(user, User) or (wanted == "admins" and user.role != "admin") or request.session.get(KNOWN):
+    return isinstance(request.user, User) and lacks_factor(request.user, request.session)
+
+
+def lacks_factor(user: User, session: SessionBase) -> bool:
+    """Whether `require_mfa` demands a second factor that this session has not verified. Shared by pages and the
+    websocket. A verified session stores that fact, in requests that save it."""
+    wanted = env().require_mfa
+    if wanted == "nobody" or (wanted == "admins" and user.role != "admin") or session.get(KNOWN):
         return False
-    methods = request.session.get(AUTHENTICATION_METHODS_SESSION_KEY, [])
+    methods = session.get(AUTHENTICATION_METHODS_SESSION_KEY, [])
     if any(method.get("method") == "socialaccount" for method in methods) or is_mfa_enabled(user):
-        request.session[KNOWN] = True
+        session[KNOWN] = True
         return False
     return True
 
@@ -74,7 +81,7 @@ def _logged_in(sender: object, request: HttpRequest | None, user: User, **_: Any
 
 @receiver(user_login_failed)
 def _refused(sender: object, credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """The name that was typed is no person's until proved: it stands as text."""
+    """The submitted name is unverified, so it is logged as text."""
     origin = current()
     if request is not None:
         name = str(credentials.get("username", ""))[:150] or "nobody"

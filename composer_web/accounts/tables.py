@@ -1,4 +1,4 @@
-"""The table of the audit log."""
+"""Table of the audit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = {
     "environment": "/environments/{}/",
     "draft": "/drafts/{}/",
 }
-"""Kind of a target → the page about it."""
+"""Kind of target → its page."""
 
 
 class AuditTable(Table):
@@ -54,7 +54,7 @@ class AuditTable(Table):
 
 
 def told(entry: AuditEntry) -> list[dict[str, Any]]:
-    """Its changes as one row a column: what, before, after; `more` where rows were left out."""
+    """Changes of an entry, one row per column: name, before, after. `more` is set where rows were omitted."""
     found = []
     for change in entry.changes:
         if "more" in change:

@@ -1,4 +1,4 @@
-"""Log-in and API tokens."""
+"""Views of log-in and API tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from composer_web.ops.pages import PageRequest, act, page, show
 
 
 class Login(AllauthLoginView):
-    """By password, then by a second factor where there is one; beside it the way to the OIDC provider."""
+    """Log-in by password, then by a second factor if set up, or through the OIDC provider."""
 
     template_name = "accounts/login.html"
 
@@ -45,7 +45,7 @@ class Logout(auth.LogoutView):
 
 
 class ReauthenticateByKey(ReauthenticateWebAuthnView):
-    """A refused key is asked for again, here."""
+    """Repeats the request for a rejected key on the same page."""
 
     def form_invalid(self, form: Any) -> HttpResponse:
         for problem in form.errors.get("credential", []):
@@ -55,7 +55,7 @@ class ReauthenticateByKey(ReauthenticateWebAuthnView):
 
 @page()
 def tokens(request: PageRequest) -> HttpResponse:
-    """One's own tokens; a new token's secret is in this one answer only."""
+    """The user's tokens. The secret of a new token appears in this response only."""
     user = request.user
     secret = ""
     form = TokenForm(request.POST or None, user=user)

@@ -1,4 +1,4 @@
-"""Alerts over HTTP: what is wrong, the rules, and what was delivered."""
+"""HTTP API of alerts, rules and deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filters of alerts: one set for page and API."""
+"""Filters of alerts, shared by page and API."""
 
 from __future__ import annotations
 

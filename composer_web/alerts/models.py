@@ -1,4 +1,4 @@
-"""Rules that watch, alerts that they raise, who is told, and every delivery outside."""
+"""Alert rules, alerts, recipients, and every external delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of alerts."""
+"""Read queries of alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries outside: e-mail and signed webhooks, tried again with growing pauses."""
+"""External deliveries: e-mail and signed webhooks, retried with growing delays."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def send(row: Delivery) -> Delivery:
 
 
 def send_later(row: Delivery, *, seconds: float = 0.0) -> None:
-    """Ask a control worker for the next try."""
-    enqueue("alerts.deliver", {"delivery_id": row.pk}, queue="control", key=f"deliver:{row.pk}", delay=seconds)
+    """Ask a worker for the next try."""
+    enqueue("alerts.deliver", {"delivery_id": row.pk}, queue="io", key=f"deliver:{row.pk}", delay=seconds)
 
 
 def _webhook(row: Delivery) -> int:

@@ -1,4 +1,4 @@
-"""Writes of alerts: rules, webhooks, and what becomes of something that a rule saw."""
+"""Writes of alerts: rules, webhooks, and the state of raised alerts."""
 
 from __future__ import annotations
 

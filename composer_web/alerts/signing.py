@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as the Standard Webhooks specification has them, so that its libraries can check ours.
+"""Webhook signatures according to the Standard Webhooks specification, so that its libraries can verify them.
 
 `webhook-signature: v1,<base64 of HMAC-SHA256 over "id.timestamp.body">`; the secret is `whsec_` and base64.
 """

@@ -1,19 +1,18 @@
-"""Celery tasks of alerts: thin, idempotent."""
+"""Celery tasks of alerts: short and idempotent."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from celery import shared_task
-
 from composer_web.alerts import sending, watching
+from composer_web.ops.work import task
 
 
-@shared_task(name="alerts.look")
+@task("alerts.look", queue="control", seconds=120)
 def look(**_: Any) -> None:
     watching.look()
 
 
-@shared_task(name="alerts.deliver")
+@task("alerts.deliver", queue="io", seconds=120)
 def deliver(delivery_id: int, **_: Any) -> None:
     sending.deliver(delivery_id=delivery_id)

@@ -1,4 +1,4 @@
-"""Events: a signed message to every webhook that asked for its kind, written in the transaction of what happened."""
+"""Events: a signed message to every subscribed webhook, written in the transaction of the event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of alerts: what is wrong now, the rules, webhooks and their deliveries, and one's own notices."""
+"""Views of alerts: current alerts, rules, webhooks and their deliveries, and the user's notifications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.alerts import selectors, services
@@ -19,15 +19,16 @@ from composer_web.alerts.forms import AddressForm, RuleForm, WebhookForm
 from composer_web.alerts.models import Event, Notice, Rule, Webhook
 from composer_web.alerts.tables import AlertTable, DeliveryTable
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.filters import strict
 from composer_web.ops.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def alert_list(request: PageRequest) -> HttpResponse:
-    found = AlertFilter(request.GET, queryset=selectors.alerts())
+    found = strict(AlertFilter, request.GET, queryset=selectors.alerts())
     table = AlertTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
@@ -163,7 +164,7 @@ def webhook_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page("operator")
 def delivery_list(request: PageRequest) -> HttpResponse:
     table = DeliveryTable(selectors.deliveries())
@@ -185,7 +186,7 @@ def delivery_repeat(request: PageRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def notice_list(request: PageRequest) -> HttpResponse:
     """One's own notices, newest first; with `bell` only the bell of the top bar."""

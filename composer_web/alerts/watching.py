@@ -1,4 +1,4 @@
-"""Looks whether rules hold: every few seconds, all at once, each rule with a bounded number of rows."""
+"""Evaluates all rules every few seconds, each with a bounded number of rows."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The HTTP API: its root, authentication, errors and schema. Each app brings its own router."""

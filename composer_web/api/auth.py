@@ -10,8 +10,8 @@ from ninja.security import HttpBearer
 from ninja.security.apikey import APIKeyCookie
 
 from composer_web.accounts.access import begin
-from composer_web.accounts.models import User
-from composer_web.accounts.origin import used_token
+from composer_web.accounts.audit_context import used_token
+from composer_web.accounts.models import ApiToken, User
 from composer_web.accounts.reach import enter
 from composer_web.accounts.services import SCOPES, allows, authenticate_token, ceiling_of
 
@@ -38,6 +38,7 @@ class Token(HttpBearer):
                 f"this needs a token with scope {self.scope!r} of a user whose role includes it; it has {found.scopes}"
             )
         begin(replace(access, ceiling=ceiling_of(found)))
+        request.api_token = found  # type: ignore[attr-defined]
         return found.user
 
 
@@ -69,3 +70,9 @@ def caller(request: HttpRequest) -> User:
     """The authenticated user of an API request."""
     user: User = request.auth  # type: ignore[attr-defined]
     return user
+
+
+def token_of(request: HttpRequest) -> ApiToken | None:
+    """The token of an API request; None for a signed-in page."""
+    found: ApiToken | None = getattr(request, "api_token", None)
+    return found

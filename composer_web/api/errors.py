@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import SuspiciousOperation
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
@@ -77,6 +78,11 @@ def install(api: NinjaAPI) -> None:
         return answer(
             request, 422, "invalid", UNSTORABLE.format(f"U+{ord(error.object[error.start]):04X} is no character")
         )
+
+    @api.exception_handler(MultiPartParserError)
+    def not_a_form(request: HttpRequest, error: MultiPartParserError) -> HttpResponse:
+        message = f"the form cannot be read: {error}. Send multipart/form-data whose content type names its boundary"
+        return answer(request, 400, "invalid", message)
 
     @api.exception_handler(SuspiciousOperation)
     def suspicious(request: HttpRequest, error: SuspiciousOperation) -> HttpResponse:

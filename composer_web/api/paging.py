@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django_filters import FilterSet
 
-from composer_web.ops.errors import UserError
+from composer_web.ops.filters import strict
 
 MAX_PAGE = 200
 M = TypeVar("M", bound=Model)
@@ -25,15 +25,6 @@ def page(query: QuerySet[M], *, limit: int, before: int | None) -> dict[str, Any
 
 
 def filtered(filters: type[FilterSet], request: HttpRequest, query: QuerySet[M]) -> QuerySet[M]:
-    """The page's own FilterSet over the query string. Raises UserError for a wrong value or an unknown name."""
-    unknown = sorted(set(request.GET) - OWN - set(filters.base_filters))
-    if unknown:
-        known = ", ".join(sorted(filters.base_filters))
-        raise UserError(unknown[0], f"there is no filter {unknown[0]!r}; there are: {known}")
-    found = filters(request.GET, queryset=query, request=request)
-    if not found.is_valid():
-        fields = {name: " ".join(str(e) for e in errors) for name, errors in found.errors.items()}
-        first = next(iter(fields))
-        raise UserError(first, f"{first}: {fields[first]}", fields=fields)
-    result: QuerySet[M] = found.qs
+    """The page's own FilterSet over the query string. Raises WrongFilter for a wrong value or an unknown name."""
+    result: QuerySet[M] = strict(filters, request.GET, queryset=query, request=request, own=OWN).qs
     return result

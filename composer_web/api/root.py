@@ -10,6 +10,7 @@ from ninja.errors import ValidationError, ValidationErrorContext
 from ninja.operation import Operation
 
 from composer_web.accounts.api import router as accounts
+from composer_web.accounts.api import whoami
 from composer_web.accounts.audit_api import router as audit
 from composer_web.accounts.people_api import router as people
 from composer_web.accounts.project_api import router as projects
@@ -42,7 +43,7 @@ from composer_web.tasks.curation_api import router as curation
 
 class Api(NinjaAPI):
     """Its description says of every operation what any refusal looks like, not only those that it lists itself, and
-    calls it by noun and verb: `runs.get`. So are the methods of the generated client called."""
+    names it by noun and verb: `runs.get`."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         return f"{operation.view_func.__module__}.{operation.view_func.__name__}"
@@ -107,6 +108,7 @@ api.add_router("/promotions", promotions, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])
 api.add_router("/releases", releases, tags=["evaluations"])
 api.add_router("/environments", environments, tags=["environments"])
+api.add_router("/whoami", whoami, tags=["tokens"])
 api.add_router("/tokens", accounts, tags=["tokens"])
 api.add_router("/projects", projects, tags=["projects"])
 api.add_router("/people", people, tags=["people"])

@@ -1,0 +1,1 @@
+"""Datasets for SFT: uploaded conversations, or rollouts that filters and checks select."""

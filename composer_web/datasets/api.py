@@ -1,4 +1,4 @@
-"""Datasets over HTTP: ask for one, look how far it is, remove it."""
+"""HTTP API of datasets: request, progress, deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run's data are there, and were kept clear of what it will be measured on."""
+"""Checks that a run's datasets exist and were decontaminated against its evaluation suites."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from composer_web.datasets import guards, selectors
 from composer_web.env import env
 from composer_web.ops.errors import UserError
 from trainer.config import MidtrainConfig, SFTConfig
-from trainer.stages.corpus.clean import Guard
-from trainer.stages.corpus.readers import SourceUnreadable
-from trainer.stages.corpus.store import provenance
+from trainer.midtrain.corpus.clean import Guard
+from trainer.midtrain.corpus.readers import SourceUnreadable
+from trainer.midtrain.corpus.store import provenance
 
 
 def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which rollouts a dataset is made of."""
+"""Selects the rollouts of a dataset."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from composer_web.ops.errors import UserError
+from composer_web.ops.filters import WrongFilter, strict
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Suite
-from trainer.stages.conversations.conversation import SourceFacts
+from trainer.sft.conversations.conversation import SourceFacts
 
 SOURCE = "rollouts"
 
@@ -22,13 +23,10 @@ def chosen(query: str) -> QuerySet[Rollout]:
     """Graded rollouts that these filters leave, newest first, without those in quarantine. Raises UserError."""
     given = QueryDict(query, mutable=True)
     suites = given.pop("suite", [])
-    if unknown := sorted(set(given) - set(RolloutFilter.base_filters)):
-        known = ", ".join((*RolloutFilter.base_filters, "suite"))
-        raise UserError("rollouts", f"there is no filter {unknown[0]!r}; there are: {known}")
-    found = RolloutFilter(given, queryset=selectors.rollouts())
-    if not found.is_valid():
-        name, errors = next(iter(found.errors.items()))
-        raise UserError("rollouts", f"{name}: {' '.join(map(str, errors))}")
+    try:
+        found = strict(RolloutFilter, given, queryset=selectors.rollouts(), own=())
+    except WrongFilter as error:
+        raise UserError("rollouts", error.message) from error
     rows = found.qs.filter(state="graded").exclude(artifact_key="").exclude(quarantine__state="active")
     if suites:
         suite = Suite.objects.filter(name=suites[-1]).first()

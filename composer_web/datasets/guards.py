@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from composer_web.ops.errors import UserError
 from composer_web.tasks.models import Suite, SuiteMembership, TaskVersion
 from sandbox.tasks.spec import TaskSpec
-from trainer.stages.corpus.clean import Guard
+from trainer.midtrain.corpus.clean import Guard
 
 MEASURED = ("held-out", "benchmark")
 CHUNK = 200

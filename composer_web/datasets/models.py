@@ -1,4 +1,4 @@
-"""Datasets of conversations that SFT learns from."""
+"""Datasets of conversations for SFT."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Dataset(Owned):
         default=dict, help_text="datasets.schemas.Wanted: its sources, and suites to keep clear of"
     )
     provenance = models.JSONField(
-        null=True, blank=True, help_text="trainer.stages.conversations.store.Provenance, once it is prepared"
+        null=True, blank=True, help_text="trainer.sft.conversations.store.Provenance, once it is prepared"
     )
     conversations = models.PositiveIntegerField(default=0)
     dropped = models.PositiveIntegerField(default=0, help_text="Left out, by reason in the provenance")

@@ -1,4 +1,4 @@
-"""Rollouts as conversations: the tokens that were sampled, and their words for policies with another tokenizer."""
+"""Rollouts as conversations: the sampled tokens, and their text for policies with another tokenizer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors
 from sandbox.harness.session import profile_of_schema, schemas_of
 from sandbox.harness.types import ToolCall
-from trainer.rollouts.types import Segment, Trajectory, Turn
-from trainer.stages.conversations.conversation import Conversation, Message, Unfit, Window
-from trainer.stages.conversations.fingerprint import fingerprint
-from trainer.stages.conversations.readers import said
+from trainer.sft.conversations.conversation import Conversation, Message, Unfit, Window
+from trainer.sft.conversations.fingerprint import fingerprint
+from trainer.sft.conversations.readers import said
+from trainer.types import Segment, Trajectory, Turn
 
 
 def conversations_of(ids: list[int]) -> Iterator[Conversation | Unfit]:

@@ -1,4 +1,4 @@
-"""Reads of datasets, and of the corpora beside them."""
+"""Read queries of datasets and corpora."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from composer_web.datasets.models import Dataset
 from composer_web.datasets.services import incoming
 from composer_web.env import env
 from composer_web.ops.errors import NotFound, UserError
-from trainer.stages.conversations.readers import SUFFIXES
-from trainer.stages.conversations.store import Provenance
+from trainer.sft.conversations.readers import SUFFIXES
+from trainer.sft.conversations.store import Provenance
 
 MOST_SHOWN = 200
 
@@ -44,12 +44,12 @@ def ready(name: str, *, project: int | None = None, field: str = "stage.dataset"
 
 
 def names() -> list[str]:
-    """Of those that a run can learn from."""
+    """Names of the datasets that a run can train on."""
     return list(Dataset.objects.filter(state="done").order_by("name").values_list("name", flat=True)[:MOST_SHOWN])
 
 
 def waiting_files() -> list[str]:
-    """What lies in the folder for files that are too large for a browser."""
+    """Files in the folder for uploads too large for a browser."""
     if not incoming().is_dir():
         return []
     return sorted(

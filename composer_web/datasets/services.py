@@ -1,10 +1,12 @@
-"""Writes of datasets: asked for on a page, by API or command, prepared by a worker, removed while no run names them."""
+"""Writes of datasets: requested on a page, by API or CLI, prepared by a worker, deletable while no run uses them."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -23,13 +25,13 @@ from composer_web.ops import leases
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.outbox import enqueue
 from composer_web.runs.models import Run
-from trainer.stages.conversations.conversation import Conversation, SourceFacts, Unfit
-from trainer.stages.conversations.readers import SUFFIXES
-from trainer.stages.conversations.store import file_sources, prepare, read_sources
-from trainer.stages.corpus.readers import SourceUnreadable
+from trainer.midtrain.corpus.readers import SourceUnreadable
+from trainer.sft.conversations.conversation import Conversation, SourceFacts, Unfit
+from trainer.sft.conversations.readers import SUFFIXES
+from trainer.sft.conversations.store import file_sources, prepare, read_sources
 
 MAX_SECONDS = 3000.0
-"""Deadline of one preparation, below the broker's own for a message."""
+"""Deadline of one preparation."""
 MAX_UPLOAD = 256 << 20
 MOST_FILES = 50
 CHUNK = 1 << 20
@@ -75,7 +77,7 @@ def ask(*, name: str, wanted: Wanted, files: Mapping[str, Upload] | None = None,
         made = Dataset.objects.create(name=name, wanted=kept.model_dump(mode="json"), created_by=actor)
         _keep(made, files or {})
         audit(actor=actor, action="dataset.create", target=f"dataset:{made.pk}", name=name)
-        enqueue("datasets.prepare", {"dataset_id": made.pk}, queue="eval", key=f"dataset:{made.pk}")
+        enqueue("datasets.prepare", {"dataset_id": made.pk}, queue="io", key=f"dataset:{made.pk}")
         hint("datasets")
     return made
 
@@ -117,25 +119,22 @@ def _below(given: str) -> Path:
 
 
 def write(dataset_id: int) -> str:
-    """Prepare it; returns what became of it, for the log. A second delivery does nothing, or begins anew after a death."""
-    held = leases.take(f"dataset:{dataset_id}", owner=leases.identity("dataset"), seconds=MAX_SECONDS)
-    if held is None:
-        return "another worker prepares it"
+    """Prepare it; returns what became of it, for the log. A second delivery does nothing, or begins anew after a death.
+
+    The task holds a lease. Raises LeaseLost where another worker prepares it by now.
+    """
+    dataset = Dataset.objects.select_related("created_by").filter(pk=dataset_id, state__in=OPEN).first()
+    if dataset is None:
+        return "nothing to do"
+    _say(dataset, state="running")
     try:
-        dataset = Dataset.objects.select_related("created_by").filter(pk=dataset_id, state__in=OPEN).first()
-        if dataset is None:
-            return "nothing to do"
-        _say(dataset, state="running")
-        try:
-            project = dataset.project_id or DEFAULT_PROJECT
-            with acting(Access(dataset.created_by_id or 0, "viewer", project, project)):
-                made = _prepared(dataset)
-        except (UserError, SourceUnreadable, OSError) as error:
-            _say(dataset, state="failed", cause=str(error)[:2000], finished_at=timezone.now())
-            return f"failed: {error}"
-        return f"{made} conversations"
-    finally:
-        leases.release(held)
+        project = dataset.project_id or DEFAULT_PROJECT
+        with acting(Access(dataset.created_by_id or 0, "viewer", project, project)):
+            made = _prepared(dataset)
+    except (UserError, SourceUnreadable, OSError) as error:
+        _say(dataset, state="failed", cause=str(error)[:2000], finished_at=timezone.now())
+        return f"failed: {error}"
+    return f"{made} conversations"
 
 
 def _prepared(dataset: Dataset) -> int:
@@ -152,9 +151,14 @@ def _prepared(dataset: Dataset) -> int:
         ids = list(choosing.chosen(wanted.rollouts).values_list("pk", flat=True)[: wanted.most])
         sources.append(choosing.facts_of(wanted.rollouts, ids))
 
+    end = time.monotonic() + MAX_SECONDS
+
     def read() -> Iterator[Conversation | Unfit]:
-        yield from read_sources(found)
-        yield from sampling.conversations_of(ids)
+        for conversation in chain(read_sources(found), sampling.conversations_of(ids)):
+            leases.check()
+            if time.monotonic() > end:
+                raise UserError("", f"it was not prepared within {MAX_SECONDS / 60:.0f} minutes; choose fewer sources")
+            yield conversation
 
     made = prepare(
         folder_of(dataset),
@@ -176,7 +180,9 @@ def _prepared(dataset: Dataset) -> int:
 
 
 def _say(dataset: Dataset, **values: object) -> None:
-    Dataset.objects.filter(pk=dataset.pk).update(**values)
+    with transaction.atomic():
+        leases.fence()
+        Dataset.objects.filter(pk=dataset.pk).update(**values)
     hint("datasets")
 
 

@@ -1,4 +1,4 @@
-"""Pages of datasets: all of them, a new one, and what one is made of."""
+"""Views of datasets: list, creation, and details."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
@@ -18,14 +18,14 @@ from composer_web.ops.errors import UserError
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.tasks import selectors as tasks
-from trainer.stages.conversations.store import Provenance
+from trainer.sft.conversations.store import Provenance
 
 PER_PAGE = 50
 FILTERS = ("run", "suite", "reward_min", "verdict", "label")
-"""Of the list of rollouts, those that the form asks for by themselves."""
+"""Filters of the rollout list that the form offers as fields of its own."""
 
 
-@require_GET
+@require_safe
 @page()
 def dataset_list(request: PageRequest) -> HttpResponse:
     table = DatasetTable(selectors.datasets())
@@ -78,7 +78,7 @@ def _wanted(request: PageRequest) -> Wanted:
         raise UserError(field, f"{field}: {found['msg']}") from error
 
 
-@require_GET
+@require_safe
 @page()
 def dataset(request: PageRequest, pk: int) -> HttpResponse:
     found = selectors.get_dataset(pk)

@@ -1,4 +1,4 @@
-"""Evaluations over HTTP."""
+"""HTTP API of evaluations."""
 
 from __future__ import annotations
 

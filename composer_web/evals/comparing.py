@@ -1,4 +1,5 @@
-"""Two evaluations task by task: what got worse, what got better, and the rollouts that show it; a task through time."""
+"""Task-by-task comparison of two evaluations: regressions, improvements, and rollouts that show them; history of a
+task."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from composer_web.evals.models import Evaluation
 from composer_web.ops.errors import UserError
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Task, TaskVersion
-from trainer.stages.evaluate import mean_interval
+from trainer.rl.evaluate import mean_interval
 
 CLEAR = 0.05
-"""Below this probability of a difference as large by chance alone, a change of one task counts as clear."""
+"""A task's change is clear if a difference this large has a lower probability by chance alone."""
 MOST_HISTORY = 200
 
 
@@ -24,7 +25,7 @@ class Side:
 
     group: int = 0
     passed: list[int] = field(default_factory=list)
-    """Ids of rollouts."""
+    """Rollout ids."""
     failed: list[int] = field(default_factory=list)
     lost: int = 0
 
@@ -39,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Change:
-    """A task in both evaluations. `chance` is that of a difference this large between equal policies (Fisher, exact)."""
+    """A task in both evaluations. `chance` is the p-value of the difference (Fisher's exact test)."""
 
     version: TaskVersion
     before: Side
@@ -60,7 +61,7 @@ class Change:
 
     @property
     def shows_before(self) -> int | None:
-        """A rollout of the first evaluation that shows what changed, a pass where it got worse."""
+        """A rollout of the first evaluation that shows the change: a pass for a regression."""
         return _first(self.before.passed if self.difference < 0 else self.before.failed)
 
     @property
@@ -70,14 +71,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two evaluations on the tasks that both have. `difference` is the mean over tasks, second less first."""
+    """Two evaluations on their common tasks. `difference` is the mean over tasks, second minus first."""
 
     before: Evaluation
     after: Evaluation
     changes: list[Change]
     """Worst first."""
     only_one: int
-    """Tasks that only one of them has a verdict on."""
+    """Number of tasks with a verdict in only one of them."""
     difference: float
     low: float
     high: float
@@ -87,12 +88,12 @@ class Comparison:
 
     @property
     def clear(self) -> bool:
-        """The interval of the mean difference leaves zero out."""
+        """Whether the interval of the mean difference excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def compare(before: Evaluation, after: Evaluation) -> Comparison:
-    """Raises UserError when they share no task with a verdict."""
+    """Raises UserError without a common task that has verdicts."""
     found = _sides([before.pk, after.pk])
     old, new = found[before.pk], found[after.pk]
     shared = [pk for pk in old if pk in new and old[pk].verdicts and new[pk].verdicts]
@@ -109,7 +110,7 @@ def compare(before: Evaluation, after: Evaluation) -> Comparison:
 
 
 def _sides(evaluations: list[int]) -> dict[int, dict[int, Side]]:
-    """Evaluation → task version → what became of its rollouts. One query."""
+    """Evaluation → task version → outcomes of its rollouts. One query."""
     found: dict[int, dict[int, Side]] = {pk: defaultdict(Side) for pk in evaluations}
     rows = Rollout.objects.filter(group__evaluation__in=evaluations).order_by("pk")
     for evaluation, version, group, pk, verdict in rows.values_list(
@@ -129,7 +130,7 @@ def _first(ids: list[int]) -> int | None:
 
 
 def _chance(before: Side, after: Side) -> float:
-    """Fisher's exact test, two-sided: the sum over all tables that are no likelier than the one seen."""
+    """Two-sided Fisher's exact test: the sum over all tables no likelier than the observed one."""
     n, m, passes = before.verdicts, after.verdicts, len(before.passed) + len(after.passed)
     whole = comb(n + m, passes)
     weights = [comb(n, k) * comb(m, passes - k) for k in range(max(0, passes - m), min(n, passes) + 1)]
@@ -143,12 +144,12 @@ class Entry:
 
     evaluation: Evaluation
     number: int
-    """Of the task's version."""
+    """Result for this version of the task."""
     side: Side
 
 
 def history(task: Task) -> list[Entry]:
-    """The newest evaluations that had this task, newest first, whichever version of it. Two queries."""
+    """Newest evaluations that include this task in any version, newest first. Two queries."""
     sides: dict[tuple[int, int], Side] = {}
     newest = (
         Evaluation.objects.filter(groups__task_version__task=task, state="finished")

@@ -1,11 +1,11 @@
-"""Pages that lay evaluations beside each other: two of them task by task, and one task through all of them."""
+"""Views that compare evaluations: two of them task by task, and one task across all."""
 
 from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.evals import comparing, selectors, services
 from composer_web.ops.errors import NotFound, UserError
@@ -17,10 +17,10 @@ from composer_web.tasks.selectors import get_task
 MOST_ROWS = 500
 
 
-@require_GET
+@require_safe
 @page()
 def evaluation_compare(request: PageRequest) -> HttpResponse:
-    """`?before=3&after=5`, as the forms of other pages make it."""
+    """`?before=3&after=5`, as submitted by forms on other pages."""
     first, second = (_evaluation_id(request.GET.get(name, "")) for name in ("before", "after"))
     try:
         found = comparing.compare(selectors.get_evaluation(first), selectors.get_evaluation(second))
@@ -64,7 +64,7 @@ def _figures(found: comparing.Comparison) -> list[Figure]:
     ]
 
 
-@require_GET
+@require_safe
 @page()
 def task_history(request: PageRequest, slug: str) -> HttpResponse:
     task = get_task(slug)

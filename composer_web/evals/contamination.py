@@ -1,14 +1,16 @@
-"""Whether training suites hold a release's tasks: compared by content (`sandbox.tasks.overlap`), not by name."""
+"""Contamination check of a release against training suites, by content (`sandbox.tasks.overlap`) instead of name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.db import transaction
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
 from composer_web.evals.models import Release
+from composer_web.ops import leases
 from composer_web.tasks.models import Suite, TaskVersion
 from sandbox.tasks.overlap import Index, print_of
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
@@ -38,20 +40,21 @@ class Contamination(BaseModel):
 
 
 def carried_text(task: TaskSpec, path: str) -> str:
-    """How a file begins as far as the bundle says: of a built environment only what is laid over it."""
+    """Beginning of a file as far as the bundle contains it. For a built environment, only its overrides."""
     environment = task.environment
     files = environment.overrides if isinstance(environment, BuiltEnvironment) else environment.files
     return files.get(path, "")
 
 
 def compare(release: Iterable[TaskSpec], training: Iterable[TaskSpec]) -> tuple[int, list[Hit]]:
-    """How many training tasks were read, and the pairs that are nearly the same."""
+    """Number of training tasks read, and pairs of near duplicates."""
     index = Index()
     for task in release:
         index.add(print_of(task, carried_text))
     read = 0
     hits: list[Hit] = []
     for task in training:
+        leases.check()
         read += 1
         pair = index.near(print_of(task, carried_text))
         if pair is not None and len(hits) < MOST_HITS:
@@ -60,7 +63,7 @@ def compare(release: Iterable[TaskSpec], training: Iterable[TaskSpec]) -> tuple[
 
 
 def check(release: Release) -> Contamination:
-    """Compare with every training suite as it is now, and keep the outcome with the release."""
+    """Compare with the current training suites, and store the result with the release."""
     suites = Suite.objects.filter(purpose="train")
     training = TaskVersion.objects.filter(suites__in=suites).distinct().order_by("pk").only("spec")
     own = release.versions.order_by("pk").only("spec")
@@ -73,6 +76,8 @@ def check(release: Release) -> Contamination:
         training_tasks=read,
         hits=tuple(hits),
     )
-    release.contamination = found.model_dump(mode="json")
-    release.save(update_fields=["contamination"])
+    with transaction.atomic():
+        leases.fence()
+        release.contamination = found.model_dump(mode="json")
+        release.save(update_fields=["contamination"])
     return found

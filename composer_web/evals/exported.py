@@ -1,4 +1,4 @@
-"""Evaluations with their results, and the leaderboards of releases, as files."""
+"""Exports of evaluations with their results, and of release leaderboards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EVALUATIONS = Table(
 
 
 def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
-    """A leaderboard a page, in the order of the page that shows it."""
+    """One leaderboard per page, in the order of its web page."""
     ranked = Release.objects.filter(pk__in=evaluations.values("release")).order_by("benchmark", "number")
     for release in ranked:
         yield [_standing(release, row) for row in standings.leaderboard(release)]

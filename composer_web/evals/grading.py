@@ -1,4 +1,4 @@
-"""Grades of a rollout under the rubric of side evaluations, by any OpenAI-compatible endpoint."""
+"""LLM grades of a rollout under the behaviour rubric, through any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent / "rubric"
 
 
 class SideRubric(Rubric):
-    """Its version is stored beside every grade; its digest also covers the prompt."""
+    """Its version is stored with every grade; its digest also covers the prompt."""
 
     @cached_property
     def digest(self) -> str:
@@ -40,7 +40,7 @@ def side_rubric() -> SideRubric:
 
 
 class SideJudge(RewardJudge):
-    """Asks for the grades of an attempt, outcome-blind; what was graded once is taken from the cache."""
+    """Requests outcome-blind grades of an attempt. Grades are cached."""
 
     def __init__(self, endpoint: Endpoint, *, cache: Cache | None = None) -> None:
         super().__init__(endpoint, cache=cache)

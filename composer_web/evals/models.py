@@ -1,4 +1,4 @@
-"""Evaluations: one policy version measured on a suite or on a release of a benchmark."""
+"""Evaluations of one policy version on a suite or a benchmark release."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Release(Material):
 
 
 class ReleaseTask(models.Model):
-    """A task version in a release, with what can be measured of it once and for all."""
+    """A task version in a release, with its fixed statistics."""
 
     release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="members")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="release_members")
@@ -153,7 +153,7 @@ class Evaluation(Owned):
 
     @property
     def title(self) -> str:
-        """Who was evaluated: version, level of effort."""
+        """Evaluated version and effort level."""
         effort = f" ({self.effort})" if self.effort else ""
         return f"{self.policy.at(self.version)}{effort}"
 
@@ -168,7 +168,7 @@ class EvaluationTransition(Transition):
 
 
 class SideScore(models.Model):
-    """What one aspect of a rollout is worth beside its tests, in [0, 1]: by a rule, or by a model under a rubric."""
+    """Score in [0, 1] of one aspect of a rollout besides its tests, by a rule or by a model under a rubric."""
 
     evaluation = models.ForeignKey(Evaluation, on_delete=models.PROTECT, related_name="side_scores")
     rollout = models.ForeignKey("rollouts.Rollout", on_delete=models.PROTECT, related_name="side_scores")

@@ -1,4 +1,4 @@
-"""Benchmark releases over HTTP."""
+"""HTTP API of benchmark releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of benchmark releases: list and publish, one release with its leaderboard, run a policy over it."""
+"""Views of benchmark releases: list and publish, one release with its leaderboard, run a policy on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.evals import releases, standings
@@ -27,7 +27,7 @@ from composer_web.tasks import selectors as tasks
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def release_list(request: PageRequest) -> HttpResponse:
     table = ReleaseTable(standings.releases())
@@ -57,7 +57,7 @@ def release_publish(request: PageRequest) -> HttpResponse:
     return redirect("evals:release", benchmark=made.benchmark, number=made.number)
 
 
-@require_GET
+@require_safe
 @page()
 def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
     release = standings.get_release(benchmark, number)
@@ -127,7 +127,7 @@ def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResp
 
 
 def _aspects(rows: list[standings.Row]) -> list[tuple[str, str]]:
-    """Columns of side evaluations that some row has: aspect and title."""
+    """Behaviour score columns with a value in any row, as (aspect, title)."""
     return [(aspect, title) for aspect, title in TITLES.items() if any(aspect in row.sides for row in rows)]
 
 
@@ -155,7 +155,7 @@ def _figures(release: Release, members: list[standings.Standing]) -> list[Figure
 
 
 def _plot(resource: str, rows: list[standings.Row]) -> dict[str, Any]:
-    """What `js/pareto.js` draws: score over tokens or over cost."""
+    """Data for `js/pareto.js`: score over tokens or cost."""
     points = [
         {
             "name": row.name,

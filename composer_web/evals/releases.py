@@ -1,4 +1,4 @@
-"""Writes of benchmark releases: publish, refresh, run a policy over one, check against training suites."""
+"""Writes of benchmark releases: publish, refresh, run a policy, check against training suites."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainer.rollouts.interruption import Interruption
 
 BATCH = 500
 NAMED = 3
-"""Tasks that a refusal names."""
+"""Maximum number of tasks named in an error."""
 
 
 @transaction.atomic
@@ -81,13 +81,13 @@ def publish(
         batch_size=BATCH,
     )
     audit(actor=actor, action="release.publish", target=f"release:{release.pk}", name=str(release), tasks=len(versions))
-    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="control")
+    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="maintenance")
     hint("evals")
     return release
 
 
 def _not_admitted(versions: Sequence[TaskVersion]) -> list[str]:
-    """Tasks of which two reviewers have not admitted exactly this version, by name."""
+    """Names of tasks without two reviewers' admission of exactly this version."""
     state = Func(F("pk"), function="opencomposer_review_state", output_field=CharField())
     found = TaskVersion.objects.filter(pk__in=[version.pk for version in versions]).annotate(state=state)
     return list(found.exclude(state="admitted").order_by("task__slug").values_list("task__slug", flat=True))
@@ -158,6 +158,6 @@ def run(
 
 @transaction.atomic
 def request_check(*, release: Release, actor: User | None = None) -> None:
-    """Have the release compared with the training suites as they are now."""
-    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="control")
+    """Request a comparison of the release with the current training suites."""
+    enqueue("evals.check_contamination", {"release_id": release.pk}, queue="maintenance")
     audit(actor=actor, action="release.check", target=f"release:{release.pk}")

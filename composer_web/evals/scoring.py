@@ -1,4 +1,4 @@
-"""Numbers of an evaluation from its verdicts."""
+"""Computes the figures of an evaluation from its verdicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from trainer.stages.evaluate import mean_interval, pass_at_k, wilson_interval
+from trainer.rl.evaluate import mean_interval, pass_at_k, wilson_interval
 
 
 def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: float) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: 
         "best_low": best_low,
         "best_high": best_high,
         "best_of": samples,
+        "best_at": best_at(valid, samples=samples),
         "tasks": len(valid),
         "tasks_without_verdict": len(tasks) - len(valid),
         "verdicts": {"passed": passed, "failed": sum(map(len, valid)) - passed, "infra_error": lost},
@@ -37,9 +38,18 @@ def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: 
     }
 
 
+def best_at(tasks: Sequence[Sequence[bool]], *, samples: int) -> dict[str, float]:
+    """pass@k by k, for powers of two up to `samples` and `samples` itself: numbers of evaluations with different numbers
+    of samples compare at the same k only. Unbiased, over the tasks that have at least k verdicts; a k without one is left out."""
+    wanted = sorted({samples, *(2**power for power in range(1, 12) if 2**power < samples)})
+    found = {k: [pass_at_k(len(task), sum(task), k) for task in tasks if len(task) >= k] for k in wanted}
+    return {str(k): fmean(shares) for k, shares in found.items() if shares}
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one rollout took. Of weights of our own every token of the episode counts as read once, and none as cached."""
+    """Resources of one rollout. For our own weights, every token of the episode counts as read once, and none as
+    cached."""
 
     written: int
     read: int
@@ -47,7 +57,7 @@ class Spent:
     seconds: float | None = None
 
     def cost(self, price: Mapping[str, float]) -> float:
-        """Dollars at `price`: for a million tokens `input`, `output`, and `cached` where it differs from `input`."""
+        """Dollars at `price` per million tokens: `input`, `output`, and `cached` if it differs from `input`."""
         plain = price.get("input", 0.0)
         read = (self.read - self.cached) * plain + self.cached * price.get("cached", plain)
         return (self.written * price.get("output", 0.0) + read) / 1e6

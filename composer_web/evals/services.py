@@ -31,7 +31,7 @@ from trainer.rollouts.interruption import Interruption
 FULL = SamplingConfig(
     max_turn_tokens=16_384, max_context_tokens=131_072, max_turns=100, episode_seconds=1800.0, engine_seconds=3600.0
 )
-"""An episode of a policy that is no toy."""
+"""Episode limits of a full-size policy."""
 
 
 @transaction.atomic
@@ -55,7 +55,7 @@ def create_evaluation(
     grader: Policy | None = None,
     actor: User | None = None,
 ) -> Evaluation:
-    """An evaluation that starts at once. Raises UserError. One per run, version and phase: asking again returns it."""
+    """Create and start an evaluation. Idempotent per run, version and phase. Raises UserError."""
     if run is not None:
         found = Evaluation.objects.filter(run=run, version=version, phase=phase).first()
         if found is not None:
@@ -115,7 +115,7 @@ def evaluate(
     seed: int = 0,
     actor: User | None = None,
 ) -> Evaluation:
-    """Evaluate `name` or `name@version` on a suite, on its own. Raises UserError."""
+    """Evaluate `name` or `name@version` on a suite, outside of a run. Raises UserError."""
     policy, version = subject(reference)
     sampling, harness = limits(policy, temperature=temperature)
     return create_evaluation(
@@ -134,8 +134,8 @@ def evaluate(
 
 
 def subject(reference: str) -> tuple[Policy, int]:
-    """Whom `name` or `name@version` means: weights that can be read and play episodes, or an endpoint that may be asked
-    (version 0). Raises UserError."""
+    """Resolve `name` or `name@version`: readable weights that can play episodes, or an endpoint in use (version 0).
+    Raises UserError."""
     policy = Policy.objects.filter(name=reference, kind="endpoint").select_related("endpoint").first()
     if policy is not None:
         endpoints.asked(policy.endpoint)  # refuses an address or key that cannot be used
@@ -149,7 +149,7 @@ def subject(reference: str) -> tuple[Policy, int]:
 def limits(
     policy: Policy, *, temperature: float, turns: int | None = None, context_tokens: int | None = None
 ) -> tuple[SamplingConfig, HarnessConfig]:
-    """How long an episode may be and which tools it has: the toy's own, else those of a real session. Raises UserError."""
+    """Episode limits and tools: the toy's own, else those of a real session. Raises UserError."""
     if not 0 < temperature <= 2:
         raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
     if turns is not None and not 1 <= turns <= 1000:
@@ -166,7 +166,7 @@ def limits(
 
 @transaction.atomic
 def for_version(*, run: Run, version: int) -> Evaluation | None:
-    """The evaluation that the run's configuration asks for at this version: before, during (cheaper) or after."""
+    """Evaluation that the run's configuration requires at this version: before, during (cheaper) or after."""
     stage = run.configuration.stage
     if not isinstance(stage, RLConfig) or not stage.eval_suite:
         return None
@@ -212,9 +212,7 @@ def mark_finished(*, evaluation: Evaluation, results: dict[str, Any]) -> Evaluat
     _move(evaluation, EvaluationState.FINISHED, "all groups ended", results=results, finished_at=timezone.now())
     run = evaluation.run
     if run is not None:
-        named = {"eval/pass1": results.get("pass1"), "eval/best_of_k": results.get("best")}
-        values = {name: value for name, value in named.items() if value is not None}
-        record(run=run, step=evaluation.version, values=values)
+        record(run=run, step=evaluation.version, values=_points(run, evaluation, results))
         add_event(
             run=run,
             kind="eval",
@@ -225,6 +223,16 @@ def mark_finished(*, evaluation: Evaluation, results: dict[str, Any]) -> Evaluat
         )
     _tell(evaluation, Event.EVALUATION_FINISHED)
     return evaluation
+
+
+def _points(run: Run, evaluation: Evaluation, results: dict[str, Any]) -> dict[str, float]:
+    """Points of the run's curves. Each best-of-K curve has one K: `eval/best_of_k` uses the run's `eval_samples`,
+    which evaluations during the run lack; `eval/best_of/K` uses the K in its name."""
+    stage = run.configuration.stage
+    whole = isinstance(stage, RLConfig) and evaluation.samples == stage.eval_samples
+    named = {"eval/pass1": results.get("pass1"), "eval/best_of_k": results.get("best") if whole else None}
+    named |= {f"eval/best_of/{k}": value for k, value in results.get("best_at", {}).items() if k != "1"}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 @transaction.atomic
@@ -238,10 +246,10 @@ def mark_failed(*, evaluation: Evaluation, cause: str) -> Evaluation:
 
 @transaction.atomic
 def cancel(*, evaluation: Evaluation, actor: User | None = None) -> Evaluation:
-    """Raises Conflict when it has ended."""
+    """Raises Conflict if it has ended."""
     _move(evaluation, EvaluationState.CANCELLED, "cancelled", finished_at=timezone.now())
     audit(actor=actor, action="eval.cancel", target=f"eval:{evaluation.pk}")
-    enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
+    enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="maintenance")
     return evaluation
 
 
@@ -288,7 +296,7 @@ def set_grader(*, evaluation: Evaluation, grader: str, actor: User | None = None
 
 
 def grading_policy(name: str) -> Policy:
-    """The endpoint of this name, as a grader. Raises UserError."""
+    """Endpoint of this name as a grader. Raises UserError."""
     policy = Policy.objects.filter(name=name, kind="endpoint").select_related("endpoint").first()
     if policy is None:
         raise UserError("grader", f"there is no endpoint {name!r}; add one on the page of policies")

@@ -1,4 +1,4 @@
-"""Reads of releases: the leaderboard, what became of each task, and scores carried over from earlier releases."""
+"""Read queries of releases: leaderboard, results per task, and scores carried over from earlier releases."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.ops.errors import NotFound
 from composer_web.rollouts.models import Quarantine, Rollout
-from trainer.stages.evaluate import mean_interval
+from trainer.rl.evaluate import mean_interval
 
 SATURATED_ROLLOUTS = 8
-"""Verdicts, all of them passes, from which a task tells policies apart no longer."""
+"""Number of verdicts, all passes, from which a task no longer distinguishes policies."""
 UNSOLVED_ROLLOUTS = 16
-"""Verdicts without one pass from which somebody should read the task."""
+"""Number of verdicts without a pass from which a task needs inspection."""
 LOST_SHARE = 0.5
 """Share of rollouts lost to infrastructure from which a task counts as broken."""
 MOST_ROWS = 200
@@ -25,7 +25,8 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class Row:
-    """A finished evaluation on the leaderboard. Shares in [0, 1]; tokens, seconds and dollars are medians of a rollout."""
+    """A finished evaluation on the leaderboard. Shares are in [0, 1]; tokens, seconds and dollars are medians per
+    rollout."""
 
     evaluation: Evaluation
     rank: int
@@ -40,12 +41,12 @@ class Row:
     pareto_tokens: bool = False
     pareto_cost: bool = False
     sides: dict[str, Any] = field(default_factory=dict)
-    """Aspect → `sides.Side`; the interruption comes from an evaluation of its own."""
+    """Aspect → `sides.Side`. The interruption comes from a separate evaluation."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A task of a release after all finished evaluations of that release."""
+    """A task of a release with the results of all finished evaluations."""
 
     member: ReleaseTask
     passed: int
@@ -62,7 +63,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Carried:
-    """An evaluation of an earlier release, scored on the tasks that both have; never ranked with the others."""
+    """An evaluation of an earlier release, scored on the common tasks. Never ranked with the others."""
 
     evaluation: Evaluation
     name: str
@@ -73,7 +74,7 @@ class Carried:
 
 
 def releases() -> QuerySet[Release]:
-    """For lists: suite and parent come along, with the number of finished evaluations."""
+    """Releases for lists, with suite, parent, and the number of finished evaluations."""
     rows = Release.objects.select_related("suite", "parent", "created_by").annotate(
         evaluation_count=Count("evaluations", filter=Q(evaluations__state="finished")),
     )
@@ -100,7 +101,7 @@ def find(name: str) -> Release:
 
 
 def ranked() -> QuerySet[Evaluation]:
-    """What may stand on the leaderboard of some release."""
+    """Evaluations eligible for a release's leaderboard."""
     return Evaluation.objects.filter(
         release__isnull=False, state="finished", results__pass1__isnull=False, interruption__isnull=True
     )
@@ -111,7 +112,7 @@ def finished(release: Release) -> QuerySet[Evaluation]:
 
 
 def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:
-    """The newest of each policy version and effort, by title."""
+    """Newest evaluation of each policy version and effort, by title."""
     found: dict[str, Evaluation] = {}
     for evaluation in evaluations[:MOST_ROWS]:
         found.setdefault(evaluation.title, evaluation)
@@ -119,7 +120,7 @@ def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:
 
 
 def leaderboard(release: Release) -> list[Row]:
-    """Best score first; the newest evaluation of each policy version and effort."""
+    """Newest evaluation of each policy version and effort, best score first."""
     newest = _newest(finished(release))
     interrupted = _newest(
         Evaluation.objects.filter(release=release, state="finished", interruption__isnull=False)
@@ -154,7 +155,7 @@ def _point(evaluation: Evaluation, resource: str) -> tuple[float | None, float]:
 
 
 def frontier(points: dict[str, tuple[float | None, float]]) -> set[str]:
-    """Names on the Pareto front of (resource, score): nobody else scores as much for less, or more for as much."""
+    """Names on the Pareto front of (resource, score): nothing else scores as high for less, or higher for the same."""
     known = {name: (resource, score) for name, (resource, score) in points.items() if resource is not None}
     return {
         name
@@ -164,7 +165,7 @@ def frontier(points: dict[str, tuple[float | None, float]]) -> set[str]:
 
 
 def tasks(release: Release) -> list[Standing]:
-    """Every task of the release in its order, with all verdicts of finished evaluations and its flag."""
+    """Every task of the release in order, with its flag and all verdicts of finished evaluations."""
     mine = Rollout.objects.filter(
         group__evaluation__release=release,
         group__evaluation__state="finished",
@@ -202,7 +203,7 @@ def _standing(member: Any, count: dict[str, int]) -> Standing:
 
 
 def carried(release: Release) -> list[Carried]:
-    """The newest evaluations of the release before, over the tasks that this one took over from it."""
+    """Newest evaluations of the previous release, on the tasks that this one kept."""
     if release.parent is None:
         return []
     shared = release.members.filter(carried=True).values("task_version_id")
@@ -226,7 +227,7 @@ def carried(release: Release) -> list[Carried]:
 
 
 def board(release: Release) -> dict[str, Any]:
-    """Everything that is known of a release's results, as the API and the command give it."""
+    """All results of a release, for the API and the command."""
     return {
         "release": str(release),
         "standings": leaderboard(release),

@@ -1,4 +1,4 @@
-"""Forms that begin an evaluation of a policy version and end one."""
+"""Form actions that start and cancel evaluations of a policy version."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from composer_web.tasks.selectors import get_suite
 
 TASKS, SAMPLES, TEMPERATURE, SEED = 48, 8, 0.8, 0
 DEFAULTS = {"tasks": TASKS, "samples": SAMPLES, "temperature": TEMPERATURE, "seed": SEED}
-"""What the form asks for at first: as the API does."""
+"""Initial values of the form, equal to the API's defaults."""
 
 
 def form_of(policy: Policy) -> dict[str, Any]:
-    """What the form offers: versions on disk, newest first, and suites."""
+    """Choices of the form: versions on disk, newest first, and suites."""
     versions = [] if policy.is_endpoint else on_disk(policy).values_list("version", flat=True)
     return {
         "versions": list(dict.fromkeys(versions)),
@@ -36,7 +36,7 @@ def form_of(policy: Policy) -> dict[str, Any]:
 @require_POST
 @page("operator")
 def evaluation_start(request: PageRequest, name: str) -> HttpResponse:
-    """Goes to the evaluation; what is wrong is said on the policy's page."""
+    """Redirects to the evaluation. Errors are shown on the policy's page."""
     policy = get_policy(name)
     try:
         made = services.evaluate(

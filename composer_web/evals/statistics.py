@@ -1,4 +1,4 @@
-"""What a benchmark asks for, in numbers: changed lines and files of the oracle's patches, characters of the prompts."""
+"""Benchmark statistics: changed lines and files of the oracle's patches, characters of the prompts."""
 
 from __future__ import annotations
 
@@ -57,11 +57,12 @@ PUBLIC = (
         source="Composer 2 technical report, section 5, and Cursor's article on CursorBench",
     ),
 )
-"""Medians as published; for public suites the sources give a range over suites, and no count of files."""
+"""Published medians. For public suites, the sources give a range over suites and no file counts."""
 
 
 def measure(spec: TaskSpec) -> Measured:
-    """Of one bundle. A file that the bundle does not carry counts whole: its text before lies in the environment."""
+    """Lines and files that the gold patch of one bundle changes. A file that is not in the bundle counts whole: its
+    original is in the environment."""
     environment = spec.environment
     before = environment.overrides if isinstance(environment, BuiltEnvironment) else environment.files
     lines = files = 0
@@ -74,7 +75,7 @@ def measure(spec: TaskSpec) -> Measured:
 
 
 def summarize(tasks: Sequence[Measured]) -> Statistics:
-    """Raises ValueError without a task."""
+    """Raises ValueError for an empty sequence."""
     if not tasks:
         raise ValueError("a release needs at least one task")
     return Statistics(

@@ -1,11 +1,10 @@
-"""Celery tasks of evaluations: thin, idempotent."""
+"""Celery tasks of evaluations: short and idempotent."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from celery import shared_task
 from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
@@ -15,6 +14,7 @@ from composer_web.evals.contamination import check
 from composer_web.evals.models import Evaluation, Release
 from composer_web.evals.scoring import Spent, resources, score
 from composer_web.ops.outbox import enqueue, enqueue_many
+from composer_web.ops.work import task
 from composer_web.rollouts.models import GROUP_OPEN, Group, Rollout
 from composer_web.rollouts.services import dispatch_evaluation
 from composer_web.tasks.selectors import first_versions
@@ -22,7 +22,7 @@ from composer_web.tasks.selectors import first_versions
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="evals.start")
+@task("evals.start", queue="control", seconds=300)
 def start(*, evaluation_id: int, **_: Any) -> None:
     """Dispatch every group of a pending evaluation."""
     with transaction.atomic():
@@ -41,9 +41,9 @@ def start(*, evaluation_id: int, **_: Any) -> None:
             dispatch_evaluation(evaluation=evaluation, version_ids=ids)
 
 
-@shared_task(name="evals.advance")
+@task("evals.advance", queue="control", seconds=300)
 def advance(*, evaluation_id: int, **_: Any) -> None:
-    """Close an evaluation whose groups have all ended."""
+    """Close an evaluation once all its groups have ended."""
     with transaction.atomic():
         evaluation = (
             Evaluation.objects.select_for_update(of=("self",))
@@ -74,38 +74,38 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
             services.mark_finished(evaluation=evaluation, results=results)
             enqueue("evals.grade", {"evaluation_id": evaluation.pk}, queue="control")
             if evaluation.interruption is None:
-                enqueue("tasks.record_statistics", {"evaluation_id": evaluation.pk}, queue="control")
-        enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="control")
+                enqueue("tasks.record_statistics", {"evaluation_id": evaluation.pk}, queue="maintenance")
+        enqueue("rollouts.drop_open", {"evaluation_id": evaluation.pk}, queue="maintenance")
 
 
 def _why_nothing(evaluation: Evaluation) -> str:
-    """The commonest cause of its groups' end, in words."""
+    """Most frequent cause of its groups' end, as text."""
     causes = evaluation.groups.exclude(cause="").values_list("cause").annotate(n=Count("pk")).order_by("-n")
     cause = causes.values_list("cause", flat=True).first()
     return f"no rollout has a verdict: {cause}" if cause else "no rollout has a verdict; see the causes of its groups"
 
 
-@shared_task(name="evals.grade")
+@task("evals.grade", queue="control", seconds=120)
 def grade(*, evaluation_id: int, **_: Any) -> None:
-    """Side scores of a finished evaluation, group by group: a grader takes its time."""
+    """Compute behaviour scores of a finished evaluation, one message per group, because graders are slow."""
     groups = Evaluation.objects.get(pk=evaluation_id).groups.filter(state="accepted").values_list("pk", flat=True)
-    enqueue_many([("evals.grade_group", {"group_id": pk}, "eval", f"sides:{pk}") for pk in groups])
+    enqueue_many([("evals.grade_group", {"group_id": pk}, "io", f"sides:{pk}") for pk in groups])
 
 
-@shared_task(name="evals.grade_group")
+@task("evals.grade_group", queue="io", lease="grade:{group_id}", long=True)
 def grade_group(*, group_id: int, **_: Any) -> None:
-    """Idempotent; what cannot be graded is logged and missing."""
+    """Idempotent. Failed grades are logged and count as missing."""
     group = Group.objects.select_related("task_version", "evaluation__grader__endpoint").get(pk=group_id)
     log.info("group %d: %d rollouts have side scores", group_id, sides.grade_group(group))
 
 
-@shared_task(name="evals.check_contamination")
+@task("evals.check_contamination", queue="maintenance", lease="contamination:{release_id}", long=True)
 def check_contamination(*, release_id: int, **_: Any) -> None:
     """Compare a release with the training suites."""
     check(Release.objects.get(pk=release_id))
 
 
-@shared_task(name="evals.cancel_of_run")
+@task("evals.cancel_of_run", queue="control", seconds=300)
 def cancel_of_run(*, run_id: int, **_: Any) -> None:
     for evaluation in Evaluation.objects.filter(run_id=run_id, state__in=["pending", "running"]):
         services.cancel(evaluation=evaluation)

@@ -1,17 +1,18 @@
-"""Pages of evaluations."""
+"""Views of evaluations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors, sides
 from composer_web.evals.filters import EvaluationFilter
 from composer_web.evals.models import Evaluation
 from composer_web.evals.tables import EvaluationTable
+from composer_web.ops.filters import strict
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
@@ -20,20 +21,22 @@ from composer_web.rollouts import selectors as rollouts
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def evaluation_list(request: PageRequest) -> HttpResponse:
-    found = EvaluationFilter(request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure"))
+    found = strict(
+        EvaluationFilter, request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure")
+    )
     table = EvaluationTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"
     return show(request, template, {"table": table, "filter": found, "live": "evals", "tab": "evals"})
 
 
-@require_GET
+@require_safe
 @page()
 def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Scores and the task × rollout grid; beside the other evaluations of the same run."""
+    """Scores and the task × rollout grid, with other evaluations of the same run."""
     evaluation = selectors.get_evaluation(pk)
     siblings = selectors.of_run(evaluation.run) if evaluation.run else []
     context: dict[str, Any] = {

@@ -1,10 +1,11 @@
-"""Who may ask, how often, and who answers: everything that a request needs of Postgres and Valkey, in one place."""
+"""Authentication, rate limiting and routing of a request: everything that needs Postgres and Valkey, in one place."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,12 +34,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a client says about its session, by headers or by `metadata`."""
+    """What a client states about its session, in headers or in `metadata`."""
 
     session: str
     record: bool
     user: str
-    """The end user as the client calls them; stored only as a keyed digest."""
+    """The client's name for the end user. Stored only as a keyed digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Admitted:
     target: Target
     settings: Settings
     erasures: int = 0
-    """Deletions of sessions when the request came: what was remembered before the newest of them is void."""
+    """Number of session deletions when the request arrived. Anything remembered before the newest deletion is
+    invalid."""
 
 
-def wishes(request: ChatRequest, headers: dict[str, str]) -> Wishes:
+def wishes(request: ChatRequest, headers: Mapping[str, str]) -> Wishes:
     """Raises BadRequest."""
     given = request.metadata or {}
     session = headers.get(SESSION_HEADER.lower()) or given.get("session_id") or ""
@@ -61,7 +63,8 @@ def wishes(request: ChatRequest, headers: dict[str, str]) -> Wishes:
 
 
 def authenticate(authorization: str) -> Standing:
-    """Raises Unauthenticated, NotAllowed. The scope must be named: wider ones do not include the gateway."""
+    """Raises Unauthenticated, NotAllowed. The token must have the gateway scope itself; wider scopes do not include
+    it."""
     secret = _secret(authorization)
     found = standing.read(secret) if secret else None
     if found is None:
@@ -85,8 +88,8 @@ def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
 
 
 def foreseen(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted | None:
-    """How `admit` let the last request with this token in, applied to this one, without asking anybody. It opens nothing:
-    what is begun with it must not be shown before `admit` has said the same."""
+    """Predicted result of `admit`, based on the last request with this token. Makes no query and grants nothing:
+    results of work started with it must not be sent before `admit` has returned the same."""
     found = standing.last(_secret(authorization))
     if found is None or found.serving is None or SCOPE not in found.token.scopes or request.model != CHANNEL:
         return None
@@ -100,7 +103,7 @@ def _secret(authorization: str) -> str:
 
 
 def affinity(request: ChatRequest, caller: Caller | Standing, asked: Wishes) -> str:
-    """What a session is recognised by: its name, else its user, else how its conversation begins."""
+    """Session key: the session's name, else its user, else the beginning of its conversation."""
     if asked.session or asked.user:
         return f"{caller.user.pk}:{asked.session or asked.user}"
     opening = [message.text for message in request.messages[:2]]
@@ -113,7 +116,7 @@ def _broker() -> redis.Redis:
 
 
 def limit(token: int, most: int) -> None:
-    """Counts one request of this minute. Raises RateLimited, Unavailable."""
+    """Count one request of the current minute. Raises RateLimited, Unavailable."""
     minute, passed = divmod(time.time(), 60)
     key = f"gateway:rate:{token}:{int(minute)}"
     try:

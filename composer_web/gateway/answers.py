@@ -1,4 +1,4 @@
-"""Bodies of answers: a whole chat completion, and its parts as server-sent events."""
+"""Response bodies: a whole chat completion, and its parts as server-sent events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one answer says in the end."""
+    """Final content of one response."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -40,7 +40,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What all parts of one answer share. `served` names the policy version that answers."""
+    """Fields shared by all parts of one response. `served` names the policy version."""
 
     id: str
     model: str

@@ -1,4 +1,4 @@
-"""Signals, recorded sessions and settings over HTTP. Clients of the gateway use its own scope; people theirs."""
+"""HTTP API of signals, recorded sessions and settings. Gateway clients use the gateway scope; users use theirs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REFUSED: dict[int, Any] = {404: ErrorOut, 409: ErrorOut, 422: ErrorOut}
 
 
 class GatewayToken(HttpBearer):
-    """A token that names the scope `gateway`; wider scopes do not include it."""
+    """A token with the explicit scope `gateway`. Wider scopes do not include it."""
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
         try:

@@ -1,8 +1,10 @@
-"""From a request to its first token: who asks and who answers, the prompt, and the engine asked.
+"""From a request to its first token: authentication, routing, prompt, and the engine request.
 
-Whether a token lives, what is promoted and how often somebody asked takes Postgres and Valkey as long as an engine takes for a
-short prompt. So the engine is asked at the same time, for what the last request with this token was let in as. Nothing is sent
-to the client before both have answered; where the guess was wrong its work is ended and done anew.
+Querying Postgres and Valkey for the token, the promotion and the rate limit takes as long as an engine takes for a
+short
+prompt. The engine request therefore starts concurrently, with the admission of the token's last request. Nothing is
+sent
+to the client before both have completed; after a wrong guess, the work is cancelled and restarted.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -21,6 +23,7 @@ from django.http import HttpRequest
 from composer_web.gateway import admission, answers, routing, transcripts
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import Ask, NotDeployed, Reader, Written, generate
+from composer_web.gateway.preparation import Preparation
 from composer_web.gateway.threads import beside, connected
 from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
 from composer_web.ops import inference
@@ -30,19 +33,22 @@ from trainer.inference.client import HttpInferenceClient
 if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
-SHORT = 32 << 10
-"""Bytes of a body that is rendered on the event loop, within a few milliseconds; longer ones in a thread."""
+SHORT = 8 << 10
+"""Maximum bytes of a body that is prepared on the event loop, within a few milliseconds. Longer ones are prepared in
+a separate thread."""
 TURNS = 3
-"""Of the event loop, after which a request to the engine is on its way; threads would take the interpreter from it."""
+"""Event loop iterations until a request to the engine has been sent; threads would compete with it for the
+interpreter."""
 
 
 class Here:
-    """What the requests of one event loop share."""
+    """State shared by the requests of one event loop."""
 
     _all: WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.client: HttpInferenceClient = inference.client()
+        self.preparation = Preparation()
         self.deployments = routing.Deployments()
 
     @classmethod
@@ -55,7 +61,7 @@ known = transcripts.Transcripts()
 
 @dataclass(slots=True)
 class Work:
-    """One request on its way."""
+    """One request in progress."""
 
     request: ChatRequest
     admitted: admission.Admitted
@@ -64,7 +70,7 @@ class Work:
     began: float
     render: ChatRenderer | None = None
     prompt: transcripts.Prompt | None = None
-    """None of a policy behind an endpoint, like `render`."""
+    """None for a policy behind an endpoint, like `render`."""
 
     @property
     def deadline(self) -> float:
@@ -81,7 +87,7 @@ class Work:
 
     @property
     def recorded(self) -> str:
-        """yes, or why not."""
+        """ "yes", or the reason why not."""
         if not self.asked.record:
             return "no: the request does not ask for it"
         if not self.admitted.settings.recording:
@@ -94,17 +100,37 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Received:
+    """A request with an unparsed body."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    """Header names in lower case."""
+    began: float
+    """Monotonic clock."""
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get("authorization", "")
+
+    def parsed(self) -> Came:
+        """Raises BadRequest."""
+        wanted = parse(self.body)
+        return Came(wanted, admission.wishes(wanted, self.headers), self.authorization, self.began)
+
+
+@dataclass(frozen=True, slots=True)
 class Came:
-    """A request as it came in."""
+    """A parsed request before admission."""
 
     request: ChatRequest
     asked: admission.Wishes
     authorization: str
-    size: int
     began: float
 
     def work(self, admitted: admission.Admitted, render: ChatRenderer | None = None) -> Work:
-        """With its prompt, where a policy of ours answers. `render` where it is at hand. Raises BadRequest, Unavailable."""
+        """Work with its prompt if one of our policies answers. `render` if already loaded. Raises BadRequest,
+        Unavailable."""
         folder = admitted.target.folder
         envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
         work = Work(self.request, admitted, self.asked, envelope, self.began)
@@ -112,26 +138,35 @@ class Came:
             work.render = render or transcripts.renderer(folder)
             if self.request.offered and (problem := transcripts.template_problem(folder)):
                 raise Unavailable(cannot_play(admitted.target.name, problem))
-            work.prompt = known.prompt(self.request, work.render, salt=work.salt, erasures=admitted.erasures)
+            work.prompt = known.prompt(
+                self.request,
+                work.render,
+                salt=work.salt,
+                context=transcripts.context(folder),
+                erasures=admitted.erasures,
+            )
         return work
 
 
-def read(request: HttpRequest) -> Came:
-    """Raises BadRequest."""
+def read(request: HttpRequest) -> Received:
+    """Raises BadRequest if the body is too long."""
     began = time.monotonic()
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_BODY:
         raise BadRequest(f"the body has {length} bytes; at most {MAX_BODY} are taken", code="body_too_large")
     body = request.read(MAX_BODY + 1)  # not `body`, which has a bound of its own for forms
-    wanted = parse(body)
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    asked = admission.wishes(wanted, headers)
-    return Came(wanted, asked, headers.get("authorization", ""), len(body), began)
+    if len(body) > MAX_BODY:
+        raise BadRequest(f"the body has more than {MAX_BODY} bytes", code="body_too_large")
+    return Received(body, {name.lower(): value for name, value in request.headers.items()}, began)
 
 
-async def begin(came: Came) -> tuple[Work, Started | None]:
-    """The answer's first tokens; None of a policy behind an endpoint. Raises GatewayError: whatever goes wrong before the
-    first token is an answer with a status of its own."""
+async def begin(received: Received) -> tuple[Work, Started | None]:
+    """First tokens of the response; None for a policy behind an endpoint. Raises GatewayError: an error before the
+    first token has an HTTP status of its own."""
+    if len(received.body) > SHORT:
+        work = await _prepared(received)
+        return work, await _start(work) if work.prompt else None
+    came = received.parsed()
     guess = _guess(came)
     if guess is None:
         work = await beside(lambda: came.work(_admit(came)))  # one thread for all: each change of threads costs time
@@ -153,15 +188,25 @@ async def begin(came: Came) -> tuple[Work, Started | None]:
     return work, await _start(work) if work.prompt else None
 
 
+async def _prepared(received: Received) -> Work:
+    """Parse and tokenise a long request in a thread, after verifying its token."""
+    found = await beside(admission.authenticate, received.authorization)
+
+    def prepare() -> Work:
+        came = received.parsed()
+        return came.work(_admit(came))
+
+    seconds = found.settings.answer_seconds - (time.monotonic() - received.began)
+    return await Here.of_this_loop().preparation.run(found.token.pk, prepare, seconds=max(0.05, seconds))
+
+
 def _admit(came: Came) -> admission.Admitted:
     with connected():  # a long answer must not keep it
         return admission.admit(came.request, came.authorization, came.asked)
 
 
 def _guess(came: Came) -> Work | None:
-    """The work as it was let in last time; None where that is unknown, or would keep the event loop."""
-    if came.size > SHORT:
-        return None
+    """Work with the admission of the token's last request. None if unknown."""
     admitted = admission.foreseen(came.request, came.authorization, came.asked)
     folder = admitted.target.folder if admitted else None
     render = transcripts.at_hand(folder) if folder else None
@@ -175,7 +220,7 @@ def _guess(came: Came) -> Work | None:
 
 @dataclass(slots=True)
 class Started:
-    """An answer whose first tokens are there."""
+    """A response whose first tokens have arrived."""
 
     prompt: transcripts.Prompt
     reader: Reader
@@ -184,7 +229,7 @@ class Started:
 
 
 async def _start(work: Work) -> Started:
-    """Raises GatewayError: whatever goes wrong before the first token is an answer with a status of its own."""
+    """Raises GatewayError: an error before the first token has an HTTP status of its own."""
     target, here = work.admitted.target, Here.of_this_loop()
     render, prompt = work.render, work.prompt
     assert render is not None and prompt is not None, "what is behind an endpoint is asked in `outside`"

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions` and `GET /v1/models`: what OpenAI's clients speak, served by what is promoted."""
+"""`POST /v1/chat/completions` and `GET /v1/models`: the OpenAI-compatible API for promoted policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox.harness.types import ToolCall
 
 @csrf_exempt
 async def chat_completions(request: HttpRequest) -> HttpResponseBase:
-    """See docs/gateway.md. Raises nothing: every failure is an answer in OpenAI's shape."""
+    """See docs/gateway.md. Raises nothing: every error becomes a response in OpenAI's format."""
     try:
         if request.method != "POST":
             raise BadRequest(f"this address takes POST, not {request.method}", code="method_not_allowed")
@@ -79,7 +79,7 @@ def _streamed(work: Work, started: Started) -> StreamingHttpResponse:
 
 
 def _describe(answer: HttpResponseBase, work: Work, written: Written) -> None:
-    """Where the time went so far, which for a stream is until its first token, and whether the session is recorded."""
+    """Add headers with timings so far (for a stream, until its first token) and whether the session is recorded."""
     engine = 1000 * written.engine
     rest = 1000 * (time.monotonic() - work.began) - engine
     answer["Server-Timing"] = f"engine;dur={engine:.2f}, gateway;dur={rest:.2f}"
@@ -111,7 +111,7 @@ async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:
 
 
 async def _growing(started: Started) -> AsyncIterator[tuple[Shown, Written]]:
-    """What each piece adds to what is shown."""
+    """Increments of the shown text per piece."""
     sent = Shown("", "")
     written = started.first
     while True:
@@ -154,7 +154,7 @@ def _said(started: Started, written: Written, shown: Shown, calls: tuple[ToolCal
 
 
 async def _keep(work: Work, started: Started, written: Written, said: answers.Said, error: str | None) -> None:
-    """Remember the conversation, and record it where that was asked for. Raises Unavailable."""
+    """Remember the conversation, and record it if requested. Raises Unavailable."""
     answer = transcripts.answered(said.text, said.calls)
     done: transcripts.Known | None = None
     if work.recorded == "yes":
@@ -182,6 +182,7 @@ async def _keep(work: Work, started: Started, written: Written, said: answers.Sa
     if work.request.stops and written.finish == "stop" and written.token_ids[-1] not in started.reader.render.stop_ids:
         return  # what is shown was cut within what was sampled: nothing goes on from it
     tokens = (*started.prompt.tokens, *written.token_ids)
-    key = transcripts.digest([*work.request.messages, answer], work.request.offered, work.salt)
+    assert started.prompt.prefixes is not None, "a prompt of ours has the digests of its messages"
+    key = started.prompt.prefixes.followed_by(answer)
     found = replace(done, tokens=tokens) if done else transcripts.Known(tokens)
     beginning.known.remember(key, found, erasures=work.admitted.erasures)

@@ -1,4 +1,4 @@
-"""How the gateway of a channel behaves: one pydantic model, stored as it is, changed with an audit entry."""
+"""Settings of a gateway channel: one pydantic model, stored as is. Changes are audited."""
 
 from __future__ import annotations
 
@@ -58,29 +58,29 @@ class Settings(BaseModel):
 
 
 NESTED = re.compile(r"[+*}]\)[+*{]")
-"""A repeated group that ends in a repetition: exponential time on unlucky text."""
+"""A repeated group that ends in a repetition, which can cause exponential backtracking."""
 
 
 def settings_of(channel: str = CHANNEL) -> Settings:
-    """What is stored, or the defaults."""
+    """Stored settings, or the defaults."""
     return stored(channel)[0]
 
 
 def stored(channel: str = CHANNEL) -> tuple[Settings, int]:
-    """The settings, and how many deletions of sessions there were."""
+    """The settings, and the number of session deletions."""
     found = Channel.objects.filter(name=channel).values_list("configured", "erasures").first()
     return (Settings.model_validate(found[0]), found[1]) if found else (Settings(), 0)
 
 
 def void_memories(channel: str = CHANNEL) -> None:
-    """From the end of the transaction on, no process goes on from a conversation that it remembers from before."""
+    """Invalidate the conversations that all processes remember, at the end of the transaction."""
     Channel.objects.get_or_create(name=channel)
     Channel.objects.filter(name=channel).update(erasures=F("erasures") + 1)
 
 
 @transaction.atomic
 def change(*, values: dict[str, Any], channel: str = CHANNEL, actor: User | None = None) -> Settings:
-    """Set what is given, also within `reward` and `canary`; the rest stays. Raises UserError that names the field."""
+    """Change the given values, also within `reward` and `canary`. Raises UserError naming the field."""
     row, _ = Channel.objects.select_for_update().get_or_create(name=channel)
     before = Settings.model_validate(row.configured)
     try:
@@ -104,7 +104,7 @@ def change(*, values: dict[str, Any], channel: str = CHANNEL, actor: User | None
 
 
 def _within(before: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """`before` with `values` put in; what is not an object where one belongs is left to the validation."""
+    """Merge `values` into `before`. A wrong type in place of an object is left to the validation."""
     nested = {name for name, value in before.items() if isinstance(value, dict) and isinstance(values.get(name), dict)}
     return {**before, **values, **{name: {**before[name], **values[name]} for name in nested}}
 

@@ -1,4 +1,4 @@
-"""Errors of the gateway in the shape that OpenAI's clients read: {"error": {message, type, param, code}}."""
+"""Gateway errors in OpenAI's format: {"error": {message, type, param, code}}."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 
 class GatewayError(Exception):
-    """Base: the message is for people and says what to do, `code` for programs, `param` names the field."""
+    """Base class. The message is for people and includes the remedy, `code` is for programs, `param` names the
+    field."""
 
     status = 500
     kind = "server_error"
@@ -31,9 +32,21 @@ class GatewayError(Exception):
 
 
 class BadRequest(GatewayError):
-    """Also what cannot be understood or is not offered."""
+    """Includes unparsable requests and unsupported features."""
 
     status, kind, code = 400, "invalid_request_error", "invalid_value"
+
+
+class ContextExceeded(BadRequest):
+    """The prompt does not fit the model's context. Clients match the beginning of this message."""
+
+    def __init__(self, *, context: int, tokens: int, exact: bool = True) -> None:
+        super().__init__(
+            f"This model's maximum context length is {context} tokens. However, your messages resulted in "
+            f"{'' if exact else 'at least '}{tokens} tokens. Please reduce the length of the messages.",
+            param="messages",
+            code="context_length_exceeded",
+        )
 
 
 class Unauthenticated(GatewayError):
@@ -61,13 +74,13 @@ class NothingPromoted(GatewayError):
 
 
 class Unavailable(GatewayError):
-    """The engine, the endpoint or a service of ours does not answer in time."""
+    """The engine, the endpoint or an internal service does not respond in time."""
 
     status, kind, code = 503, "server_error", "unavailable"
 
 
 def from_validation(error: ValidationError) -> BadRequest:
-    """The first wrong field, in words."""
+    """Error that describes the first invalid field."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "body"
     return BadRequest(f"{where}: {first['msg']}", param=where)

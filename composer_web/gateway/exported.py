@@ -1,4 +1,4 @@
-"""Recorded sessions as files, a session a row: what its page shows, with the tokens."""
+"""Export of recorded sessions, one row per session: the content of its page, with tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from composer_web.rollouts.exported import Table
 from composer_web.rollouts.exports import ExportFailed
 
 AT_ONCE = 20
-"""Sessions in memory: their rows are whole transcripts."""
+"""Sessions in memory at a time. Each row is a whole transcript."""
 
 
 def _newest_first(rows: QuerySet[Any], columns: Columns, size: int, export: int | None) -> Iterator[list[Row]]:

@@ -1,4 +1,5 @@
-"""Recorded sessions as files: JSON lines of our own records, and ATIF through the same code as other trajectories."""
+"""Serialises recorded sessions as JSON lines of our own records, and as ATIF with the same code as other
+trajectories."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 
 
 def jsonl(sessions: Iterable[Session]) -> Iterator[str]:
-    """One line a session. Raises ArtifactError."""
+    """One line per session. Raises ArtifactError."""
     configured = functools.cache(settings_of)
     for session in sessions:
         yield line(document(session, configured(session.channel)))
 
 
 def document(session: Session, configured: Settings | None = None) -> Row:
-    """Everything that is recorded, with reward parts and signals."""
+    """The complete recording, with reward components and signals."""
     turns = shown(session, configured)
     return {
         "id": session.pk,
@@ -45,7 +46,7 @@ def document(session: Session, configured: Settings | None = None) -> Row:
 
 
 def as_atif(session: Session) -> dict[str, Any]:
-    """The newest transcript of the session as an ATIF document. Raises ArtifactError."""
+    """Newest transcript of the session as an ATIF document. Raises ArtifactError."""
     turns = shown(session)
     steps = [
         _step(one, turns[place + 1].turn.messages if place + 1 < len(turns) else []) for place, one in enumerate(turns)

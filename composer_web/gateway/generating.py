@@ -1,19 +1,20 @@
-"""One answer: tokens from the engine in growing pieces, and the text that may be shown of them so far.
+"""Generation of one response: tokens from the engine in growing pieces, and the text that can be shown so far.
 
-The inference contract answers whole requests. A stream is made of several that go on from each other in one session of the
-engine, whose keys and values are kept, so that each costs one prompt token; the first asks for a single token.
+The inference contract has no streaming. A stream consists of several requests that continue each other in one engine
+session. The session's KV cache is kept, so each request costs one prompt token. The first asks for a single token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from composer_web.gateway.errors import BadRequest, Unavailable
+from composer_web.gateway.errors import BadRequest, ContextExceeded, Unavailable
 from sandbox.harness.types import ToolCall
 from trainer.inference.contract import GenerateRequest, InferenceClient, InferenceError, InferenceRefused
 
@@ -21,23 +22,23 @@ if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
 PIECES = (1, 4, 8, 16)
-"""Tokens of the pieces of a stream; the last size repeats."""
+"""Token counts of the pieces of a stream. The last size repeats."""
 MOST_ABORTS = 8
 THINK, THINK_END, CALL = "<think>", "</think>", "<tool_call>"
 
 
 @dataclass(slots=True)
 class Written:
-    """What was sampled so far. `versions` are the policy's own, not the deployment's."""
+    """Tokens sampled so far. `versions` are versions of the policy, not of the deployment."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     reused: int = 0
     finish: str = ""
     first_token: float | None = None
-    """Seconds after the request came."""
+    """Seconds since the request arrived."""
     engine: float = 0.0
-    """Seconds that the engine took so far, by its own clock."""
+    """Engine seconds so far, by the engine's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,12 @@ class Ask:
     seed: int | None
     session: str
     deadline: float
-    """On the monotonic clock."""
+    """Monotonic clock."""
     began: float
 
 
 async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, stream: bool) -> AsyncIterator[Written]:
-    """What was written, after each piece. Raises BadRequest, Unavailable, NotDeployed."""
+    """Yield the tokens so far after each piece. Raises BadRequest, Unavailable, NotDeployed."""
     written, piece, aborts = Written(), 0, 0
     seed = ask.seed if ask.seed is not None else random.randrange(1 << 31)
     while not written.finish:
@@ -96,7 +97,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
 
 
 class NotDeployed(Exception):
-    """The server has forgotten the deployment: deploy it and ask again."""
+    """The server has lost the deployment. Deploy it and retry."""
 
 
 async def _ask(client: InferenceClient, request: GenerateRequest):  # type: ignore[no-untyped-def]
@@ -106,15 +107,15 @@ async def _ask(client: InferenceClient, request: GenerateRequest):  # type: igno
     except InferenceRefused as error:
         if "unknown_deployment" in str(error):
             raise NotDeployed(str(error)) from error
-        if "the context holds" in str(error):
-            raise BadRequest(str(error), param="messages", code="context_length_exceeded") from error
+        if (found := re.search(r"prompt has (\d+) tokens, the context holds (\d+)", str(error))) is not None:
+            raise ContextExceeded(context=int(found[2]), tokens=int(found[1])) from error
         raise BadRequest(f"the inference engine refuses the request: {error}") from error
     except (InferenceError, TimeoutError) as error:
         raise Unavailable(f"the inference engine gives no answer: {error or 'its time has passed'}") from error
 
 
 def stopped_at(token_ids: Sequence[int], render: ChatRenderer, stops: Sequence[str]) -> int | None:
-    """How many tokens there are up to the end of the first stop text; None while there is none."""
+    """Number of tokens up to the end of the first stop string. None without one."""
     if not any(stop in _decode(token_ids, render) for stop in stops):
         return None
     low, high = 1, len(token_ids)
@@ -135,32 +136,31 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads an answer while it grows. What it shows of a part is always the beginning of what it shows of the whole."""
+    """Parses a growing response. The text shown for a part is always a prefix of the text shown for the whole."""
 
     render: ChatRenderer
     tools: bool
-    """Whether the policy was offered tools; without them a call is just text."""
+    """Whether the policy was offered tools. Without them, a call is plain text."""
     thinking: bool
-    """The prompt has opened a thinking block."""
+    """Whether the prompt has opened a thinking block."""
     stops: tuple[str, ...] = ()
 
     def partial(self, token_ids: Sequence[int]) -> Shown:
-        text = _decode(token_ids, self.render).rstrip("\ufffd")
+        text = _held(_before(_decode(token_ids, self.render).rstrip("\ufffd"), self.stops), self.stops)
         reasoning, said, open_ = self._split(text)
         if open_ or (not said and THINK.startswith(text.lstrip()) and self.render.syntax.thinks):
-            return Shown(_held(reasoning, (THINK_END,)), "")
+            return Shown(_held(reasoning, (THINK_END,)).rstrip("\n"), "")
         if self.tools:
             said = self._before_calls(said, final=False)
-        return Shown(reasoning, _held(said, self.stops).rstrip())
+        return Shown(reasoning, said.rstrip())
 
     def final(self, written: Written, *, prefix: str) -> tuple[Shown, tuple[ToolCall, ...], str | None]:
-        """Everything: what is shown, the calls with ids that begin with `prefix`, and why a call does not parse."""
+        """Final result: shown text, calls with ids that begin with `prefix`, and the reason if a call does not
+        parse."""
         parsed = self.render.parse(written.token_ids)
-        reasoning, said, open_ = self._split(_decode(written.token_ids, self.render))
+        reasoning, said, open_ = self._split(_before(_decode(written.token_ids, self.render), self.stops))
         if open_:
             return Shown(reasoning, ""), (), None
-        for stop in self.stops:
-            said = said.partition(stop)[0]
         if not self.tools:
             return Shown(reasoning, said), (), None
         if parsed.error:
@@ -169,7 +169,7 @@ class Reader:
         return Shown(reasoning, self._before_calls(said, final=True).rstrip() if calls else said), calls, None
 
     def _split(self, text: str) -> tuple[str, str, bool]:
-        """(thinking, what is said after it, whether the thinking goes on)."""
+        """(thinking, text after it, whether the thinking block is still open)."""
         if not self.render.syntax.thinks:
             return "", text, False
         begun = text.lstrip()
@@ -185,8 +185,13 @@ class Reader:
         return before if found or final else _held(said, (CALL,))
 
 
+def _before(text: str, stops: Sequence[str]) -> str:
+    """`text` before the first occurrence of any of `stops`."""
+    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+
+
 def _held(text: str, marks: Sequence[str]) -> str:
-    """`text` without an end that may become one of `marks`."""
+    """`text` without a suffix that could become one of `marks`."""
     keep = len(text)
     for mark in marks:
         for size in range(min(len(mark), len(text)), 0, -1):

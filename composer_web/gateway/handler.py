@@ -1,10 +1,13 @@
-"""How a request for an answer comes in under ASGI: with a token, and without anything that only pages need.
+"""ASGI handler for chat completions. It skips what only pages need.
 
-Django moves every middleware that is not asynchronous to a thread, once before the view and once after it, looks for the
-address in the whole table, and hands each answer on through a dozen layers. That takes longer than all that the gateway does
-itself before the first token. A request for an answer has no cookie, no form and no page, so that sessions, log-in, forms
-and messages have nothing to do; what protects it stays: the check of the host, HTTPS and the headers of security, which are
-asked of Django's own middlewares once and are the same for every answer.
+Django runs every synchronous middleware in a thread, once before and once after the view. It searches the whole URL
+table,
+and passes each response through a dozen layers. That takes longer than the gateway's own work before the first token.
+A
+chat completion has a token but no cookie, form or page, so sessions, log-in, CSRF and messages are not needed. The
+protections stay: the host check, HTTPS and the security headers come from Django's own middlewares. They are computed
+once
+and are the same for every response.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ from composer_web.ops.prometheus import timing
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 PATH = "/v1/chat/completions"
-"""Served here; `/v1/models` is asked for once and may take the long way."""
+"""URL served here. `/v1/models` is requested rarely and takes the normal path."""
 MIDDLEWARES: tuple[Callable[[Any], Any], ...] = (
     SecurityMiddleware,
     CSPMiddleware,
     CommonMiddleware,
     XFrameOptionsMiddleware,
 )
-"""Those that neither wait nor ask anybody, outermost first, in the order of the settings."""
+"""Middlewares without I/O, outermost first, in the order of the settings."""
 log = logging.getLogger(__name__)
 
 
@@ -55,12 +58,12 @@ def _guards() -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1)
 def _match() -> ResolverMatch:
-    """The address in the table: its view, and the name under which answers are counted."""
+    """URL match of the path: its view, and the name under which requests are counted."""
     return resolve(PATH)
 
 
 _headers: dict[bool, dict[str, str]] = {}
-"""What the middlewares add to an answer, by whether it goes out over HTTPS."""
+"""Headers that the middlewares add to a response, by whether it uses HTTPS."""
 
 
 def _protected(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
@@ -81,7 +84,8 @@ def _protected(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBa
 
 
 def _refused(request: HttpRequest) -> HttpResponseBase | None:
-    """Of an unknown host, an address that must be asked for over HTTPS, and the like."""
+    """Response that rejects the request before it is handled, for example for an unknown host or when HTTPS is
+    required."""
     for guard in _guards():
         before = getattr(guard, "process_request", None)
         if before is not None and (answer := before(request)) is not None:
@@ -90,7 +94,7 @@ def _refused(request: HttpRequest) -> HttpResponseBase | None:
 
 
 async def _answered(request: HttpRequest) -> HttpResponseBase:
-    """Raises nothing: a fault of ours is an answer without its words."""
+    """Raises nothing: an internal error becomes a response without details."""
     request.resolver_match = found = _match()
     answer: HttpResponseBase
     try:
@@ -106,14 +110,14 @@ async def _answered(request: HttpRequest) -> HttpResponseBase:
 
 
 class AnswersHandler(ASGIHandler):
-    """Django's requests and answers, by a way of their own, with a body that is held in memory up to its bound."""
+    """Handles Django requests and responses on a shorter path. The body is held in memory up to its limit."""
 
     def load_middleware(self, is_async: bool = False) -> None:
         self.respond = timing(_answered)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:  # type: ignore[override]
-        """Without a thread of its own for each request and without the signals of a request, whose receivers run in one:
-        they end the connections of threads that served it, and the gateway gives back each of its own."""
+        """Uses no thread per request and sends no request signals. Receivers of those run in a thread and close its
+        connections; the gateway releases its own connections."""
         try:
             body = await self.read_body(receive)
         except RequestAborted:
@@ -140,7 +144,7 @@ class AnswersHandler(ASGIHandler):
         await self.send_response(await self.respond(request), send)
 
     async def read_body(self, receive: Receive) -> BytesIO:  # type: ignore[override]
-        """At most one byte more than is taken, by which the view sees that there was more; the rest is dropped."""
+        """Read at most one byte above the limit, so that the view detects an oversized body. The rest is dropped."""
         body = BytesIO()
         while True:
             message = await receive()

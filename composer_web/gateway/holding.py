@@ -1,7 +1,8 @@
-"""Which export files hold a session: noted before it is read, so that a deletion finds each of them, also one half written.
+"""Records which export files contain a session before the session is read. A deletion thus finds every file, also
+partial ones.
 
-Both sides lock sessions first and exports second. Whoever writes waits for a deletion in progress and then leaves out what
-is gone; whoever deletes waits for a note in progress and then finds it. The foreign key refuses a deletion that forgot.
+Both sides lock sessions first and exports second. A writer waits for a running deletion and then omits the deleted
+sessions. A deletion waits for a running record and then finds it. The foreign key rejects a deletion that missed one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from composer_web.rollouts.kept_models import Export
 
 @transaction.atomic
 def hold(export: int, sessions: Sequence[int]) -> list[int]:
-    """The file will hold these sessions; returns those that are still there. Raises exports.Voided."""
+    """Record that the export will contain these sessions. Returns those that still exist. Raises exports.Voided."""
     rows = Session.objects.select_for_update(no_key=True).filter(pk__in=sessions).order_by("-pk")
     there = list(rows.values_list("pk", flat=True))
     asked = Export.objects.select_for_update(no_key=True).filter(pk=export, state="running")
@@ -32,7 +33,7 @@ def hold(export: int, sessions: Sequence[int]) -> list[int]:
 
 @transaction.atomic
 def void(sessions: Sequence[int], *, why: str, actor: User | None) -> None:
-    """No file holds these sessions any more once the transaction is over. They are locked by the caller."""
+    """Void all files with these sessions by the end of the transaction. The caller has locked the sessions."""
     holding = set(SessionExport.objects.filter(session__in=sessions).values_list("export", flat=True))
     exports.void(pks=holding, why=why, actor=actor)
     SessionExport.objects.filter(export__in=holding).delete()

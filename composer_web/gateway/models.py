@@ -1,6 +1,7 @@
-"""The gateway: how a channel behaves, recorded sessions with their turns, and what users signalled about them.
+"""The gateway: channel settings, recorded sessions with their turns, and user signals.
 
-A session is one user's data: deleting it deletes its turns, its signals and its blobs. Until then signals are append-only.
+A session is one user's data: deleting it deletes its turns, its signals and its blobs. Until then, signals are
+append-only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Channel(models.Model):
 
 
 class Session(Owned):
-    """A recorded session of somebody who opted in. Who that is stands here only as a keyed digest."""
+    """A recorded session of a user who opted in. The user is stored only as a keyed digest."""
 
     channel = models.SlugField(max_length=40)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
@@ -149,7 +150,7 @@ class SessionExport(models.Model):
 
 
 class SessionDraft(models.Model):
-    """A draft of a task that was promoted from a session."""
+    """A draft of a task created from a session."""
 
     session = models.ForeignKey(Session, on_delete=models.SET_NULL, null=True, related_name="drafts")
     draft = models.OneToOneField(Draft, on_delete=models.CASCADE, related_name="from_session")
@@ -159,7 +160,8 @@ class SessionDraft(models.Model):
 
 
 class SessionUse(models.Model):
-    """A step of a run that a session was trained in. Recorded before the step is trained; a session trains once a run."""
+    """A training step of a run that uses a session. Recorded before the step is trained; each run trains on a
+    session once."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="sessions_used")
     step = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""Answers of a policy behind an endpoint: passed on as they come, in one piece. There are no tokens to learn from."""
+"""Responses of a policy behind an endpoint, forwarded unchanged and unstreamed. They have no tokens to train on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""From a session of a user to a draft of a task: its words, and the environment of a task that is there already.
+"""Creates a task draft from a user session: the user's words, with the environment of an existing task.
 
-What the user's machine held is not recorded. So whoever promotes names the task whose environment and hidden tests the draft
-begins with; the draft is then worked on like any other.
+The files on the user's machine are not recorded. The caller therefore names the task whose environment and hidden
+tests the
+draft starts with. The draft is then edited like any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes of recorded sessions: a turn, an end, and the deletion of all that is known of a user."""
+"""Writes of recorded sessions: record a turn, end a session, and delete all data of a user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FOLDER = "sessions"
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and what was answered, before anything is taken out of it. Behind an endpoint there are no tokens."""
+    """One request and its response before redaction. Behind an endpoint, there are no tokens."""
 
     request: ChatRequest
     admitted: Admitted
@@ -60,11 +60,19 @@ class Exchange:
 
 
 def subject_of(user: str) -> str:
-    """The keyed digest that stands for an end user; empty for nobody."""
-    if not user:
-        return ""
-    key = hashlib.sha256(f"opencomposer sessions {django_settings.SECRET_KEY}".encode()).digest()
-    return hmac.new(key, user.encode(), hashlib.sha256).hexdigest()
+    """Keyed digest of an end user. Empty without a user."""
+    return _digest_of(user, django_settings.SECRET_KEY) if user else ""
+
+
+def subjects_of(user: str) -> list[str]:
+    """Every digest under which an end user's sessions may be stored: the newest secret key's first, then each
+    fallback's."""
+    return [_digest_of(user, key) for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS)]
+
+
+def _digest_of(user: str, secret: str) -> str:
+    key = hashlib.sha256(f"opencomposer sessions {secret}".encode()).digest()
+    return hmac.new(key, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 @transaction.atomic
@@ -131,13 +139,13 @@ def record(exchange: Exchange) -> Known | None:
 
 
 def _opening(request: ChatRequest) -> str:
-    """Postgres has no text with a NUL in it."""
+    """Remove NUL characters, which Postgres text cannot store."""
     first = next((message.text for message in request.messages if message.role == "user"), "")
     return " ".join(first.replace("\0", " ").split())[:2000]
 
 
 def _turn(exchange: Exchange, session: Session, clean: Redactor) -> tuple[RecordedTurn, int]:
-    """The turn without what must not be stored, and how much was taken out."""
+    """The redacted turn, and the number of redactions."""
     request, known = exchange.request, session.seen
     goes_on = 0 < known <= len(request.messages) and digest(request.messages[:known], [], "") == session.seen_digest
     since = known if goes_on else 0
@@ -194,12 +202,12 @@ def _streams(exchange: Exchange, session: Session, clean: Redactor, secret: set[
 
 
 def erase(*, user: str, actor: User | None = None) -> int:
-    """Delete every session of an end user, with turns, signals and blobs; returns how many. The audit entry keeps the
-    digest and the number only. Raises UserError."""
+    """Delete every session of an end user, with turns, signals and blobs. Returns the number of sessions. The audit
+    entry contains only the digest and that number. Raises UserError."""
     if not user:
         raise UserError("user", "name the user as the client does in its requests")
     subject = subject_of(user)
-    count = _delete(Session.objects.filter(subject=subject), why="a user's data was deleted", actor=actor)
+    count = _delete(Session.objects.filter(subject__in=subjects_of(user)), why="a user's data was deleted", actor=actor)
     if not count:  # nothing was recorded, and still a conversation may be remembered
         void_memories()
     audit(actor=actor, action="session.erase", target=f"subject:{subject[:16]}", sessions=count)
@@ -207,20 +215,20 @@ def erase(*, user: str, actor: User | None = None) -> int:
 
 
 def delete(*, session: Session, actor: User | None = None) -> None:
-    """One session, with all that belongs to it."""
+    """Delete one session with everything that belongs to it."""
     pk = session.pk
     _delete(Session.objects.filter(pk=pk), why="a session in it was deleted", actor=actor)
     audit(actor=actor, action="session.delete", target=f"session:{pk}")
 
 
 def expire() -> int:
-    """Delete the sessions whose days are over; returns how many."""
+    """Delete sessions past their retention period. Returns the number of sessions."""
     return _delete(Session.objects.filter(expires_at__lte=timezone.now()), why="the days of a session in it were over")
 
 
 @transaction.atomic
 def _delete(found: QuerySet[Session], *, why: str, actor: User | None = None) -> int:
-    """With every export file that holds one of them, which says `why` it is gone."""
+    """Delete sessions and void every export file that contains one of them; `why` is shown as the reason."""
     ids = list(found.select_for_update().values_list("pk", flat=True))
     void(ids, why=why, actor=actor)
     with connection.cursor() as cursor:  # signals are append-only except here

@@ -1,8 +1,10 @@
-"""What must not be stored is taken out before anything is: secrets, e-mail addresses, and what the installation names.
+"""Redaction before storage: secrets, e-mail addresses, and patterns configured by the installation.
 
-Of texts the match becomes `[redacted:kind]`. Of tokens each one that overlaps a match becomes a filler and is not trained on;
-their number stays, so that every other token keeps its place and its log-probability. The context that later tokens were
-sampled in has then changed by those fillers, which the importance correction of the learner sees and bounds.
+In texts, a match becomes `[redacted:kind]`. In tokens, each token that overlaps a match becomes a filler and is not
+trained
+on. The number of tokens stays the same, so every other token keeps its position and log-probability. The fillers
+change the
+context of later tokens; the learner's importance correction sees and bounds that change.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
 START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
-"""Where a word begins, also behind the escape of a line break in JSON."""
+"""Start of a word, also after an escaped line break in JSON."""
 SECRETS: tuple[tuple[str, str], ...] = (
     (
         "private-key",
@@ -40,12 +42,12 @@ SECRETS: tuple[tuple[str, str], ...] = (
 )
 ROUNDS = 4
 MOST = 10_000
-"""Matches in one text; with more of them all of the text is taken out."""
+"""Maximum number of matches in one text. Beyond it, the whole text is redacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Counts what it took out."""
+    """Redacts values and counts the redactions."""
 
     rules: tuple[tuple[str, re.Pattern[str]], ...]
 
@@ -57,7 +59,7 @@ class Redactor:
         return text, count
 
     def value(self, value: Any) -> tuple[Any, int]:
-        """All texts within lists and mappings, keys included."""
+        """Redact all texts in lists and mappings, including keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -69,7 +71,7 @@ class Redactor:
         return value, 0
 
     def matches(self, value: Any) -> set[str]:
-        """What is taken out of a value, as it stands there and as JSON writes it: in calls it is sampled escaped."""
+        """Redacted strings of a value, both verbatim and JSON-escaped, because calls are sampled escaped."""
         if isinstance(value, str):
             found = {match.group() for _, rule in self.rules for match in rule.finditer(value)}
             return found | {json.dumps(text, ensure_ascii=False)[1:-1] for text in found}
@@ -80,8 +82,8 @@ class Redactor:
     def tokens(
         self, token_ids: Sequence[int], render: ChatRenderer, known: Iterable[str] = ()
     ) -> tuple[list[int], set[int]]:
-        """The ids with fillers, and the places of these. `known` are texts that go besides what the rules find. Whatever
-        still matches after some rounds goes as a whole."""
+        """Token ids with fillers, and the fillers' positions. `known` are texts to redact in addition to the rules.
+        Text that still matches after some rounds is redacted as a whole."""
         literal = re.compile("|".join(map(re.escape, sorted(set(known), key=len, reverse=True))) or r"(?!)")
         ids, out = list(token_ids), set[int]()
         filler = int(render.tokenizer("x", add_special_tokens=False)["input_ids"][0])
@@ -115,5 +117,5 @@ def _compiled(patterns: tuple[str, ...]) -> Redactor:
 
 
 def redactor(patterns: Iterable[str]) -> Redactor:
-    """Our rules and the installation's."""
+    """Built-in rules and the installation's."""
     return _compiled(tuple(patterns))

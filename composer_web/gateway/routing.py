@@ -1,4 +1,4 @@
-"""Who answers: the promoted version or its canary, pinned in the inference server; or a policy behind an endpoint."""
+"""Routing: the promoted version or its canary, pinned in the inference server, or a policy behind an endpoint."""
 
 from __future__ import annotations
 
@@ -47,19 +47,20 @@ class Target:
 
 
 def on_canary(key: str, share: float) -> bool:
-    """Whether a session is one of the canary's: the same answer for the same session, whichever process is asked, and a
-    session that the canary has stays with it while its share grows."""
+    """Whether the canary serves a session. Deterministic per session across processes. A session on the canary stays
+    there while its share grows."""
     place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
     return place < share
 
 
 def choose(model: str, *, key: str, settings: Settings, serving: Serving | None) -> Target:
-    """Raises UnknownModel, NothingPromoted, Unavailable. Nothing is remembered: a rollback counts from the next request."""
+    """Raises UnknownModel, NothingPromoted, Unavailable. Nothing is cached: a rollback takes effect with the next
+    request."""
     if model == promotion.CHANNEL:
         if serving is None:
             raise NothingPromoted(
                 "nothing is promoted yet: promote a policy version on the promotion page or with "
-                "`manage.py promote policy NAME@VERSION`"
+                "`opencomposer promotions create NAME@VERSION`"
             )
         return _weights(serving, key)
     if model in settings.endpoints:
@@ -70,13 +71,13 @@ def choose(model: str, *, key: str, settings: Settings, serving: Serving | None)
 
 
 def models(settings: Settings) -> list[str]:
-    """What a request may ask for."""
+    """Model names that a request may use."""
     known = Policy.objects.filter(kind="endpoint", name__in=settings.endpoints).order_by("name")
     return [promotion.CHANNEL, *known.values_list("name", flat=True)]
 
 
 _folders: dict[tuple[int, int], Path] = {}
-"""Weights of a version never move while they are promoted; a gone folder is looked up again."""
+"""Weights of a promoted version never move. A missing folder is looked up again."""
 
 
 def _weights(serving: Serving, key: str) -> Target:
@@ -94,7 +95,7 @@ def _weights(serving: Serving, key: str) -> Target:
 
 
 def at_once(serving: Serving, key: str) -> Target | None:
-    """Who answers, as far as that can be told without looking anything up."""
+    """The target, if known without a lookup."""
     chosen = _chosen(serving, key)
     folder = _folders.get((chosen.policy_id, chosen.version))
     if folder is None:
@@ -112,14 +113,14 @@ def endpoint_of(target: Target) -> Endpoint:
 
 
 class Deployments:
-    """Which targets the inference server has, as far as this process knows. Belongs to one event loop."""
+    """Targets deployed on the inference server, as far as this process knows. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._ready: set[str] = set()
         self._loading: dict[str, asyncio.Task[None]] = {}
 
     async def ready(self, target: Target, *, seconds: float) -> None:
-        """Have `target` served. Raises Unavailable when it is not within `seconds`."""
+        """Deploy `target`. Raises Unavailable if it is not served within `seconds`."""
         if target.deployment in self._ready:
             return
         loading = self._loading.get(target.deployment)
@@ -132,7 +133,7 @@ class Deployments:
         loading.result()
 
     def forget(self, target: Target) -> None:
-        """The server says that it has no such deployment."""
+        """Forget a deployment that the server reports as missing."""
         self._ready.discard(target.deployment)
 
     async def _load(self, target: Target) -> None:
@@ -147,7 +148,7 @@ class Deployments:
 
 
 def remove_idle(*, keep: set[str]) -> None:
-    """Take away deployments of versions that no longer answer anybody, unless something runs in them."""
+    """Remove idle deployments of versions that no longer receive requests."""
     current = promotion.current()
     if current is None:
         return

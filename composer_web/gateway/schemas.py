@@ -1,4 +1,4 @@
-"""What the gateway's JSON API takes and gives."""
+"""Schemas of the gateway's JSON API."""
 
 from __future__ import annotations
 

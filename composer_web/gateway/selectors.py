@@ -1,4 +1,4 @@
-"""Reads of recorded sessions."""
+"""Read queries of recorded sessions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trainer.realtime.guards import InUse, Rates
 from trainer.realtime.reading import TurnFacts
 from trainer.realtime.sessions import RecordedTurn
 from trainer.realtime.signals import Signal, SignalReward, total
-from trainer.rollouts.types import RewardPart
+from trainer.types import RewardPart
 
 GOOD, BAD = ("accept", "edit_kept"), ("reject", "dissatisfied")
-"""Kinds of signals. Latency is neither."""
+"""Positive and negative kinds of signals. Latency is neither."""
 
 
 def sessions() -> QuerySet[Session]:
-    """For lists: policy, owner, and how many signals of each direction there are."""
+    """Sessions for lists, with policy, owner, and the number of positive and negative signals."""
     rows = Session.objects.select_related("policy", "owner").annotate(
         good=Count("signals", distinct=True, filter=Q(signals__kind__in=GOOD)),
         bad=Count("signals", distinct=True, filter=Q(signals__kind__in=BAD)),
@@ -32,7 +32,7 @@ def sessions() -> QuerySet[Session]:
 
 
 def whole(keys: Sequence[int] | None = None) -> Iterator[Session]:
-    """All sessions, or those of `keys`, with what their files hold, newest first, some at a time."""
+    """All sessions, or those of `keys`, with the data for their files, newest first, in batches."""
     rows = sessions() if keys is None else sessions().filter(pk__in=keys)
     return rows.prefetch_related("recorded", "signals").iterator(chunk_size=50)
 
@@ -46,13 +46,13 @@ def get(pk: int) -> Session:
 
 
 def signals_of(session: Session) -> list[Signal]:
-    """In the order in which they came."""
+    """Signals in order of arrival."""
     return [Signal(kind=row.kind, turn=row.turn, value=row.value) for row in session.signals.all()]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class ShownTurn:
-    """A turn as pages and the API show it. `reward` is None where nobody said anything about it."""
+    """A turn as pages and the API show it. `reward` is None without feedback."""
 
     turn: RecordedTurn
     parts: tuple[RewardPart, ...]
@@ -67,7 +67,7 @@ class ShownTurn:
 
 
 def shown(session: Session, configured: Settings | None = None) -> list[ShownTurn]:
-    """Turns with their reward parts as they are configured now. Raises ArtifactError."""
+    """Turns with reward components under the current configuration. Raises ArtifactError."""
     turns = turns_of(session)
     parts = (configured or settings_of(session.channel)).reward.parts(
         [turn.facts for turn in turns], signals_of(session)
@@ -76,12 +76,12 @@ def shown(session: Session, configured: Settings | None = None) -> list[ShownTur
 
 
 def facts(rows: QuerySet[SessionTurn], most: int = 5000) -> list[TurnFacts]:
-    """Of the newest turns."""
+    """Facts of the newest turns."""
     return [TurnFacts.model_validate(value) for value in rows.order_by("-pk").values_list("facts", flat=True)[:most]]
 
 
 def in_use(rows: QuerySet[SessionTurn], reward: SignalReward, most: int = 5000) -> InUse:
-    """What the newest turns did, and what users said of them and of their sessions."""
+    """What the newest turns did, with the users' feedback on them and on their sessions."""
     turns = list(rows.order_by("-pk").values_list("session_id", "index", "facts", "first_token_ms")[:most])
     said: dict[tuple[int, int | None], list[Signal]] = defaultdict(list)
     told = SignalRow.objects.filter(session_id__in={pk for pk, *_ in turns}).order_by("pk")

@@ -1,4 +1,4 @@
-"""Writes of signals: what users did after an answer. A signal that is sent twice is kept once."""
+"""Writes of signals: user actions after a response. Duplicate signals are stored once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from composer_web.live.hints import hint
 from composer_web.ops.errors import Conflict, NotFound, UserError
 
 MOST_SIGNALS = 1000
-"""Of one session."""
+"""Signals per session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Taken:
 
 @transaction.atomic
 def take(*, owner: User, session: str, signals: Sequence[SignalIn]) -> Taken:
-    """Keep what a client reports of its own session. Raises NotFound, UserError, Conflict; then none is kept."""
+    """Store the signals that a client reports of its own session. Raises NotFound, UserError, Conflict without
+    storing any."""
     row = Session.objects.select_for_update().filter(owner=owner, client_id=session).first()
     if row is None:
         raise NotFound("recorded session", repr(session[:120]))

@@ -1,8 +1,10 @@
-"""Whose token a request carries, how the gateway is set and what is promoted: all of it as it is now, in one statement.
+"""Token, channel settings and promotion of a request, read in one statement.
 
-Every request reads it anew, so that a token that is revoked, a setting and a rollback count from the next request on. It is
-written out, because building it from models takes several times as long as Postgres takes to answer it. What was read last is
-remembered too, but only to begin with what it will very likely say again (`chat`); nothing is sent before it is read.
+Every request reads them anew, so that a revoked token, a changed setting and a rollback take effect with the next
+request.
+The SQL is written by hand, because building it from models takes several times as long as Postgres takes to execute
+it.
+The last result is also cached, but only to start work early (`chat`); nothing is sent before the new read.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from composer_web.gateway.configuration import Settings
 from composer_web.policies.promotion import CHANNEL
 
 MOST = 1000
-"""Tokens whose last reading is remembered."""
+"""Maximum number of cached tokens."""
 SEEN = timedelta(minutes=1)
-"""A token's last use is noted this often."""
+"""Minimum interval between two updates of a token's last use."""
 STATEMENT = """
 SELECT t.id, t.user_id, u.role, u.is_active, t.project_id, t.scopes::text, t.last_used_at,
        c.configured::text, coalesce(c.erasures, 0),
@@ -46,7 +48,7 @@ WHERE t.digest = %(digest)s AND t.revoked_at IS NULL AND t.expires_at > %(now)s
     WHERE j.id = t.project_id AND j.archived_at IS NULL AND (j.open OR m.id IS NOT NULL)
   ))
 """
-"""A token of a project that its owner does not reach (as `accounts.reach` decides it) is none."""
+"""A project token is invalid if its owner has no access to the project (as decided by `accounts.reach`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,17 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What the channel serves."""
+    """Versions that the channel serves."""
 
     promoted: Served
     canary: Served | None = None
     share: float = 0.0
-    """Of the sessions, that the canary answers."""
+    """Share of sessions that the canary serves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`token` and `user` know the columns that admission and recording need; Django reads the others when they are asked for."""
+    """`token` and `user` have only the columns that admission and recording need. Django loads the others on access."""
 
     token: ApiToken
     user: User
@@ -80,7 +82,7 @@ class Standing:
 
 
 def read(secret: str) -> Standing | None:
-    """None unless a living token of an active user has this secret. Notes the use."""
+    """None unless the secret belongs to a valid token of an active user. Records the use."""
     now = timezone.now()
     digest = _digest(secret)
     row = _row({"channel": CHANNEL, "digest": digest, "now": now})
@@ -103,7 +105,8 @@ def read(secret: str) -> Standing | None:
 
 
 def _row(given: dict[str, object]) -> tuple[Any, ...] | None:
-    """Postgres takes four times as long to plan the statement as to answer it, so that each connection plans it once."""
+    """Execute the prepared statement. Postgres takes four times as long to plan as to execute it, so each connection
+    plans it once."""
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(STATEMENT, given, prepare=True)
@@ -115,13 +118,13 @@ _lock = threading.Lock()
 
 
 def last(secret: str) -> Standing | None:
-    """What was read for it last in this process: a guess that opens nothing."""
+    """Last result for the secret in this process: a guess that grants nothing."""
     with _lock:
         return _last.get(_digest(secret))
 
 
 def forget(secret: str) -> None:
-    """Nothing is begun for it before the next request has been let in."""
+    """Drop the cached result: no early work starts for the secret until its next request is admitted."""
     with _lock:
         _last.pop(_digest(secret), None)
 

@@ -1,23 +1,23 @@
-"""Celery tasks of the gateway: thin, idempotent."""
+"""Celery tasks of the gateway: short and idempotent."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from celery import shared_task
+from composer_web.ops.work import task
 
 
-@shared_task(name="gateway.expire")
+@task("gateway.expire", queue="maintenance", lease="gateway:expire")
 def expire(**_: Any) -> None:
-    """Delete the sessions whose days are over."""
+    """Delete sessions past their retention period."""
     from composer_web.gateway.recording import expire as delete
 
     delete()
 
 
-@shared_task(name="gateway.watch")
+@task("gateway.watch", queue="control", seconds=120)
 def watch(**_: Any) -> None:
-    """End a canary whose rates moved."""
+    """End a canary whose rates violate a guard."""
     from composer_web.gateway.watching import watch_canary
 
     watch_canary()

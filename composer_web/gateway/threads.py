@@ -1,4 +1,5 @@
-"""Database work beside the event loop. Its connection goes back to the pool at once: a stream may last for minutes."""
+"""Database work outside the event loop. Each call releases its connection immediately, since a stream may last
+minutes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """The thread's connection goes back to the pool at the end."""
+    """Return the thread's connection to the pool at the end."""
     try:
         yield
     finally:
@@ -27,14 +28,16 @@ def connected() -> Iterator[None]:
 
 
 async def beside(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Runs `work` in a thread. Raises Unavailable when Postgres does not answer."""
+    """Run `work` in a thread. Raises Unavailable if Postgres does not respond."""
 
-    def run() -> T:
-        with connected():
-            return work(*arguments, **named)
+    return await asyncio.to_thread(guarded, lambda: work(*arguments, **named))
 
+
+def guarded(work: Callable[[], T]) -> T:
+    """Result of `work`, with a connection for this call. Raises Unavailable if Postgres does not respond."""
     try:
-        return await asyncio.to_thread(run)
+        with connected():
+            return work()
     except (OperationalError, InterfaceError) as error:
         log.warning("the gateway has no database: %s", error)
         raise Unavailable("Postgres does not answer; try again in a moment") from error

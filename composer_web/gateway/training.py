@@ -1,8 +1,7 @@
-"""Recorded sessions as the batches of a run: chosen once, recorded before they are trained, watched by guards."""
+"""Training batches of recorded sessions: chosen once, recorded before training, monitored by guards."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -16,25 +15,25 @@ from composer_web.gateway.models import Session, SessionTurn, SessionUse
 from composer_web.gateway.recording import turns_of
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.database import survives_restart
-from composer_web.runs.trainer_bridge import DatabaseSink, Interrupted, RunControl
+from composer_web.rollouts import batches
+from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
 from trainer.config import RLConfig
 from trainer.realtime.batch import Freshness, SessionRecord, build
 from trainer.realtime.guards import Rates, broken
 from trainer.realtime.signals import Signal
-from trainer.rollouts.types import TrainGroup
 from trainer.stages.base import BatchTimeout, StageError
+from trainer.types import TrainGroup
 
-POLL_SECONDS = 1.0
 MOST_LOOKED_AT = 20
-"""Sessions that are read for each one that a step needs."""
+"""Sessions read per session that a step needs, at most."""
 
 
 class GuardBroken(StageError):
-    """The rates of the version that is to be trained moved further than allowed."""
+    """The rates of the version to be trained moved beyond the allowed bounds."""
 
 
 class SessionGroupSource:
-    """See trainer.stages.base.GroupSource. A step's sessions are those of the version that the run started from."""
+    """See trainer.stages.base.GroupSource. The sessions of a step are those of the run's starting version."""
 
     def __init__(self, control: RunControl, sink: DatabaseSink) -> None:
         self.control, self.sink = control, sink
@@ -46,21 +45,19 @@ class SessionGroupSource:
         self._warned = False
 
     def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
-        """Raises BatchTimeout, Interrupted, GuardBroken, StageError (a session of a recorded step was erased)."""
+        """Raises BatchTimeout, Interrupted, GuardBroken, StageError (a session of a recorded step was deleted)."""
         self._watch()
-        end, asked = time.monotonic() + timeout, time.monotonic()
-        while not (uses := survives_restart(self._assign)(step)):
-            if time.monotonic() > end:
-                raise BatchTimeout(
-                    f"step {step}: fewer than {self.stage.groups_per_step} sessions of {self.run.policy_in.name}@"
-                    f"{self.run.policy_in_version} on {self.config.channel} can be trained on within {timeout:g} s; promote "
-                    "that version, turn recording on, or lower groups_per_step"
-                )
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() - asked > 1.0:
-                asked = time.monotonic()
-                if self.control.should_stop():
-                    raise Interrupted(f"stopped while waiting for the sessions of step {step}")
+        survives_restart(batches.want)(run=self.run, held=self.control.held, step=step)
+        uses = self.control.wait_for(
+            lambda: survives_restart(self._assign)(step) or None, timeout=timeout, what=f"the sessions of step {step}"
+        )
+        if uses is None:
+            raise BatchTimeout(
+                f"step {step}: fewer than {self.stage.groups_per_step} sessions of {self.run.policy_in.name}@"
+                f"{self.run.policy_in_version} on {self.config.channel} can be trained on within {timeout:g} s; promote "
+                "that version, turn recording on, or lower groups_per_step"
+            )
+        survives_restart(batches.taken)(run=self.run, step=step)
         batch = build(
             [survives_restart(self._record)(use) for use in uses],
             settings_of(self.config.channel).reward,
@@ -82,14 +79,14 @@ class SessionGroupSource:
     def _freshness(self) -> Freshness:
         return Freshness(
             start=self.run.policy_in_version,
-            max_staleness=self.stage.max_staleness,
+            max_off_policy_steps=self.stage.max_off_policy_steps,
             temperature=self.stage.sampling.temperature,
-            most_redacted=self.config.most_redacted,
+            max_redacted_share=self.config.max_redacted_share,
         )
 
     @transaction.atomic
     def _assign(self, step: int) -> list[SessionUse]:
-        """The sessions of the step, recorded now if they were not yet; none while there are too few."""
+        """Sessions of the step, recorded now if necessary. Empty while there are too few."""
         recorded = list(SessionUse.objects.filter(run=self.run, step=step).select_related("session"))
         if recorded:
             if gone := sum(use.session is None for use in recorded):
@@ -124,7 +121,7 @@ class SessionGroupSource:
                 channel=self.config.channel,
                 policy=self.run.policy_in,
                 version__lte=self.run.policy_in_version,
-                oldest_version__gte=self.run.policy_in_version - self.stage.max_staleness,
+                oldest_version__gte=self.run.policy_in_version - self.stage.max_off_policy_steps,
                 last_at__lte=settled,
             )
             .exclude(uses__run=self.run)
@@ -132,7 +129,7 @@ class SessionGroupSource:
         )
 
     def _record(self, use: SessionUse) -> SessionRecord:
-        """As it was when it was chosen: later turns and signals do not count. Raises StageError."""
+        """The session as it was when chosen, without later turns and signals. Raises StageError."""
         session = use.session
         assert session is not None
         rows = session.signals.filter(pk__lte=use.signals).order_by("pk")
@@ -149,7 +146,7 @@ class SessionGroupSource:
         return SessionRecord(str(session.pk), number, tuple(turns), tuple(signals))
 
     def _watch(self) -> None:
-        """Compare what the starting version does with what was served before it."""
+        """Compare the starting version's rates with those of the version served before it."""
         ours = Q(policy=self.run.policy_in, version=self.run.policy_in_version)
         turns = SessionTurn.objects.filter(session__channel=self.config.channel)
         now, before = Rates.of(selectors.facts(turns.filter(ours))), Rates.of(selectors.facts(turns.exclude(ours)))

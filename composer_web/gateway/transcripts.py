@@ -1,7 +1,8 @@
-"""From messages to tokens: a transcript goes on from the very tokens that were sampled, never from their text.
+"""From messages to tokens. A transcript continues from the sampled tokens, never from their text.
 
-Clients send the whole conversation with each request. When it begins with one that this process answered, the prompt is the
-tokens of then and what came since; otherwise the policy's template renders all of it anew.
+Clients send the whole conversation with each request. If it begins with a conversation that this process answered,
+the
+prompt consists of the earlier tokens and the new messages. Otherwise the policy's template renders everything anew.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from composer_web.gateway.errors import BadRequest
+from composer_web.gateway.errors import BadRequest, ContextExceeded
 from composer_web.gateway.wire import ChatRequest, Message
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.stamps import TOKENIZER, Stamp, stamp
@@ -24,31 +25,46 @@ if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
 MOST_TOKENS = 8_000_000
-"""Tokens that the transcripts of one process may hold together; the longest unused go first."""
+"""Maximum tokens in the transcripts of one process. The least recently used are evicted first."""
 
 
-_renderers: dict[tuple[Path, Stamp], tuple[ChatRenderer, str]] = {}
-"""With why the template cannot drive sessions with tools, if it cannot."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A policy's renderer, with the data from its folder that a request needs."""
+
+    render: ChatRenderer
+    template_problem: str
+    """Reason why the template cannot drive sessions with tools. Empty if it can."""
+    context: int
+    """Maximum number of positions of the model."""
+
+
+_renderers: dict[tuple[Path, Stamp], Loaded] = {}
 MOST_RENDERERS = 8
 
 
 def at_hand(folder: Path) -> ChatRenderer | None:
-    """`renderer` where it takes no time."""
+    """`renderer`, if it is already loaded."""
     found = _renderers.get(_key(folder))
-    return found[0] if found else None
+    return found.render if found else None
 
 
 def renderer(folder: Path) -> ChatRenderer:
     """Chat template and tokenizer of a policy. Raises PolicyUnreadable. The first call takes seconds: torch is loaded."""
-    return _loaded(folder)[0]
+    return _loaded(folder).render
 
 
 def template_problem(folder: Path) -> str:
-    """Why the folder's template cannot drive sessions with tools; empty: it can. As `renderer`."""
-    return _loaded(folder)[1]
+    """Reason why the folder's template cannot drive sessions with tools. Empty if it can. Raises like `renderer`."""
+    return _loaded(folder).template_problem
 
 
-def _loaded(folder: Path) -> tuple[ChatRenderer, str]:
+def context(folder: Path) -> int:
+    """The model's context length in tokens. Raises like `renderer`."""
+    return _loaded(folder).context
+
+
+def _loaded(folder: Path) -> Loaded:
     key = _key(folder)
     found = _renderers.get(key)
     if found is None:
@@ -63,22 +79,23 @@ def _key(folder: Path) -> tuple[Path, Stamp]:
     return folder, stamp(folder, TOKENIZER)
 
 
-def _load(folder: Path) -> tuple[ChatRenderer, str]:
+def _load(folder: Path) -> Loaded:
     from trainer.policy.chat import ChatRenderer, ChatTemplateError
     from trainer.policy.errors import PolicyUnreadable
     from trainer.policy.round_trip import problem_of
-    from trainer.policy.store import load_tokenizer
+    from trainer.policy.store import load_config, load_tokenizer
 
     try:
         made = ChatRenderer(load_tokenizer(folder))
     except ChatTemplateError as error:
         raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable template.") from error
-    return made, problem_of(made)
+    text = load_config(folder).get_text_config()  # of a model of several kinds of input, the one that reads text
+    return Loaded(made, problem_of(made), int(getattr(text, "max_position_embeddings", None) or MOST_TOKENS))
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A conversation that was answered: all its tokens, and where it is recorded."""
+    """An answered conversation: all its tokens, and where it is recorded."""
 
     tokens: tuple[int, ...]
     session: str = ""
@@ -89,7 +106,9 @@ class Known:
 class Prompt:
     tokens: list[int]
     base: Known | None = None
-    """What it goes on from; its tokens are the prompt's first."""
+    """The conversation that this one continues. Its tokens are the prompt's first."""
+    prefixes: PrefixDigests | None = None
+    """Digests of the conversation's messages."""
 
     @property
     def fresh(self) -> list[int]:
@@ -97,7 +116,7 @@ class Prompt:
 
 
 class Transcripts:
-    """Conversations that this process answered, newest use last. Safe to share between threads."""
+    """LRU cache of the conversations that this process answered. Thread-safe."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
@@ -131,30 +150,66 @@ class Transcripts:
                 self._known.move_to_end(key)
             return known
 
-    def prompt(self, request: ChatRequest, render: ChatRenderer, *, salt: str, erasures: int = 0) -> Prompt:
-        """`salt` keeps conversations of other tokens and policies apart. Raises BadRequest."""
-        for end in range(len(request.messages), 0, -1):
-            if request.messages[end - 1].role != "assistant":
-                continue
-            known = self.find(digest(request.messages[:end], request.offered, salt), erasures=erasures)
-            bridge = _bridge(request.messages[end:], render) if known else None
-            if known is not None and bridge is not None:
-                opened = [] if known.tokens[-1] in render.stop_ids else [render.turn_end_id]
-                return Prompt([*known.tokens, *opened, *bridge], known)
-        return Prompt(render.start([_message(message, render) for message in request.messages], request.offered))
+    def prompt(
+        self, request: ChatRequest, render: ChatRenderer, *, salt: str, context: int, erasures: int = 0
+    ) -> Prompt:
+        """`salt` separates the conversations of other tokens and policies; `context` bounds the prompt, in tokens.
+
+        Raises BadRequest, ContextExceeded.
+        """
+        from trainer.policy.chat import PromptTooLong
+
+        messages, most = request.messages, context - 1  # one token is to be sampled
+        prefixes = PrefixDigests(messages, request.offered, salt)
+        try:
+            for end in range(len(messages), 0, -1):
+                known = (
+                    self.find(prefixes.keys[end], erasures=erasures) if messages[end - 1].role == "assistant" else None
+                )
+                if known is None:
+                    continue
+                bridge = _bridge(messages[end:], render, most - len(known.tokens))
+                if bridge is not None:
+                    opened = [] if known.tokens[-1] in render.stop_ids else [render.turn_end_id]
+                    return Prompt([*known.tokens, *opened, *bridge], known, prefixes)
+            plain = Plain(render)
+            tokens = render.start([_message(message, plain) for message in messages], request.offered, most=most)
+            return Prompt(tokens, None, prefixes)
+        except PromptTooLong as error:
+            raise ContextExceeded(context=context, tokens=context - error.most + error.tokens, exact=False) from error
 
 
 def digest(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], salt: str) -> str:
-    """Of what a conversation says; ids of calls and fields that clients add are no part of it."""
-    said = [
-        [
-            message.role,
-            message.text,
-            [[call.function.name, _arguments(call.function.arguments)] for call in message.tool_calls or ()],
-        ]
-        for message in messages
-    ]
+    """Digest of a conversation's content, without call ids and client-specific fields."""
+    said = [_said(message) for message in messages]
     return hashlib.sha256(json.dumps([salt, said, list(tools)], sort_keys=True).encode()).hexdigest()
+
+
+class PrefixDigests:
+    """`keys[n]` is the digest of the first `n` messages. Each message is read once, so the cost is linear in the
+    conversation."""
+
+    def __init__(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], salt: str) -> None:
+        self._state = hashlib.sha256(json.dumps([salt, list(tools)], sort_keys=True).encode())
+        self.keys = [self._state.hexdigest()]
+        for message in messages:
+            self._state.update(_line(message))
+            self.keys.append(self._state.hexdigest())
+
+    def followed_by(self, message: Message) -> str:
+        """Digest of all messages and this one."""
+        state = self._state.copy()
+        state.update(_line(message))
+        return state.hexdigest()
+
+
+def _line(message: Message) -> bytes:
+    return b"\n" + json.dumps(_said(message), sort_keys=True).encode()
+
+
+def _said(message: Message) -> list[Any]:
+    calls = [[call.function.name, _arguments(call.function.arguments)] for call in message.tool_calls or ()]
+    return [message.role, message.text, calls]
 
 
 def answered(text: str, calls: Sequence[ToolCall]) -> Message:
@@ -172,21 +227,25 @@ def answered(text: str, calls: Sequence[ToolCall]) -> Message:
     )
 
 
-def _bridge(rest: Sequence[Message], render: ChatRenderer) -> list[int] | None:
-    """Tokens of tool results and at most one message of the user after the policy's turn; None for anything else."""
+def _bridge(rest: Sequence[Message], render: ChatRenderer, most: int) -> list[int] | None:
+    """Tokens of tool results and at most one message of the user after the policy's turn; None for anything else.
+
+    Raises PromptTooLong for more than `most`.
+    """
     results = []
     for place, message in enumerate(rest):
         if message.role == "tool":
             results.append(ToolResult(call_id=message.tool_call_id or str(place), output=message.text))
         elif message.role == "user" and place == len(rest) - 1:
-            return render.observe(results, ask=message.text) if message.text else None
+            return render.observe(results, ask=message.text, most=most) if message.text else None
         else:
             return None
-    return render.observe(results) if results else None
+    return render.observe(results, most=most) if results else None
 
 
-def _message(message: Message, render: ChatRenderer) -> dict[str, Any]:
-    """As chat templates take it. Control tokens within arguments of calls lose their meaning, as in all other text."""
+def _message(message: Message, plain: Plain) -> dict[str, Any]:
+    """Message in the format of chat templates. Control tokens in call arguments are neutralised, as in all other
+    text."""
     made: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role, "content": message.text}
     if message.tool_calls:
         made["tool_calls"] = [
@@ -194,8 +253,8 @@ def _message(message: Message, render: ChatRenderer) -> dict[str, Any]:
                 "id": call.id,
                 "type": "function",
                 "function": {
-                    "name": _plain(call.function.name, render),
-                    "arguments": _plain(_arguments(call.function.arguments), render),
+                    "name": plain(call.function.name),
+                    "arguments": plain(_arguments(call.function.arguments)),
                 },
             }
             for call in message.tool_calls
@@ -216,13 +275,19 @@ def _arguments(text: str) -> Any:
     return value
 
 
-def _plain(value: Any, render: ChatRenderer) -> Any:
-    if isinstance(value, str):
-        for text in (*render.tokenizer.all_special_tokens, "<tool_call>", "</tool_call>"):
-            value = value.replace(text, f"{text[:1]}\u200b{text[1:]}")  # seen, and no control token any more
+class Plain:
+    """Rewrites control tokens in a JSON value so that they stay readable but lose their meaning."""
+
+    def __init__(self, render: ChatRenderer) -> None:
+        self._marks = (*render.tokenizer.all_special_tokens, "<tool_call>", "</tool_call>")
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for mark in self._marks:
+                value = value.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+            return value
+        if isinstance(value, list):
+            return [self(item) for item in value]
+        if isinstance(value, dict):
+            return {self(key): self(item) for key, item in value.items()}
         return value
-    if isinstance(value, list):
-        return [_plain(item, render) for item in value]
-    if isinstance(value, dict):
-        return {_plain(key, render): _plain(item, render) for key, item in value.items()}
-    return value

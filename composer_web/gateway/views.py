@@ -1,4 +1,4 @@
-"""Pages of the gateway: recorded sessions, one session, and how the gateway behaves."""
+"""Views of the gateway: recorded sessions, one session, settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import BaseModel
 
@@ -16,6 +16,7 @@ from composer_web.gateway.filters import SessionFilter
 from composer_web.gateway.tables import SessionTable
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
+from composer_web.ops.filters import strict
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import promotion
 from composer_web.review.models import Draft
@@ -23,16 +24,16 @@ from composer_web.tasks.models import Task
 
 PER_PAGE = 50
 MOST_SHOWN = 200
-"""Turns of a session that its page shows; the downloads have all."""
+"""Maximum number of turns on a session's page. The downloads have all."""
 GROUPS = ("reward", "canary")
-"""Settings that are models of their own; the form names their fields `reward-accept`."""
+"""Nested settings models. The form names their fields like `reward-accept`."""
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def session_list(request: PageRequest) -> HttpResponse:
-    found = SessionFilter(request.GET, queryset=selectors.sessions(), request=request)
-    table = SessionTable(found.qs if found.is_valid() else selectors.sessions().none())
+    found = strict(SessionFilter, request.GET, queryset=selectors.sessions(), request=request)
+    table = SessionTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
@@ -40,10 +41,10 @@ def session_list(request: PageRequest) -> HttpResponse:
     return show(request, "gateway/list.html", context)
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def session_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Turns with what was new in the transcript, signals and reward parts."""
+    """Turns with new messages, signals and reward components."""
     session = selectors.get(pk)
     context: dict[str, Any] = {
         "session": session,
@@ -66,7 +67,7 @@ def session_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "gateway/session.html", context)
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def session_download(request: PageRequest, pk: int, form: str) -> HttpResponse:
     """`form` is jsonl or atif."""
@@ -102,7 +103,7 @@ def session_delete(request: PageRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def settings_page(request: PageRequest) -> HttpResponse:
     settings = configuration.settings_of()
@@ -120,7 +121,7 @@ def settings_page(request: PageRequest) -> HttpResponse:
 
 
 def _fields(group: BaseModel) -> list[tuple[str, object, str]]:
-    """Name, value as a field has it, and help."""
+    """(name, field value, help)."""
     found = ((name, getattr(group, name), field.description or "") for name, field in type(group).model_fields.items())
     return [(name, "" if value is None else value, words) for name, value, words in found]
 

@@ -1,4 +1,4 @@
-"""The canary beside what is promoted, in use; and its end by itself when a guard's bound is broken."""
+"""Comparison of the canary with the promoted version, and automatic end of a canary that violates a guard."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compare(channel: str = promotion.CHANNEL) -> Comparison | None:
 
 
 def of(current: Promotion) -> Comparison | None:
-    """Of the newest promotion of a channel, which need not be read again."""
+    """Comparison for the newest promotion of a channel. `current` needs no reload."""
     if current.canary_policy is None or current.canary_version is None:
         return None
     settings, since = settings_of(current.channel), promotion.canary_since(current)
@@ -74,7 +74,7 @@ def of(current: Promotion) -> Comparison | None:
 
 @transaction.atomic
 def watch_canary(channel: str = promotion.CHANNEL) -> Promotion | None:
-    """The end of the canary, when there was reason; the reason is its note."""
+    """End the canary if a guard is violated. The reason is stored as its note."""
     current = promotion.locked(channel)  # what is compared is what ends, whoever promotes meanwhile
     found = of(current) if current else None
     if found is None or not found.broken:

@@ -1,16 +1,24 @@
-"""A chat-completions request as clients send it. What the gateway does not do is refused in words, never ignored."""
+"""Chat-completions requests as clients send them. Unsupported features are rejected with an error, never ignored."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from composer_web.gateway.errors import BadRequest, from_validation
 
 MAX_BODY = 4 << 20
-"""Bytes of one request."""
+"""Maximum bytes of one request."""
+MAX_VALUES = 60_000
+"""Maximum JSON values of one request: parsing and validation hold the GIL for some microseconds per value."""
+MAX_PARTS = 1_000
+"""Maximum text parts of one message."""
+_OPENS_VALUE = np.isin(np.arange(256), list(b",[{"))
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "frequency_penalty": (0,),
@@ -25,7 +33,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "tool_choice": ("auto", "none"),
 }
-"""Fields that are offered with these values only; null is always fine."""
+"""Fields accepted with these values only. Null is always accepted."""
 
 
 class Open(BaseModel):
@@ -54,7 +62,7 @@ class TextPart(BaseModel):
 
 class Message(Open):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=MAX_PARTS)] | None = None
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
 
@@ -114,11 +122,18 @@ class ChatRequest(Open):
 
 
 def parse(body: bytes) -> ChatRequest:
-    """Raises BadRequest that names the first wrong field."""
+    """Raises BadRequest naming the first invalid field."""
     if len(body) > MAX_BODY:
         raise BadRequest(f"the body has more than {MAX_BODY} bytes", code="body_too_large")
+    if (count := _values(body)) > MAX_VALUES:
+        raise BadRequest(
+            f"the body holds {count} JSON values; at most {MAX_VALUES} are taken: merge text parts or shorten the transcript",
+            code="body_too_large",
+        )
     try:
         data = json.loads(body)
+        if _SURROGATE.search(body):
+            data = _without_lone_surrogates(data)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(data, dict):
@@ -136,3 +151,20 @@ def parse(body: bytes) -> ChatRequest:
     if request.metadata and (len(request.metadata) > 16 or any(len(v) > 512 for v in request.metadata.values())):
         raise BadRequest("metadata: at most 16 entries of 512 characters", param="metadata")
     return request
+
+
+def _values(body: bytes) -> int:
+    """Approximate number of values in a JSON text, within 0.1 s for any body. Contents of strings are not counted
+    where it matters."""
+    most = sum(body.count(sign) for sign in (b",", b"[", b"{"))
+    if most <= MAX_VALUES:
+        return most
+    characters = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+    outside = np.cumsum(characters == ord('"'), dtype=np.uint8) % 2 == 0
+    return int(np.count_nonzero(outside & _OPENS_VALUE[characters]))
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    """Replace lone surrogates, which JSON allows but no encoding can represent, with U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))

@@ -1,4 +1,4 @@
-"""The one websocket of a page: hints of topics, and what changes of the runs that it shows.
+"""The single websocket of a page: topic hints, and changes of the runs that it shows.
 
 In:  {"subscribe": ["run:3", "runs"]} · {"unsubscribe": [...]} · {"watch": [{"run": 12, "parts": true}]} · {"unwatch": [12]}
      · {"ping": 1}
@@ -8,7 +8,7 @@ Out: {"hello": {"interval": 0.5}} · {"subscribed": "run:3"} · {"topic": "run:3
 Who leaves a project while a page is open gets no more of it: what a connection follows is looked at again every `RECHECK`
 seconds, and what its person no longer reaches ends as if it had been refused. The connection itself ends with the log-in
 that opened it: logged out here or from elsewhere, password changed, account disabled. It is closed with 4401, like one that is
-opened without a log-in, and its page asks no more.
+opened without a log-in or without the second factor that `OPENCOMPOSER_REQUIRE_MFA` asks for, and its page asks no more.
 
 What one connection may ask for is bounded (`messages.py`); who asks for more is told so and closed with 4429. How many
 connections a person has is bounded too (`counting.py`); one more is told so and closed with 4430, and its page asks again
@@ -40,6 +40,7 @@ from redis.exceptions import RedisError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.reach import may_follow, may_in, operates, reaches, with_places
+from composer_web.accounts.signing_in import lacks_factor
 from composer_web.live import counting
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
@@ -78,7 +79,11 @@ class HintConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         user = self.scope.get("user")
         await self.accept()  # a browser tells its page nothing about a connection that never was
-        if user is None or not user.is_authenticated:
+        if (
+            user is None
+            or not user.is_authenticated
+            or await DatabaseSyncToAsync(lacks_factor, thread_sensitive=False)(user, self.scope["session"])
+        ):
             self.over = True
             await self.close(code=4401)
             return
@@ -269,18 +274,21 @@ class Found:
 
 
 def _looked_again(user_pk: int, session: str | None, topics: set[str], runs: list[int]) -> Found | None:
-    """None when the log-in is over. Two queries, and one for each thing where there are projects."""
+    """None when the log-in is over, or lacks a second factor that is asked for. Two queries, and one for each thing where
+    there are projects."""
     user = with_places(User.objects.filter(pk=user_pk, is_active=True)).first()
-    if user is None or not _logged_in(user, session):
+    if user is None:
+        return None
+    kept: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore(session)
+    if not _logged_in(user, kept) or lacks_factor(user, kept):
         return None
     return Found(
         {topic for topic in topics if not reaches(user, topic)}, {pk: operates(user, f"run:{pk}") for pk in runs}
     )
 
 
-def _logged_in(user: User, session: str | None) -> bool:
+def _logged_in(user: User, kept: SessionBase) -> bool:
     """Whether the session is there and still signed for this person, as Django judges it at each request."""
-    kept: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore(session)
     if str(kept.get(SESSION_KEY, "")) != str(user.pk):
         return False
     signed = str(kept.get(HASH_SESSION_KEY, ""))

@@ -1,4 +1,4 @@
-"""How many websockets one person has open, so that nobody takes a web process' memory by opening more and more of them.
+"""Counts a user's open websockets, to limit the memory that one user can take from a web process.
 
 Counted where they are held: in this process. So a count dies with its sockets when a process is killed, and nothing has to
 expire or to be repaired; of an installation with several web processes each admits `MOST`. A hidden tab gives its own back

@@ -1,4 +1,4 @@
-"""Hints: after a commit, a small message `{topic, seq}` tells open pages to fetch what changed.
+"""Hints: after a commit, a small message `{topic, seq}` tells open pages to reload the changed data.
 
 Nothing is lost when a hint is: pages also fetch on connect and now and then. So publishing never fails a
 service; a broker that is down is logged once a minute.

@@ -1,4 +1,4 @@
-"""Hints as one server process hears them: one subscription, however many pages are open.
+"""Receives hints for one server process: a single subscription for all open pages.
 
 A burst on a topic becomes one message, written once for all sockets, at most every `INTERVAL` seconds. Feeds (`runs/feed.py`)
 hear each hint at once.
@@ -27,7 +27,7 @@ class Listener(Protocol):
 
 
 class Hub:
-    """Of one event loop. `join` and `leave` return when the subscription is as they say."""
+    """Subscriptions of one event loop. `join` and `leave` return once the subscription has changed."""
 
     def __init__(self) -> None:
         self._layer = get_channel_layer()

@@ -1,4 +1,4 @@
-"""What a page may say on the websocket, how long a message may be, and how much a connection may ask for."""
+"""Websocket messages that a page may send, their maximum size, and the limits of a connection."""
 
 from __future__ import annotations
 

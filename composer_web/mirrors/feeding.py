@@ -1,4 +1,4 @@
-"""Committed points of each run, once and in order, into a mirror.
+"""Feeds the committed points of each run into a mirror, once and in order.
 
 How far a run is mirrored lies in `<data>/mirrors/<kind>/<run>.json`, written after the mirror has the points for good. A
 step that a resumed run trained again was stored anew and comes again, with its new value.

@@ -1,4 +1,4 @@
-"""MLflow: a run of the same name; what its history already holds is not logged again."""
+"""MLflow: a run of the same name. Points already in its history are not logged again."""
 
 from __future__ import annotations
 

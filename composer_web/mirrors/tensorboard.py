@@ -1,4 +1,4 @@
-"""TensorBoard: one event file a run, cut to its recorded length before it is appended to, so that nothing is in it twice."""
+"""TensorBoard: one event file per run, truncated to its recorded length before appending to avoid duplicates."""
 
 from __future__ import annotations
 

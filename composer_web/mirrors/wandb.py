@@ -1,4 +1,4 @@
-"""Weights & Biases: rows are numbered by us, and W&B leaves out a number that it has already."""
+"""Weights & Biases: we number the rows, and W&B drops numbers that it already has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health over HTTP."""
+"""HTTP API of health."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Artifact store: compressed blobs by key, in a local folder. Rows hold the keys.
+"""Artifact store: compressed blobs by key, in a local folder. Database rows hold the keys.
 
-Keys are relative paths of plain names (`groups/12/3/0.json.zst`). A blob appears whole or not at all.
+Keys are relative paths of plain names (`groups/12/3/0.json.zst`). Writes of blobs are atomic.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from composer_web.env import env
 
 KEY = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")
 MAX_BYTES = 256 << 20
+MAX_GROUP_BYTES = 2 << 30
+"""Limit for a serialised training group, which may include the routed experts of every token."""
 FRAME_HEADER = 18
-"""Bytes of the longest header of a zstd frame (RFC 8878)."""
+"""Maximum size of a zstd frame header (RFC 8878)."""
 M = TypeVar("M", bound=BaseModel)
 
 
 class ArtifactError(Exception):
-    """A blob is missing, unreadable or cannot be written. The message says which and what to do."""
+    """A blob is missing, unreadable or cannot be written. The message names the blob and the remedy."""
 
 
 class ArtifactStore:
@@ -41,7 +43,7 @@ class ArtifactStore:
         return self.root / key
 
     def put(self, key: str, content: bytes) -> int:
-        """Write a blob (compressed) in one atomic rename; returns its bytes on disk."""
+        """Write a compressed blob atomically. Returns its size on disk."""
         path = self.path(key)
         data = zstandard.ZstdCompressor(level=3).compress(content)
         try:
@@ -60,14 +62,14 @@ class ArtifactStore:
             ) from error
         return len(data)
 
-    def get(self, key: str) -> bytes:
-        """The blob's content, at most MAX_BYTES. Raises ArtifactError."""
-        path = self.path(key)
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Content of the blob, at most `max_bytes` (default MAX_BYTES). Raises ArtifactError."""
+        path, max_bytes = self.path(key), MAX_BYTES if max_bytes is None else max_bytes
         try:
             data = path.read_bytes()
-            if zstandard.get_frame_parameters(data).content_size > MAX_BYTES:
-                raise ArtifactError(f"artifact {key} cannot be read: it unpacks to more than {MAX_BYTES} bytes")
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BYTES)
+            if zstandard.get_frame_parameters(data).content_size > max_bytes:
+                raise ArtifactError(f"artifact {key} cannot be read: it unpacks to more than {max_bytes} bytes")
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=max_bytes)
         except FileNotFoundError as error:
             raise ArtifactError(
                 f"artifact {key} is not in {self.root}; it was removed or written on another machine"
@@ -89,7 +91,8 @@ class ArtifactStore:
             raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
 
     def stream(self, key: str) -> Iterator[bytes]:
-        """The blob's content in pieces, whatever its size. Raises ArtifactError before the first piece, or when damaged."""
+        """Content of the blob in chunks, at any size. Raises ArtifactError before the first chunk, or at damaged
+        data."""
         self.unpacked_bytes(key)
 
         def pieces() -> Iterator[bytes]:
@@ -101,18 +104,25 @@ class ArtifactStore:
 
         return pieces()
 
-    def put_model(self, key: str, model: BaseModel) -> int:
-        return self.put(key, model.model_dump_json().encode())
+    def put_model(self, key: str, model: BaseModel, *, max_bytes: int | None = None) -> int:
+        """Write a blob for `get_model`. Raises ArtifactError, also if `get_model` would reject its size."""
+        content, max_bytes = model.model_dump_json().encode(), MAX_BYTES if max_bytes is None else max_bytes
+        if len(content) > max_bytes:
+            raise ArtifactError(
+                f"{key} is not stored: {len(content) >> 20} MiB of {type(model).__name__} are more than the {max_bytes >> 20} "
+                "MiB that can be read back; use shorter contexts or fewer rollouts a group"
+            )
+        return self.put(key, content)
 
-    def get_model(self, key: str, kind: type[M]) -> M:
+    def get_model(self, key: str, kind: type[M], *, max_bytes: int | None = None) -> M:
         """The blob parsed as `kind`. Raises ArtifactError."""
         try:
-            return kind.model_validate_json(self.get(key))
+            return kind.model_validate_json(self.get(key, max_bytes=max_bytes))
         except ValidationError as error:
             raise ArtifactError(f"artifact {key} is not a {kind.__name__}: {error.error_count()} errors") from error
 
     def remove_tree(self, prefix: str) -> None:
-        """Delete every blob below `prefix`; nothing there is fine."""
+        """Delete every blob below `prefix`, if any."""
         shutil.rmtree(self.path(prefix), ignore_errors=True)
 
     def children(self, prefix: str) -> list[str]:
@@ -123,5 +133,5 @@ class ArtifactStore:
 
 @lru_cache(maxsize=1)
 def artifacts() -> ArtifactStore:
-    """The store of this installation."""
+    """Artifact store of this installation."""
     return ArtifactStore(env().data / "artifacts")

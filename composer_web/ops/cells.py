@@ -1,6 +1,8 @@
-"""The body of a table as HTML. What is the same in every row of a column is found out once: which arguments its `render`
-takes, where its value is read, which class its cells have. Found out once a cell, as `django_tables2` and its templates do,
-that was most of the time that a list of 50 rows took."""
+"""Renders the body of a table as HTML. Properties that are the same for every row of a column are computed once: the
+arguments
+of its `render`, its accessor, and its cells' class. `django_tables2` and its templates compute them per cell, which
+took
+most of the time of a list of 50 rows."""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ Draw = Callable[[BoundRow], str]
 Read = Callable[[Any], Any]
 """A record's value."""
 Call = Callable[[Any, BoundRow], Any]
-"""Something that is asked with a value and its row."""
+"""A callable with a cell's value and row."""
 
 GIVEN = ("value", "record", "column", "bound_column", "bound_row", "table")
-"""What `render` and the address of a link may ask for, by the name of the argument."""
+"""Argument names that `render` and a link's URL may use."""
 
 
 def body(table: Table) -> SafeString:
-    """All rows of the page that the table shows."""
+    """All rows on the table's current page."""
     cells = [(_opening(column), _drawer(column, table)) for column in table.columns]
     return SafeString(  # `shown` escaped every part
         "\n".join(
@@ -44,7 +46,7 @@ def body(table: Table) -> SafeString:
 
 
 def shown(value: Any) -> str:
-    """As a template shows it: escaped unless it is safe, times and numbers in the form of the locale."""
+    """Value as a template shows it: escaped unless safe, with localised times and numbers."""
     if isinstance(value, SafeData):
         return str(value)
     return escape(value) if isinstance(value, str) else render_value_in_context(value, Context())
@@ -72,7 +74,7 @@ def _drawer(column: BoundColumn, table: Table) -> Draw:
 
 
 def _reader(accessor: Accessor, table: Table) -> Read:
-    """The value as `django_tables2` has it: the label of a choice, None where the path ends early."""
+    """Read a value like `django_tables2`: the label of a choice, None if the path ends early."""
     *path, last = accessor.bits
     field = _field(table.data.model, path, last)
     if field is None:
@@ -90,7 +92,7 @@ def _reader(accessor: Accessor, table: Table) -> Read:
 
 
 def _field(model: type[Model] | None, path: list[str], last: str) -> Field[Any, Any] | None:
-    """The field at the end, where relations to one lead there and it holds a value."""
+    """Field at the end of the path, if only to-one relations lead there and it holds a value."""
     for bit in path:
         relation = _own(model, bit)
         model = relation.related_model if relation is not None and relation.is_relation else None
@@ -108,7 +110,7 @@ def _own(model: type[Model] | None, name: str) -> Field[Any, Any] | None:
 
 
 def _caller(function: Callable[..., Any], column: BoundColumn, table: Table) -> Call:
-    """The function with what it asks for of GIVEN."""
+    """The function with its arguments from GIVEN bound."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         names = set(GIVEN)
@@ -132,7 +134,7 @@ def _caller(function: Callable[..., Any], column: BoundColumn, table: Table) -> 
 
 
 def _linker(column: BoundColumn, table: Table) -> Callable[[str, Any, BoundRow], str] | None:
-    """Wraps a cell in the column's link; None when it has none."""
+    """Wrap a cell in the column's link. None without a link."""
     link = column.link
     if link is None:
         return None

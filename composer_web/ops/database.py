@@ -1,4 +1,4 @@
-"""Surviving a Postgres that is killed and started again."""
+"""Retries across a restart of Postgres."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 120.0
 
 
 class DatabaseGone(Exception):
-    """Postgres did not answer before the deadline."""
+    """Postgres did not respond before the deadline."""
 
 
 def survives_restart(function: Callable[P, T], *, deadline: float = DEADLINE_SECONDS) -> Callable[P, T]:

@@ -1,4 +1,4 @@
-"""A full disk: seen before work is begun, and recognised in whatever error it caused."""
+"""Full disk: checked before work starts, and detected in any error that it caused."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from composer_web.env import env
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 WORDS = ("No space left on device", "Disk quota exceeded", "os error 28")
-"""What libraries that raise no OSError say."""
+"""Messages of libraries that raise no OSError."""
 REMEDY = "then resume the run"
 
 
 class DiskFull(Exception):
-    """There is no room for what would be written next. The message says where, and what to do."""
+    """There is no room for the next write. The message names the place and the remedy."""
 
 
 def require_space() -> None:
-    """Raises DiskFull when less than the reserve is free, so that what runs has room to end well."""
+    """Raises DiskFull if less than the reserve is free, so that running work can finish."""
     settings = env()
     free, reserve = shutil.disk_usage(settings.data).free, settings.disk_reserve_mb << 20
     if free < reserve:
@@ -28,18 +28,21 @@ def require_space() -> None:
         )
 
 
-def why_full(error: BaseException) -> str | None:
-    """What to tell people when a full disk is behind `error`, else None."""
+def why_full(error: BaseException, *, by_words: bool = True) -> str | None:
+    """What to tell people when a full disk is behind `error`, else None.
+
+    `by_words` also reads the messages of libraries that raise no OSError; not for errors that may quote a policy.
+    """
     if isinstance(error, DiskFull):
         return str(error)
     seen: BaseException | None = error
     while seen is not None:
-        if (isinstance(seen, OSError) and seen.errno in FULL) or mentions(str(seen)):
+        if (isinstance(seen, OSError) and seen.errno in FULL) or (by_words and _mentions(str(seen))):
             return f"the disk is full ({error}); free some space below {env().data}, {REMEDY}"
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def mentions(text: str) -> bool:
-    """Whether an error that was passed on as text was caused by a full disk."""
+def _mentions(text: str) -> bool:
+    """Whether a full disk caused an error that was passed on as text."""
     return any(words in text for words in WORDS)

@@ -1,4 +1,4 @@
-"""Counts beside the filters of a list: each value of a facet is a link to the list that it narrows."""
+"""Facet counts beside the filters of a list. Each value links to the filtered list."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from django.http import QueryDict
 
 MOST = 12
-"""Values of a facet that are shown, those with most rows first."""
+"""Maximum number of values shown per facet, most rows first."""
 Row = tuple[str, str, int]
-"""Value in the address, what people read, rows of the list."""
+"""(URL value, label, number of rows)."""
 OF_THE_PAGE = ("page", "only")
-"""Parameters that belong to one page of a list, or to the request for one facet."""
+"""Parameters of a single page of a list, or of the request for one facet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Value:
     count: int
     chosen: bool
     address: str
-    """Query string of the list with this value chosen, or given up again."""
+    """Query string of the list with this value selected or deselected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Values of one filter with the rows of each; `more` says that some are not shown."""
+    """Values of one filter with their row counts. `more` means that some are not shown."""
 
     name: str
     label: str
@@ -36,18 +36,18 @@ class Facet:
 
     @property
     def chosen(self) -> bool:
-        """One of its values narrows the list."""
+        """Whether one of its values is selected."""
         return any(one.chosen for one in self.values)
 
 
 def others(given: QueryDict, name: str) -> tuple[QueryDict, str]:
-    """The address without this facet, and what the facet has chosen there: it counts under all other filters."""
+    """Query string without this facet, and the facet's selected value. A facet counts under all other filters."""
     rest = given.copy()
     return rest, rest.pop(name, [""])[-1]
 
 
 def facet(name: str, label: str, rows: Iterable[Row], *, rest: QueryDict, chosen: str) -> Facet | None:
-    """None when no row has any of its values."""
+    """None if no row has any of its values."""
     values = sorted(rows, key=lambda row: (-row[2], row[1]))
     shown = tuple(
         Value(value, text, number, value == chosen, _address(rest, name, "" if value == chosen else value))

@@ -1,6 +1,6 @@
-"""The last measurement of how far a sandbox looks like a developer's machine, by backend, and a new one on demand.
+"""Latest measurement, per backend, of how closely a sandbox resembles a developer's machine, and new ones on demand.
 
-Kept as artifacts `fidelity/<backend>`: one measurement replaces the last, so nothing needs a table.
+Stored as artifacts `fidelity/<backend>`. A new measurement replaces the last, so no table is needed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from composer_web.ops import leases
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.models import Outbox
 from composer_web.ops.outbox import enqueue
-from sandbox.backends import chosen, default_backend
 from sandbox.backends.base import SandboxError
+from sandbox.backends.choice import chosen, default_backend
 from sandbox.harness.fidelity import Result
 from sandbox.harness.profile import get_profile
 
 FOLDER = "fidelity"
 LEASE = "fidelity"
-MEASURE_SECONDS = 600.0
-"""Longest a measurement may take before another worker may begin one."""
 PROFILE = "full"
 
 
 class NotMeasured(Exception):
-    """The sandboxes or the recorded machine failed; the message says how."""
+    """The sandboxes or the recorded machine failed; the message gives details."""
 
 
 class Kept(BaseModel):
@@ -42,7 +40,8 @@ class Kept(BaseModel):
 
 
 def kept() -> list[Kept]:
-    """Of every backend that was measured, newest first; what this version cannot read counts as never measured."""
+    """Results of every measured backend, newest first. A result that this version cannot read counts as not
+    measured."""
     store, found = artifacts(), []
     for name in store.children(FOLDER):
         try:
@@ -53,7 +52,7 @@ def kept() -> list[Kept]:
 
 
 def request() -> None:
-    """Ask a build worker for a measurement of its backend; asking twice measures once."""
+    """Request a measurement from a build worker. Duplicate requests are merged."""
     enqueue("ops.measure_fidelity", {}, queue="build", key=LEASE)
 
 
@@ -62,7 +61,7 @@ def under_way() -> bool:
 
 
 def measure(*, count: int | None = None) -> Kept:
-    """Measure this process's backend and keep what came of it. Raises NotMeasured, after keeping the reason."""
+    """Measure this process's backend and store the result. Raises NotMeasured after storing the reason."""
     name = chosen()
     result: Result | None
     try:

@@ -1,18 +1,18 @@
-"""The page of fidelity: what gives a sandbox away as one."""
+"""View of sandbox fidelity: properties that reveal a sandbox."""
 
 from __future__ import annotations
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.ops import fidelity
 from composer_web.ops.pages import Figure, PageRequest, act, page, show
 
 
-@require_GET
+@require_safe
 @page()
 def fidelity_page(request: PageRequest) -> HttpResponse:
-    """The last measurement of each backend."""
+    """Latest measurement of each backend."""
     measured = [(one, _figures(one)) for one in fidelity.kept()]
     template = "ops/_fidelity.html" if request.headers.get("HX-Request") else "ops/fidelity.html"
     return show(request, template, {"measured": measured, "under_way": fidelity.under_way()})
@@ -21,7 +21,7 @@ def fidelity_page(request: PageRequest) -> HttpResponse:
 @require_POST
 @page("operator")
 def fidelity_measure(request: PageRequest) -> HttpResponse:
-    """Ask a build worker for a new measurement."""
+    """Request a new measurement from a build worker."""
     done = "A build worker measures its sandboxes; the page shows the result in about half a minute."
     return act(request, fidelity.request, done=done, to="ops:fidelity")
 

@@ -1,6 +1,7 @@
-"""GPUs under quotas: how many the runs of a person or of a project may train on at once, kept when a trainer takes a run.
+"""GPU quotas limit how many GPUs the runs of a user or of a project train on at once. Enforced when a trainer takes
+a run.
 
-A run has one for each process of its trainer (`parallel.ranks`). What is being trained goes on; a queued run waits.
+A run uses one GPU per trainer process (`parallel.world_size`). Running training continues; a queued run waits.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ LOCK = (0x6F64, 0)
 
 
 def of_run(run: Run) -> int:
-    return int(run.config.get("stage", {}).get("parallel", {}).get("ranks", 1))
+    return int(run.config.get("stage", {}).get("parallel", {}).get("world_size", 1))
 
 
 def used(*, user_id: int | None = None, project_id: int | None = None, but: int | None = None) -> int:
-    """By runs that are trained now, without the run `but`; of a project, else of a person."""
+    """GPUs of the runs in training, except the run `but`, of a project if given, else of a user."""
     whose = {"project": project_id} if project_id is not None else {"created_by": user_id}
     with everywhere():  # also when a page of one project asks
         return sum(of_run(run) for run in trained().filter(**whose).only("config") if run.pk != but)
 
 
 def trained() -> QuerySet[Run]:
-    """Runs that are trained now, or that a trainer has just taken."""
+    """Runs in training, or just taken by a trainer."""
     from composer_web.runs.models import Run
 
     its_own = Concat(Value("run:"), Cast(OuterRef("pk"), CharField()))
@@ -42,7 +43,7 @@ def trained() -> QuerySet[Run]:
 
 
 def admitted(run: Run) -> bool:
-    """Whether the quotas have room for a queued run. Inside the transaction that takes its lease."""
+    """Whether the quotas have room for a queued run. Call it inside the transaction that takes its lease."""
     limits = _limits(run)
     if limits:
         with connection.cursor() as cursor:  # two trainers count one after the other
@@ -51,12 +52,12 @@ def admitted(run: Run) -> bool:
 
 
 def why_waiting(run: Run) -> str:
-    """Why no trainer takes a queued run, and what to do; empty when no quota holds it."""
+    """Reason why no trainer takes a queued run, with the remedy. Empty if no quota holds it."""
     for quota, most in _limits(run) if run.state == "queued" else []:
         now, wanted = _used(quota, run), of_run(run)
         if wanted > most:
             return (
-                f"The quota {quotas.whose(quota)} holds it: it trains on {wanted} GPUs (parallel.ranks) and {most} is the "
+                f"The quota {quotas.whose(quota)} holds it: it trains on {wanted} GPUs (parallel.world_size) and {most} is the "
                 "most. Clone it with fewer ranks, or ask an admin for more."
             )
         if now + wanted > most:

@@ -1,4 +1,4 @@
-"""Whether the parts of the product answer, for the health page, the API and supervisors."""
+"""Health checks of the product's services, for the health page, the API and supervisors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30
 FORGOTTEN = timedelta(seconds=30)
-"""A lease that expired longer ago than this is taken over by nobody."""
+"""A lease that expired longer ago than this has no successor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One part: does it answer, in words and numbers. `ok` False names the remedy in `message`."""
+    """Result of one check. If `ok` is False, `message` names the remedy."""
 
     name: str
     ok: bool
@@ -38,7 +38,7 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """All parts, each asked with a short deadline. Postgres first: without it the rest cannot be asked."""
+    """All checks, each with a short timeout. Postgres comes first: the others depend on it."""
     database = _timed("database", _database)
     found = [
         database,
@@ -126,7 +126,8 @@ def _weights() -> tuple[bool, str, dict[str, Any]]:
 
 
 def _leases() -> tuple[bool, str, dict[str, Any]]:
-    """Held by somebody who no longer beats: the reconciler gives the work on, so a few seconds are no trouble."""
+    """Leases whose holder no longer sends heartbeats. The reconciler reassigns the work, so a few seconds are
+    harmless."""
     held = Lease.objects.exclude(owner="")
     late = list(held.filter(expires_at__lt=timezone.now() - FORGOTTEN).order_by("expires_at")[:5])
     if not late:
@@ -154,7 +155,7 @@ def _admins() -> tuple[bool, str, dict[str, Any]]:
 
 
 def _queues(depth: dict[str, int]) -> tuple[bool, str, dict[str, Any]]:
-    """Messages that nobody will take."""
+    """Queues with messages but no consumer."""
     since = timezone.now() - timedelta(seconds=SILENT_SECONDS)
     served = {
         name
@@ -187,8 +188,9 @@ def _workers() -> tuple[bool, str, dict[str, Any]]:
         {"name": w.name, "kind": w.kind, "silent": round((now - w.beat_at).total_seconds(), 1), "detail": w.detail}
         for w in WorkerHeartbeat.objects.all()
     ]
-    living = {row["kind"] for row in rows if row["silent"] < SILENT_SECONDS}
-    missing = {"trainer", "control", "rollout", "clock"} - living
+    living = [row for row in rows if row["silent"] < SILENT_SECONDS]
+    serving = {row["kind"] for row in living} | {queue for row in living for queue in row["detail"].get("queues", [])}
+    missing = {"train", "control", "io", "rollout", "clock"} - serving
     text = (
         f"{len(rows)} processes"
         if not missing

@@ -1,10 +1,10 @@
-"""Append-only histories of stateful entities, kept by the database itself.
+"""Append-only histories of stateful entities, enforced by the database.
 
 Each stateful table has a `state` column and a transition table that derives from `Transition`. A trigger
 (`opencomposer_record_transition`, installed by `history_trigger`) writes one transition row for every insert
-and every change of `state`; the transition table's CHECK over (from, to) refuses illegal pairs, so the whole
-statement fails; another trigger refuses rows written by hand, updates and deletes. Services cannot forget
-the history and nothing can go around it.
+and every change of `state`. The transition table's CHECK over (from, to) rejects illegal pairs, so the whole
+statement fails. Another trigger rejects manual inserts, updates and deletes. Services therefore cannot forget
+or bypass the history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pairs(table: Mapping[str, Iterable[str]]) -> Pairs:
 
 
 class IllegalTransition(Exception):
-    """The entity may not go from its state to the one asked for. The message names both and what is legal."""
+    """The entity may not change to the requested state. The message names both states and the legal ones."""
 
     def __init__(self, entity: str, before: str, after: str, legal: Iterable[str]) -> None:
         options = ", ".join(sorted(legal)) or "nothing (the state is final)"
@@ -34,7 +34,7 @@ class IllegalTransition(Exception):
 
 
 class Transition(models.Model):
-    """One recorded change of state. Written by the trigger only; never changed, never deleted."""
+    """One recorded state change. Written by the trigger only; never changed, never deleted."""
 
     from_state = models.CharField(max_length=16, blank=True)
     to_state = models.CharField(max_length=16)
@@ -59,7 +59,7 @@ def legal_pairs(legal: Pairs) -> models.Q:
 
 
 def say_why(*, actor: str, reason: str) -> None:
-    """Actor and reason that the trigger writes for the rest of this database transaction."""
+    """Set the actor and reason that the trigger records for the rest of this transaction."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('opencomposer.actor', %s, true), set_config('opencomposer.reason', %s, true)",
@@ -131,7 +131,7 @@ FUNCTIONS = RunSQL(
 
 
 def history_trigger(table: str, history: str, column: str) -> RunSQL:
-    """Migration step: `history` records every state of `table`, and only that."""
+    """Migration operation: `history` records every state of `table`, and nothing else."""
     return RunSQL(
         sql=f"""
         CREATE TRIGGER {table}_history AFTER INSERT OR UPDATE OF state ON {table}
@@ -147,7 +147,7 @@ def history_trigger(table: str, history: str, column: str) -> RunSQL:
 
 
 def append_only_trigger(table: str) -> RunSQL:
-    """Migration step: rows of `table` are never changed or deleted."""
+    """Migration operation: rows of `table` are never changed or deleted."""
     return RunSQL(
         sql=f"""
         CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
@@ -158,7 +158,7 @@ def append_only_trigger(table: str) -> RunSQL:
 
 
 def immutable_trigger(table: str, columns: Iterable[str], *, when: str = "true") -> RunSQL:
-    """Migration step: `columns` of `table` keep their values where `when` (SQL over OLD and NEW) holds."""
+    """Migration operation: `columns` of `table` are immutable while `when` (SQL over OLD and NEW) holds."""
     arguments = ", ".join(f"'{column}'" for column in columns)
     return RunSQL(
         sql=f"""

@@ -1,7 +1,8 @@
-"""The inference server of this installation, as OPENCOMPOSER_INFERENCE_ENGINE and OPENCOMPOSER_INFERENCE_URL say.
+"""The inference server configured by OPENCOMPOSER_INFERENCE_ENGINE and OPENCOMPOSER_INFERENCE_URL.
 
-Whichever engine computes, the product speaks one contract (`trainer.inference.contract`): the embedded server answers
-by itself, a router and the server in front of vLLM pass on. Errors of this module name the setting to look at.
+All engines share one contract (`trainer.inference.contract`). The embedded server answers directly; a router and the
+server
+in front of vLLM forward requests. Errors of this module name the relevant setting.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from trainer.inference.contract import (
 )
 
 ROUTER = "router"
-"""Stands before engines of any kind, so it fits either setting."""
+"""A router works with engines of any kind, so it fits either setting."""
 
 
 def client() -> HttpInferenceClient:
-    """For generating, on one event loop."""
+    """Client for generation, on one event loop."""
     return HttpInferenceClient(env().inference_url)
 
 
@@ -30,8 +31,8 @@ def admin(*, timeout: float = 60.0) -> InferenceAdmin:
 
 
 def health(*, timeout: float = 3.0) -> ServerHealth:
-    """What the server says of itself, well or not. Raises InferenceError; InferenceRefused when it is another kind of
-    server than the settings say."""
+    """Health reported by the server, good or bad. Raises InferenceError, or InferenceRefused if the server is not of
+    the configured kind."""
     settings = env()
     try:
         with admin(timeout=timeout) as server:
@@ -55,7 +56,7 @@ def health(*, timeout: float = 3.0) -> ServerHealth:
 
 
 def deploy(spec: DeploymentSpec) -> DeploymentStatus:
-    """Have `spec` served; idempotent. Raises InferenceRefused when it never will be, else InferenceError."""
+    """Deploy `spec`; idempotent. Raises InferenceRefused for a permanent failure, else InferenceError."""
     health(timeout=10.0)
     with admin() as server:
         return server.deploy(spec)

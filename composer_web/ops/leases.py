@@ -1,11 +1,14 @@
-"""Leases in Postgres: at most one owner of a resource, and a fencing token that refuses the writes of an old one."""
+"""Leases in Postgres: at most one owner per resource, and a fencing token that rejects writes of former owners."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from django.db import InterfaceError, OperationalError, connection, connections
@@ -16,12 +19,12 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(Exception):
-    """Another worker holds the resource now; what this one did since must not be written."""
+    """Another worker holds the resource. Work done since must not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease that this process took. `lost` is set when someone else has it."""
+    """A lease taken by this process. `lost` is set once another owner has it."""
 
     resource: str
     owner: str
@@ -32,7 +35,7 @@ class Held:
 
 
 def identity(kind: str, name: str = "") -> str:
-    """Owner name: the same for the same supervised place (`name`), else unique to this process."""
+    """Owner name: stable for a supervised `name`, else unique to this process."""
     host = socket.gethostname()
     return f"{kind}@{host}/{name or os.getpid()}"
 
@@ -58,7 +61,7 @@ def take(resource: str, *, owner: str, seconds: float, takeover: bool = False) -
 
 
 def beat(held: list[Held]) -> list[Held]:
-    """Extend leases by their `seconds`; returns those that are lost (their token is no longer the newest)."""
+    """Extend leases by their `seconds`. Returns the lost ones, whose token is no longer the newest."""
     lost = []
     for lease in held:
         with connection.cursor() as cursor:
@@ -73,15 +76,47 @@ def beat(held: list[Held]) -> list[Held]:
 
 
 def require(held: Held) -> None:
-    """Inside a transaction: lock the lease and prove that it is still ours. Raises LeaseLost."""
+    """Inside a transaction: lock the lease and verify that it is still held. Raises LeaseLost."""
     row = Lease.objects.select_for_update().filter(resource=held.resource).values("token", "owner").first()
     if row is None or row["token"] != held.token or not row["owner"]:
         held.lost.set()
         raise LeaseLost(f"{held.resource} was taken from {held.owner} (token {held.token})")
 
 
+_current: ContextVar[Held | None] = ContextVar("lease", default=None)
+
+
+@contextlib.contextmanager
+def under(held: Held) -> Iterator[None]:
+    """Run the block under this lease; `fence` verifies it."""
+    before = _current.set(held)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def fence() -> None:
+    """Inside a transaction, before a write: verify the current lease, if any. Raises LeaseLost."""
+    if (held := _current.get()) is not None:
+        require(held)
+
+
+def token() -> int:
+    """Fencing token of the current lease; 0 without a lease."""
+    held = _current.get()
+    return held.token if held is not None else 0
+
+
+def check() -> None:
+    """Check between two steps of long work that the lease is still held. Raises LeaseLost."""
+    held = _current.get()
+    if held is not None and held.lost.is_set():
+        raise LeaseLost(f"{held.resource} was taken from {held.owner} (token {held.token})")
+
+
 def release(held: Held) -> None:
-    """Give the lease back if it is still ours; the token stays, so a later owner has a higher one."""
+    """Release the lease if it is still held. The token remains, so that a later owner gets a higher one."""
     held.released.set()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -100,7 +135,7 @@ def is_held(resource: str) -> bool:
 
 
 class Keeper:
-    """One thread of this process that keeps all its leases alive. While Postgres is away it just goes on trying."""
+    """Thread that renews all leases of this process. It keeps retrying while Postgres is away."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, int], Held] = {}

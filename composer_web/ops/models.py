@@ -1,4 +1,4 @@
-"""Plumbing that every app uses: the outbox, leases, and who is alive."""
+"""Infrastructure of all apps: the outbox, leases and heartbeats."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db import models
 class Outbox(models.Model):
     """A Celery message that must be sent because its transaction committed. Delivered at least once.
 
-    `key` makes a pending message unique: asking for the same work twice before it is sent sends it once.
+    Pending messages with one task, queue and `key` are sent as one (`ops/outbox.py`).
     """
 
     task = models.CharField(max_length=100)
     kwargs = models.JSONField(default=dict)
-    queue = models.CharField(max_length=20)
-    key = models.CharField(max_length=120, null=True, blank=True)  # noqa: DJ001 (null is not unique, "" would be)
+    queue = models.CharField(max_length=200)
+    key = models.CharField(max_length=120, null=True, blank=True)  # noqa: DJ001 (null: never merged)
     created_at = models.DateTimeField(auto_now_add=True)
     due_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True, blank=True)
@@ -24,16 +24,13 @@ class Outbox(models.Model):
     class Meta:
         verbose_name_plural = "outbox"
         indexes = [models.Index("due_at", name="outbox_due", condition=models.Q(sent_at=None))]
-        constraints = [
-            models.UniqueConstraint("key", name="outbox_one_pending_per_key", condition=models.Q(sent_at=None)),
-        ]
 
     def __str__(self) -> str:
         return f"{self.task} {self.kwargs}"
 
 
 class Lease(models.Model):
-    """Who may work on a resource now. `token` grows with every owner: an old owner's writes are refused by it."""
+    """Current owner of a resource. `token` grows with every owner, so that writes of former owners are rejected."""
 
     resource = models.CharField(primary_key=True, max_length=80)
     owner = models.CharField(max_length=120, blank=True)
@@ -47,7 +44,7 @@ class Lease(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """A process that says that it lives: web, worker, trainer, inference."""
+    """Heartbeat of a live process: web, worker, trainer, inference."""
 
     name = models.CharField(primary_key=True, max_length=120)
     kind = models.CharField(max_length=20)
@@ -64,8 +61,8 @@ class WorkerHeartbeat(models.Model):
 
 
 class Quota(models.Model):
-    """What the runs of a person or of a project may have at once; without either, every person's who has none. Empty is
-    no limit."""
+    """Limits on what the runs of a user or of a project may use at once. A row with neither applies to every user
+    without a quota of their own. Null means no limit."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="quota"

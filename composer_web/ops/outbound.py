@@ -1,7 +1,8 @@
-"""Asking addresses that people typed, without reaching into our own network.
+"""Requests to user-supplied URLs, without access to our own network.
 
-What a name is found at is judged when the connection is made (`sandbox.network.guard`). Redirects are not followed,
-proxies of the environment not used, and of an answer only the beginning is read.
+`sandbox.network.guard` checks the resolved address when the connection is made. Redirects are not followed, proxies
+of the
+environment are not used, and only the beginning of a response is read.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ MOST_ANSWER = 2_000
 
 
 class Unreachable(Exception):
-    """It was asked and gave no answer."""
+    """The server did not respond."""
 
 
 def parse(url: str) -> tuple[str, int]:
-    """Host and port. Raises Refused for what is no plain web address."""
+    """Host and port. Raises Refused if it is no plain web URL."""
     try:
         parts = urlsplit(url.strip())
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -51,7 +52,7 @@ def repositories() -> Guard:
 
 
 def check(url: str, guard: Guard) -> None:
-    """Raises Refused for an address that may not be asked now, Unreachable for one that nothing has."""
+    """Raises Refused for a forbidden address, Unreachable for a host name that does not resolve."""
     try:
         guard.addresses(*parse(url))
     except Unknown as error:
@@ -59,7 +60,7 @@ def check(url: str, guard: Guard) -> None:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, guard: Guard, seconds: float = 10.0) -> int:
-    """Status of the answer. Raises Refused, Unreachable. TLS is checked against the name, never the address."""
+    """Status of the response. Raises Refused, Unreachable. TLS verifies the host name, never the address."""
     parse(url)
     timeout = {"connect": seconds, "read": seconds, "write": seconds, "pool": seconds}
     try:

@@ -2,6 +2,10 @@
 
 `enqueue` writes a row in the caller's transaction. Right after the commit this process sends it; if it dies or the
 broker is down, the beat task `ops.flush_outbox` does. Delivery is at least once, so tasks are idempotent.
+
+Equal messages (one task, queue and key) are merged when they are sent, never when they are written. A flusher sees only
+committed rows, so the message that it sends starts after every transaction whose row it stands for. A merge at insertion
+would lose work: the pending row may be sent, and its task may run, before the transaction that was merged into it commits.
 """
 
 from __future__ import annotations
@@ -32,15 +36,12 @@ def enqueue(task: str, kwargs: dict[str, Any], *, queue: str, key: str | None = 
 
 
 def enqueue_many(messages: Sequence[tuple[str, dict[str, Any], str, str | None]], *, delay: float = 0.0) -> None:
-    """Several messages (task, kwargs, queue, key) with one insert; a pending one with the same key is kept instead."""
+    """Several messages (task, kwargs, queue, key) with one insert. Those with an equal task, queue and key that are due
+    together are sent once, with the newest arguments."""
     due = timezone.now() + timedelta(seconds=delay)
     rows = [Outbox(task=task, kwargs=kwargs, queue=queue, key=key, due_at=due) for task, kwargs, queue, key in messages]
     with transaction.atomic():
-        # PostgreSQL returns no ids for ignored conflicts, so only plain inserts can be sent by id at once.
-        keyed = [row for row in rows if row.key is not None]
-        plain = [row for row in rows if row.key is None]
-        Outbox.objects.bulk_create(keyed, ignore_conflicts=True)
-        Outbox.objects.bulk_create(plain)
+        Outbox.objects.bulk_create(rows)
         if not delay:
             transaction.on_commit(partial(_flush_quietly, len(rows) + 20), robust=True)
 
@@ -53,7 +54,10 @@ def _flush_quietly(limit: int) -> None:
 
 
 def flush(*, limit: int = 500) -> int:
-    """Send pending messages, oldest first; returns how many. Several flushers never send the same row together."""
+    """Send pending messages, oldest first; returns how many rows were sent or merged into one that was.
+
+    Several flushers never send the same row together.
+    """
     with transaction.atomic():
         rows = list(
             Outbox.objects.select_for_update(skip_locked=True)
@@ -63,7 +67,7 @@ def flush(*, limit: int = 500) -> int:
         sent: list[int] = []
         if rows:
             with app.producer_or_acquire() as producer:
-                for row in rows:
+                for row, merged in _merged(rows):
                     try:
                         app.send_task(
                             row.task,
@@ -83,11 +87,19 @@ def flush(*, limit: int = 500) -> int:
                             attempts=F("attempts") + 1, due_at=timezone.now() + timedelta(seconds=RETRY_SECONDS)
                         )
                         break
-                    sent.append(row.pk)
+                    sent += merged
         Outbox.objects.filter(pk__in=sent).update(sent_at=timezone.now(), attempts=F("attempts") + 1)
     return len(sent)
 
 
+def _merged(rows: Sequence[Outbox]) -> list[tuple[Outbox, list[int]]]:
+    """What to send, and the ids of the rows that each message stands for: equal keyed rows go as their newest."""
+    groups: dict[object, list[Outbox]] = {}
+    for row in rows:
+        groups.setdefault(row.pk if row.key is None else (row.task, row.queue, row.key), []).append(row)
+    return [(max(equal, key=lambda row: row.pk), [row.pk for row in equal]) for equal in groups.values()]
+
+
 def prune(*, older_than: timedelta = timedelta(days=2)) -> int:
-    """Forget messages that were sent long ago."""
+    """Delete messages that were sent long ago."""
     return Outbox.objects.filter(sent_at__lt=timezone.now() - older_than).delete()[0]

@@ -1,4 +1,4 @@
-"""Reads for the home and system pages: who is alive, who holds what. (What answers: `composer_web.ops.health`.)"""
+"""Read queries of the home and system pages: live processes and leases. (Service health: `composer_web.ops.health`.)"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Worker:
     beat_at: datetime
     detail: dict[str, Any]
     state: str
-    """alive, or dead when it did not beat for `SILENT_SECONDS`."""
+    """"alive", or "dead" after `SILENT_SECONDS` without a heartbeat."""
 
 
 def workers() -> list[Worker]:
@@ -34,5 +34,5 @@ def workers() -> list[Worker]:
 
 
 def leases() -> QuerySet[Lease]:
-    """Leases that someone holds, oldest heartbeat first."""
+    """Held leases, oldest heartbeat first."""
     return Lease.objects.exclude(owner="").order_by("heartbeat_at")

@@ -1,4 +1,4 @@
-"""What every page view shares: who may, how to render, how an error of a service becomes a message."""
+"""Shared code of page views: permissions, rendering, and conversion of service errors to messages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from composer_web.accounts.access import current
 from composer_web.accounts.models import User
 from composer_web.accounts.reach import enter, may_in, reach
 from composer_web.ops.errors import Denied, NotFound, UserError, taken
+from composer_web.ops.filters import WrongFilter
 from composer_web.ops.tables import Table
 
 View = Callable[..., HttpResponseBase]
 
 
 class PageRequest(HttpRequest):
-    """A request behind `page`: somebody is logged in."""
+    """A request behind `page`: the user is logged in."""
 
     user: User
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a page's head: label, value as shown, unit and a short note."""
+    """One figure at the top of a page: label, displayed value, unit and a short note."""
 
     label: str
     value: str
@@ -43,7 +44,7 @@ class Figure:
 def page(role: str = "viewer") -> Callable[[View], View]:
     """A view for people of at least `role` in the project that the address is about.
 
-    What does not exist, or belongs to a project that the person does not reach, is a 404.
+    What does not exist, or belongs to a project that the person does not reach, is a 404; a wrong filter is a 422.
     """
 
     def wrap(view: View) -> View:
@@ -62,6 +63,8 @@ def page(role: str = "viewer") -> Callable[[View], View]:
                 raise Http404(str(error)) from error
             except Denied as error:
                 raise PermissionDenied(str(error)) from error
+            except WrongFilter as error:
+                return render(request, "422.html", {"field": error.field, "message": error.message}, status=422)
 
         inner.role = role  # type: ignore[attr-defined]  # read by the walk over all addresses
         return inner
@@ -72,7 +75,7 @@ def page(role: str = "viewer") -> Callable[[View], View]:
 def show(
     request: PageRequest, template: str, context: Mapping[str, Any] | None = None, status: int = 200
 ) -> HttpResponse:
-    """Render with what every template may ask: whether this person operates, in which of his projects, and the time."""
+    """Render with the shared context: whether the user is an operator, in which of their projects, and the time."""
     access, projects = current(), reach(request.user)
     shared = {
         "may_operate": request.user.may("operator"),
@@ -94,13 +97,13 @@ def rows(request: PageRequest, table: Table) -> HttpResponse:
 
 
 def may_use(request: PageRequest) -> bool:
-    """Whether this person may make something of his own from what the page shows, though a library shares it."""
+    """Whether the user may create something of their own from the page's content when a library shares it."""
     access = current()
     return access is not None and may_in(request.user, access.project, "operator")
 
 
 def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, **where: Any) -> HttpResponse:
-    """Run one service call, say what came of it, and go to the page `to`."""
+    """Run one service call, report the result as a message, and redirect to the page `to`."""
     try:
         action()
     except UserError as error:

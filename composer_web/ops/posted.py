@@ -1,4 +1,4 @@
-"""Numbers of a posted form. What is none is a UserError that names the field."""
+"""Numbers in a submitted form. An invalid number raises a UserError naming the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat rows: which processes of the product live, for the health page and the reconciler."""
+"""Heartbeat rows of the product's live processes, for the health page and the reconciler."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 5.0
 SILENT_SECONDS = 20.0
-"""A process that did not beat for this long is shown as silent."""
+"""A process is shown as silent after this long without a heartbeat."""
 
 
 class Presence:
-    """A thread that writes this process's heartbeat row until `stop`."""
+    """Thread that writes this process's heartbeat row until `stop`."""
 
     def __init__(self, kind: str, *, name: str = "", detail: Callable[[], dict[str, Any]] = dict) -> None:
         self.kind, self.name, self.detail = kind, identity(kind, name), detail
@@ -36,7 +36,7 @@ class Presence:
         return self
 
     def stop(self) -> None:
-        """Say goodbye: the row goes, so that a stopped process is not taken for a lost one."""
+        """Delete the heartbeat row, so that a stopped process is not taken for a lost one."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)

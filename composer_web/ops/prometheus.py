@@ -1,7 +1,8 @@
-"""`/metrics` for Prometheus: what the installation does, read when it is asked, and how long this process's answers take.
+"""`/metrics` for Prometheus: the state of the installation, read at each scrape, and response times of this process.
 
-Asked for with a token of the scope `metrics`, which opens nothing else. Not by address: behind a proxy on the same
-machine everybody would come from the loopback.
+It requires a token of the scope `metrics`, which grants nothing else. Access by address would be unsafe: behind a
+proxy on
+the same machine, every client would appear to come from the loopback.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -16,7 +18,7 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -32,10 +34,10 @@ from trainer.inference.contract import InferenceError
 
 SCOPE = "metrics"
 RUN_VALUES = {"reward/mean": "reward_mean", "staleness/max": "staleness_max", "staleness/mean": "staleness_mean"}
-"""Latest values of a run that have a series of their own; all others are on its page and in mirrors."""
+"""Latest values of a run with a time series of their own. The others are on its page and in mirrors."""
 
 TOTALS_SECONDS = 60.0
-"""So long counts over whole tables are kept: they read an index from end to end, which a million rows make dear."""
+"""Cache time of counts over whole tables. They scan an index, which is expensive with a million rows."""
 
 registry = CollectorRegistry()
 latency = Histogram(
@@ -58,14 +60,14 @@ def _gauge(name: str, text: str, rows: Rows, *labels: str) -> Metric:
 
 
 class Totals:
-    """Groups by state and rollouts by verdict: read from indexes alone, and at most once in TOTALS_SECONDS."""
+    """Groups by state and rollouts by verdict, from index-only reads at most once per TOTALS_SECONDS."""
 
     def __init__(self) -> None:
         self._kept: dict[int | None, tuple[float, Rows, Rows]] = {}
-        """By the project whose rows the request sees; None sees all."""
+        """Cache by the project whose rows the request sees; None sees all."""
 
     def read(self) -> tuple[Rows, Rows]:
-        """(groups by (state,), rollouts by (verdict,)); a rollout without a verdict is not counted."""
+        """(groups by (state,), rollouts by (verdict,)). Rollouts without a verdict are not counted."""
         from composer_web.rollouts.models import Group, Rollout
 
         now = access.current()
@@ -86,7 +88,7 @@ totals = Totals()
 
 
 class Installation(Collector):
-    """Read at the scrape, from the database: a web process that starts again forgets nothing."""
+    """Reads from the database at each scrape, so that a restarted web process loses nothing."""
 
     def collect(self) -> Iterator[Metric]:
         from composer_web.runs.models import RUN_LIVE, Run
@@ -108,6 +110,7 @@ class Installation(Collector):
             key = (kind, "alive" if (now - beat).total_seconds() < SILENT_SECONDS else "silent")
             workers[key] = workers.get(key, 0) + 1
         yield _gauge("workers", "Processes that said they live", workers, "kind", "state")
+        yield _gauge("train_workers", "Living train workers by pool", _train_workers(now), "pool", "state")
         groups, rollouts = totals.read()
         yield _gauge("groups", "Groups of rollouts by state", groups, "state")
         yield _gauge("rollouts", "Rollouts by verdict", rollouts, "verdict")
@@ -137,12 +140,22 @@ def _engine() -> Iterator[Metric]:
     yield _gauge("engine_cache_share", about, filled, "deployment")
 
 
+def _train_workers(now: datetime) -> Rows:
+    rows: Rows = {}
+    alive = now - timedelta(seconds=SILENT_SECONDS)
+    for detail in WorkerHeartbeat.objects.filter(kind="train", beat_at__gte=alive).values_list("detail", flat=True):
+        for pool in detail.get("pools", []):
+            key = (pool, "busy" if detail.get("run") else "free")
+            rows[key] = rows.get(key, 0) + 1
+    return rows
+
+
 registry.register(Installation())
 
 
-@require_GET
+@require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """All of it as text. 401 and 403 say which token is missing."""
+    """All metrics as text. 401 and 403 name the missing token."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     token = authenticate_token(secret.strip()) if scheme.lower() == "bearer" and secret else None
     if token is None:
@@ -160,7 +173,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 @sync_and_async_middleware
 def timing(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Measures every answer; a stream's to its head."""
+    """Measure every response time; of a stream, the time until its headers."""
 
     def note(request: HttpRequest, answer: HttpResponse, began: float) -> None:
         found = request.resolver_match

@@ -1,4 +1,4 @@
-"""Quotas over HTTP."""
+"""HTTP API of quotas."""
 
 from __future__ import annotations
 

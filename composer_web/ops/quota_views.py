@@ -1,4 +1,4 @@
-"""The page of quotas: use beside limits; admins set them."""
+"""View of quotas: usage and limits. Admins set them."""
 
 from __future__ import annotations
 

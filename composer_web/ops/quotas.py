@@ -1,7 +1,8 @@
-"""Quotas: how much the runs of a person or of a project may have at once, kept when groups are dispatched.
+"""Quotas limit what the runs of a user or of a project may use at once. They are enforced when groups are
+dispatched.
 
-A row without either is for every person who has none of his own. A run is held by the tighter of its owner's and its
-project's. What is out already goes on; only nothing new is added.
+A row with neither user nor project applies to every user without a quota of their own. The tighter of the owner's and
+the project's quota applies to a run. Groups in flight continue; only new ones are held back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a person's runs have now: rollouts in flight, bytes of kept checkpoints, share of all rollouts in flight."""
+    """Current use of a user's runs: rollouts in flight, bytes of retained checkpoints, share of all rollouts in
+    flight."""
 
     rollouts: int
     bytes: int
@@ -40,7 +42,7 @@ class Use:
 
 
 def of(*, user_id: int | None, project_id: int | None) -> list[Quota]:
-    """The person's own quota or else that of everybody, and the project's; those that there are."""
+    """The user's own quota or else the default, and the project's, as far as they exist."""
     rows = Quota.objects.filter(
         Q(user=None, project=None) | Q(user_id=user_id, project=None) | Q(project_id=project_id)
     )
@@ -51,7 +53,7 @@ def of(*, user_id: int | None, project_id: int | None) -> list[Quota]:
 
 
 def use(*, user_id: int | None = None, project_id: int | None = None) -> Use:
-    """Of a project, else of a person."""
+    """Current use of a project if given, else of a user."""
     from composer_web.policies.models import Checkpoint
     from composer_web.rollouts.models import GROUP_OPEN, Group
 
@@ -71,7 +73,7 @@ def _use(quota: Quota, run: Run) -> Use:
 
 
 def admitted(*, run: Run, wanted: int, group_size: int) -> int:
-    """Of `wanted` groups those that the quotas have room for. Inside the transaction that dispatches them."""
+    """Number of the `wanted` groups that fit the quotas. Call it inside the transaction that dispatches them."""
     held = of(user_id=run.created_by_id, project_id=run.project_id) if wanted > 0 else []
     for quota in held:
         with connection.cursor() as cursor:  # two runs under one quota count one after the other
@@ -83,7 +85,7 @@ def admitted(*, run: Run, wanted: int, group_size: int) -> int:
 
 
 def _room(quota: Quota, now: Use) -> int:
-    """Rollouts that may still begin."""
+    """Number of rollouts that may still start."""
     room = 1 << 30
     if quota.storage_gib is not None and now.bytes >= quota.storage_gib * GIB:
         return 0
@@ -96,7 +98,7 @@ def _room(quota: Quota, now: Use) -> int:
 
 
 def why_held(run: Run, *, group_size: int) -> str:
-    """Why no group of a running run is dispatched now, and what to do; empty when no quota holds it."""
+    """Reason why no group of a running run is dispatched, with the remedy. Empty if no quota holds it."""
     if run.state != "running" or run.kind != "rl":
         return ""
     for quota in of(user_id=run.created_by_id, project_id=run.project_id):
@@ -107,7 +109,7 @@ def why_held(run: Run, *, group_size: int) -> str:
 
 
 def whose(quota: Quota) -> str:
-    """In words."""
+    """Display name of the quota's owner."""
     if quota.project:
         return f"of the project {quota.project}"
     return f"of {quota.user}" if quota.user else "for everybody"

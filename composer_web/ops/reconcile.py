@@ -25,9 +25,12 @@ from composer_web.policies import orders
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
+from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.kept_models import Export
 from composer_web.rollouts.models import GROUP_OPEN, Group
-from composer_web.runs.models import Run
+from composer_web.runs import redispatch
+from composer_web.runs.train_queues import pool_queues
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +64,8 @@ def reconcile(*, dry_run: bool = False) -> list[Finding]:
             *_evaluations(dry_run),
             *_environments(dry_run),
             *_measurements(dry_run),
-            *_runs(),
+            *_exports(dry_run),
+            *_runs(dry_run),
         ]
     for finding in findings:
         log.warning("%s: %s: %s", finding.target, finding.problem, finding.action)
@@ -129,7 +133,7 @@ def _measurements(dry_run: bool) -> Iterator[Finding]:
         problem = "its worker was lost"
         if order.state == "waiting":
             depth = depth or queue_depth()
-            if depth is None or depth["eval"] or orders.resource(order.pk) in unsent:
+            if depth is None or depth["io"] or orders.resource(order.pk) in unsent:
                 continue
             problem = "its message was lost (not in the queue, not taken)"
         yield Finding(f"measurement {order.pk}", problem, "send again")
@@ -137,22 +141,36 @@ def _measurements(dry_run: bool) -> Iterator[Finding]:
             orders.send_again(order)
 
 
-def _runs() -> Iterator[Finding]:
-    alive = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
-    held = set(alive.filter(resource__startswith="run:"))
-    for run in Run.objects.filter(state__in=["running", "pausing"]):
-        if f"run:{run.pk}" not in held:
-            yield Finding(f"run {run.pk}", "no trainer holds it", "the next free trainer takes it by itself")
+def _exports(dry_run: bool) -> Iterator[Finding]:
+    old = timezone.now() - SILENT
+    waiting = Export.objects.filter(state__in=exports.OPEN, created_at__lt=old).exclude(pk__in=exports.under_way())
+    if not waiting.exists():
+        return
+    depth = queue_depth()
+    unsent = Outbox.objects.filter(sent_at=None, task="rollouts.export").exists()
+    if depth is None or depth["io"] or unsent:
+        return
+    busy = Export.objects.filter(pk__in=exports.under_way()).values("owner")
+    for export in waiting.exclude(owner__in=busy):
+        yield Finding(f"export {export.pk}", "nobody writes it and no message asks for it", "send again")
+        if not dry_run:
+            exports.send(export)
+
+
+def _runs(dry_run: bool) -> Iterator[Finding]:
+    for run, problem, action in redispatch.lost_messages(queue_depth(), dry_run=dry_run):
+        yield Finding(f"run {run.pk}", problem, action)
 
 
 def queue_depth() -> dict[str, int] | None:
-    """Messages waiting in each queue; None when the broker does not answer."""
+    """Messages waiting in each queue, those of pools of train workers included; None when the broker does not answer."""
     from composer_web.celery import QUEUES
 
     try:
         client = redis.Redis.from_url(env().redis_url, socket_timeout=2.0, socket_connect_timeout=2.0)
         with client:
-            return {name: int(client.llen(name)) for name in QUEUES}
+            pools = pool_queues(key.decode() for key in client.scan_iter(match="train.*", _type="list"))
+            return {name: int(client.llen(name)) for name in (*QUEUES, *pools)}
     except redis.RedisError as error:
         log.warning("the broker does not answer: %s", error)
         return None

@@ -31,6 +31,6 @@ def unseal(stored: str, *, purpose: bytes) -> SecretStr | None:
 
 def _keys(purpose: bytes) -> MultiFernet:
     """The newest key first; SECRET_KEY_FALLBACKS still decrypt."""
-    secrets = [settings.SECRET_KEY, *getattr(settings, "SECRET_KEY_FALLBACKS", [])]
+    secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     derived = [hashlib.scrypt(s.encode(), salt=purpose, n=2**12, r=8, p=1, dklen=32) for s in secrets]
     return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])

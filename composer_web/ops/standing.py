@@ -26,17 +26,17 @@ class Standing:
     everything: int
 
     def use(self, *, user_id: int | None = None, project_id: int | None = None) -> Use:
-        """Of a project, else of a person."""
+        """Current use of a project if given, else of a user."""
         owner = _owner(user_id, project_id)
         return Use(self.rollouts[owner], self.bytes[owner], self.everything - self.rollouts[owner])
 
     def trained(self, *, user_id: int | None = None, project_id: int | None = None) -> int:
-        """GPUs."""
+        """GPUs in use for training."""
         return self.gpus[_owner(user_id, project_id)]
 
 
 def standing() -> Standing:
-    """Of all projects, in three queries."""
+    """Current use of all projects, in three queries."""
     from composer_web.policies.models import Checkpoint
     from composer_web.rollouts.models import GROUP_OPEN, Group
 

@@ -65,7 +65,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):
 
 @lru_cache(maxsize=256)
 def compressed(path: str, changed: int) -> bytes:
-    """Of a file as it is since `changed` (ns): made once, and kept."""
+    """Gzip-compressed content of a file last modified at `changed` (ns). Cached."""
     return gzip.compress(Path(path).read_bytes(), mtime=0)
 
 

@@ -19,7 +19,7 @@ VERSIONED = re.compile(rf"^/static/[0-9a-f]{{{LENGTH}}}/")
 
 
 def static_version(folder: Path) -> str:
-    """Of the files of `folder` and of the packages that bring some."""
+    """Hash of the files in `folder` and of the packages that ship static files."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():

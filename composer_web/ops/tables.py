@@ -81,12 +81,12 @@ class Table(tables.Table):
 
     empty_template = "partials/empty.html"
     put_away: Callable[[], PutAway | None] | None = None
-    """Of a list that hides what is archived: asked when no row is left."""
+    """For lists that hide archived rows. Called only when no row is left."""
     known_count: int | None = None
-    """How many rows there are, where that was found with something else."""
+    """Number of rows, if another query has already counted them."""
 
     def body(self) -> SafeString:
-        """The rows of this page as HTML."""
+        """Rows of this page as HTML."""
         return cells.body(self)
 
     def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from composer_web.evals import selectors as evals
 from composer_web.ops import health, overview
@@ -20,7 +20,7 @@ from composer_web.tasks import selectors as tasks
 from trainer.inference.contract import ServerHealth
 
 
-@require_GET
+@require_safe
 @page()
 def home(request: PageRequest) -> HttpResponse:
     """What runs now, what happened last, and what to do next."""
@@ -66,7 +66,7 @@ def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dic
     return [] if all(step["done"] for step in steps) else steps
 
 
-@require_GET
+@require_safe
 @page()
 def system(request: PageRequest) -> HttpResponse:
     """Workers, leases, queues, inference, disk; each red light says what to do."""
@@ -83,7 +83,7 @@ def system(request: PageRequest) -> HttpResponse:
     return show(request, "ops/_system.html" if request.headers.get("HX-Request") else "ops/system.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def reconcile(request: PageRequest) -> HttpResponse:
     """What the reconciler would do now. It changes nothing."""

@@ -1,0 +1,1 @@
+"""Policies and their checkpoints: import, model endpoints, promotion with gate and canary, measurements of base models."""

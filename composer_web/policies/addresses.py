@@ -1,4 +1,4 @@
-"""Which addresses an endpoint may have: public ones, and the private hosts that the installation names."""
+"""Allowed addresses of endpoints: public ones, and private hosts that the installation names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox.network.guard import Refused
 
 
 def check_url(url: str) -> str:
-    """The base without a slash at its end. Raises UserError that says what is wrong and what to do."""
+    """The base URL without a trailing slash. Raises UserError with problem and remedy."""
     parts = urlsplit(url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError("url", "the address of an endpoint looks like https://host/v1")

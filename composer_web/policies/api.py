@@ -1,4 +1,4 @@
-"""Policies over HTTP."""
+"""HTTP API of policies."""
 
 from __future__ import annotations
 

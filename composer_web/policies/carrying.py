@@ -1,4 +1,4 @@
-"""Carrying out a measurement on a worker: in a process of its own, under a lease and a deadline, told as it goes."""
+"""Runs a measurement on a worker: in a separate process, under a lease and a timeout, with progress reports."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from composer_web.policies import codebases, orders
 from composer_web.policies.models import MeasurementOrder
 from composer_web.policies.schemas import Wanted
 from composer_web.policies.selectors import resolve
-from trainer.stages.measure import Asked, Told
-from trainer.stages.scores import Selection
+from trainer.model_selection.measure import Asked, Told
+from trainer.model_selection.scores import Selection
 
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
-"""It is extended at every look, so that it ends soon after the worker does."""
+"""Renewed at every check, so that it expires soon after the worker dies."""
 MAX_SECONDS = 3600.0
-"""Deadline of one measurement."""
+"""Timeout of one measurement in seconds."""
 LOOK_SECONDS = 1.0
-"""Between two looks whether it is to end."""
-COMMAND = (sys.executable, "-m", "trainer.stages.measure")
+"""Seconds between two checks for cancellation."""
+COMMAND = (sys.executable, "-m", "trainer.model_selection.measure")
 
 
 class Ended(Exception):
-    """There is no measurement. The message says why, and what to do."""
+    """The measurement failed. The message names the cause and the remedy."""
 
 
 class Stopped(Exception):
-    """Somebody ended it, or another worker has it: nothing is left to write."""
+    """The measurement was cancelled or taken over by another worker. There is nothing left to write."""
 
 
 def carry_out(order_id: int) -> str:
-    """Measure what was asked for; returns what became of it, for the log. Idempotent."""
+    """Run the requested measurement. Returns the outcome for the log. Idempotent."""
     held = leases.take(orders.resource(order_id), owner=leases.identity("measure"), seconds=LEASE_SECONDS)
     if held is None:
         return "another worker measures it"
@@ -99,7 +99,8 @@ def _measured(order: MeasurementOrder, held: leases.Held) -> Selection:
 
 
 def _in_a_process(asked: Asked, look: Callable[[str, float], None]) -> Selection:
-    """The process ends with this call, whatever happens; and with this worker, whose end closes its standard input."""
+    """Run the measurement in a child process. The child ends with this call in any case, and with this worker, whose
+    end closes its standard input."""
     with tempfile.TemporaryFile() as errors, subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=REPOSITORY
     ) as process:  # fmt: skip
@@ -129,7 +130,7 @@ def _heard(
     lines: queue.SimpleQueue[bytes | None], look: Callable[[str, float], None], process: subprocess.Popen[bytes],
     errors: IO[bytes],
 ) -> Selection:  # fmt: skip
-    """Raises Ended, and what `look` raises."""
+    """Raises Ended, and the errors of `look`."""
     told = Told(doing="begins")
     while True:
         look(told.doing, told.share)
@@ -151,7 +152,7 @@ def _heard(
 
 
 def _died(status: int, errors: IO[bytes]) -> str:
-    """Why a process ended without an answer."""
+    """Reason why a process ended without a result."""
     errors.seek(0)
     said = errors.read().decode("utf-8", "replace").strip()
     if said:

@@ -1,4 +1,4 @@
-"""Codebases that a policy is measured on, by name: an environment's checkout, a repository of this machine, or a corpus."""
+"""Codebases to measure a policy on, by name: an environment's checkout, a local repository, or a corpus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from composer_web.repositories import places
 from composer_web.repositories.models import Environment, Repository, SourceKind
 from sandbox.install.sources import git
 from sandbox.tasks.errors import TaskError
-from trainer.stages.corpus.store import DOCUMENTS
+from trainer.midtrain.corpus.store import DOCUMENTS
 
 PATTERN = re.compile(r"(environment|repository|corpus):([\w][\w.@-]{0,119})")
 MOST_OFFERED = 200
@@ -21,7 +21,7 @@ MOST_OFFERED = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where its text lies. `history`: whether recent commits can be told apart there."""
+    """Location of its text. `history`: whether recent commits can be identified."""
 
     name: str
     path: Path
@@ -29,7 +29,7 @@ class Place:
 
 
 def offered() -> list[tuple[str, list[str]]]:
-    """What a form offers: words of each kind, and the references of what the project may see."""
+    """Choices of a form: the label of each kind, and the references visible in the project."""
     ready = Environment.objects.filter(state="ready").exclude(digest=None).order_by("name")
     local = Repository.objects.filter(kind=SourceKind.PATH).order_by("name")
     found = [
@@ -45,7 +45,7 @@ def _names(rows: object) -> list[str]:
 
 
 def find(reference: str) -> Place:
-    """Raises UserError that says what was found, and what to do."""
+    """Raises UserError with the value found and the remedy."""
     found = PATTERN.fullmatch(reference)
     if found is None:
         raise UserError(
@@ -57,7 +57,7 @@ def find(reference: str) -> Place:
 def _environment(name: str) -> Place:
     row = Environment.objects.filter(name=name).first()
     if row is None:
-        raise UserError("codebase", f"there is no environment {name!r}; oc environments list names them")
+        raise UserError("codebase", f"there is no environment {name!r}; `opencomposer environments list` names them")
     if row.state != "ready" or row.digest is None:
         raise UserError("codebase", f"environment {name!r} is {row.state}; measure it when it is ready")
     try:
@@ -69,7 +69,7 @@ def _environment(name: str) -> Place:
 def _repository(name: str) -> Place:
     row = Repository.objects.filter(name=name).first()
     if row is None:
-        raise UserError("codebase", f"there is no repository {name!r}; oc repositories list names them")
+        raise UserError("codebase", f"there is no repository {name!r}; `opencomposer repositories list` names them")
     if row.kind != SourceKind.PATH:
         raise UserError(
             "codebase",
@@ -83,7 +83,7 @@ def _repository(name: str) -> Place:
 
 
 def _corpus(name: str) -> Place:
-    """A prepared one, or a folder or git repository that somebody put beside them."""
+    """A prepared corpus, or a folder or git repository placed beside them."""
     folder = env().data / "corpora" / name
     if not folder.is_dir():
         known = ", ".join(corpora()) or "none yet"

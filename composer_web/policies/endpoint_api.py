@@ -1,4 +1,4 @@
-"""Policies behind endpoints over HTTP."""
+"""HTTP API of policies behind endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of policies behind endpoints."""
+"""Form actions for policies behind endpoints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def endpoint_change(request: PageRequest, name: str) -> HttpResponse:
 
 
 def _fields(request: PageRequest) -> dict[str, Any]:
-    """What the form holds. Raises UserError that names the field."""
+    """Values of the form. Raises UserError naming the field."""
     found: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in TEXTS}
     found["limit_field"] = found["limit_field"] or "max_tokens"
     found["takes_temperature"] = "takes_temperature" in request.POST

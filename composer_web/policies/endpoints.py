@@ -1,4 +1,4 @@
-"""Policies behind OpenAI-compatible endpoints: add, change, and what a worker needs to ask one."""
+"""Policies behind OpenAI-compatible endpoints: create, change, and connection data for workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from trainer.inference import chat
 
 MOST_PARAMETERS = 4000
 RESERVED = frozenset({"model", "messages", "tools", "stream", "n", "max_tokens", "max_completion_tokens"})
-"""Fields of a request that the harness sets."""
+"""Request fields that the harness sets."""
 
 
 @transaction.atomic
 def add(*, name: str, actor: User | None = None, key: str = "", description: str = "", **fields: Any) -> Policy:
-    """A policy behind an endpoint. `fields` are those of Endpoint (`url` and `model` at least). Raises UserError."""
+    """Create a policy behind an endpoint. `fields` are those of Endpoint (at least `url` and `model`). Raises
+    UserError."""
     if Policy.objects.filter(name=name).exists():
         raise UserError("name", f"there is a policy {name!r} already; choose another name")
     policy = Policy(name=name, description=description, kind=PolicyKind.ENDPOINT)
@@ -45,7 +46,7 @@ def add(*, name: str, actor: User | None = None, key: str = "", description: str
 
 @transaction.atomic
 def change(*, policy: Policy, actor: User | None = None, key: str | None = None, **fields: Any) -> Endpoint:
-    """Set what is given; `key` None keeps the key. The model cannot change: its name stands for scores."""
+    """Change the given values; `key` None keeps the key. The model cannot change, because scores refer to its name."""
     endpoint = Endpoint.objects.select_for_update().get(policy=policy)
     before = _shown(endpoint)
     if fields.get("model", endpoint.model) != endpoint.model:
@@ -68,7 +69,7 @@ def change(*, policy: Policy, actor: User | None = None, key: str | None = None,
 
 
 def endpoints() -> QuerySet[Endpoint]:
-    """Those of policies that the project may see."""
+    """Endpoints of policies visible in the project."""
     rows = Endpoint.objects.select_related("policy", "created_by")
     return within(rows, path="policy__project_id", shared=True)
 

@@ -1,4 +1,4 @@
-"""Measurements that were asked for, over HTTP: how far they are, and stopping one."""
+"""HTTP API of requested measurements: progress and cancellation."""
 
 from __future__ import annotations
 

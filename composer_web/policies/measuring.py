@@ -1,4 +1,4 @@
-"""Candidates for a base model on a team's own codebase: measuring them here, and reading what was measured."""
+"""Base model candidates on a team's codebase: measures them here and reads the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from composer_web.accounts.owned import project_now
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.selectors import resolve
-from trainer.stages.scores import Difference, Selection, compare
+from trainer.model_selection.scores import Difference, Selection, compare
 
 MOST_TEXTS = 5
 MOST_RIVALS = 9
@@ -19,7 +19,7 @@ MOST_RIVALS = 9
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured policy version; `apart` is how far it is from the policy that was asked about."""
+    """One measured policy version. `apart` is its distance from the policy in question."""
 
     row: Measurement
     found: Selection
@@ -44,9 +44,10 @@ def measure(
     name: str = "",
     said: Callable[[Selection], None] = lambda _: None,
 ) -> list[Measurement]:
-    """Measure policy versions on one text and keep what was found. `said` hears of each as soon as it is. Raises UserError."""
+    """Measure policy versions on one text and store the results. `said` is called with each result. Raises
+    UserError."""
     from trainer.stages.base import StageError
-    from trainer.stages.selection import asked_codebase, select  # torch: only where something is measured
+    from trainer.model_selection.selection import asked_codebase, select  # torch: only where something is measured
 
     candidates = list(
         dict.fromkeys((weights.policy, weights.version, weights.path) for weights in map(resolve, references))
@@ -68,7 +69,7 @@ def measure(
 
 
 def keep(policy: Policy, version: int, found: Selection, *, project: int) -> Measurement:
-    """Measured again is measured anew."""
+    """Store a measurement, replacing an earlier one."""
     row, _ = Measurement.objects.update_or_create(
         project_id=project,
         policy=policy,
@@ -82,7 +83,7 @@ def keep(policy: Policy, version: int, found: Selection, *, project: int) -> Mea
 
 
 def measured(policy: Policy) -> list[list[Row]]:
-    """The newest texts that a policy was measured on; of each its own newest row, then others on the same text, best first."""
+    """Latest texts that a policy was measured on: its own newest row, then others on the same text, best first."""
     groups: list[list[Row]] = []
     own: dict[tuple[str, str], Measurement] = {}
     for row in policy.measurements.select_related("policy").order_by("-created_at")[:50]:

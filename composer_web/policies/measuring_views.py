@@ -1,4 +1,4 @@
-"""Measuring a policy on a codebase from its page: the form, what is under way, and stopping it."""
+"""Form actions on a policy's page that measure it on a codebase, and cancel measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_safe, require_POST
 from pydantic import ValidationError
 
 from composer_web.evals.starting_views import form_of
@@ -16,18 +16,18 @@ from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import codebases, measuring, orders, selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
-from trainer.stages.codebase import ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import ITEMS, MOST_BYTES, WINDOW
 
 KIB = 1 << 10
 
 
 def context_of(policy: Policy) -> dict[str, Any]:
-    """What the section of a policy's page shows."""
+    """Context of the section on a policy's page."""
     return {"measured": measuring.measured(policy), "orders": orders.of_page(policy)}
 
 
 def asking_of(policy: Policy) -> dict[str, Any]:
-    """What its form offers."""
+    """Choices of its form."""
     return {
         "versions": form_of(policy)["versions"],
         "codebases": codebases.offered(),
@@ -37,7 +37,7 @@ def asking_of(policy: Policy) -> dict[str, Any]:
     }
 
 
-@require_GET
+@require_safe
 @page()
 def measured(request: PageRequest, name: str) -> HttpResponse:
     policy = selectors.get_policy(name)
@@ -60,7 +60,7 @@ def measure(request: PageRequest, name: str) -> HttpResponse:
 
 
 def _wanted(request: PageRequest) -> Wanted:
-    """Raises UserError that names the field."""
+    """Raises UserError naming the field."""
     given = request.POST
     try:
         return Wanted(

@@ -1,4 +1,4 @@
-"""Policies: lineages of weights with their checkpoints on disk, models behind endpoints, and what is promoted."""
+"""Policies: lineages of weights with checkpoints on disk, models behind endpoints, and promotions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Policy(Material):
         return self.kind == PolicyKind.ENDPOINT
 
     def at(self, version: int) -> str:
-        """`name@version`; an endpoint has no versions."""
+        """`name@version`. Endpoints have no versions."""
         return self.name if self.is_endpoint else f"{self.name}@{version}"
 
 
@@ -98,7 +98,7 @@ class Endpoint(models.Model):
 
 
 class Checkpoint(models.Model):
-    """Weights of one policy version as a directory on disk."""
+    """Weights of one policy version in a directory on disk."""
 
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="checkpoints")
     version = models.PositiveIntegerField(help_text="Policy version: one per optimiser step")
@@ -120,8 +120,8 @@ class Checkpoint(models.Model):
 
 
 class Measurement(Material):
-    """What a policy version scored on a codebase as a candidate for a base. It belongs to the project that asked, whose
-    codebase it is, and not to that of the policy, which may be a library's."""
+    """Score of a policy version on a codebase, as a base model candidate. It belongs to the requesting project,
+    which owns the codebase, and not to the policy's project, which may be a library."""
 
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="measurements")
     version = models.PositiveIntegerField()
@@ -129,7 +129,7 @@ class Measurement(Material):
     text_digest = models.CharField(max_length=64, help_text="Of what was read: measurements of one text compare")
     before = models.CharField(max_length=64, blank=True, help_text="The commit that recent lines came after")
     window = models.PositiveIntegerField(help_text="Tokens seen at a time")
-    result = models.JSONField(help_text="trainer.stages.scores.Selection")
+    result = models.JSONField(help_text="trainer.model_selection.scores.Selection")
     created_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -157,7 +157,7 @@ ORDER_OPEN = (OrderState.WAITING, OrderState.RUNNING)
 
 
 class MeasurementOrder(Owned):
-    """A measurement that somebody asked for, and what became of it. A worker carries it out."""
+    """A requested measurement and its outcome. A worker executes it."""
 
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="measurement_orders")
     version = models.PositiveIntegerField()
@@ -209,7 +209,7 @@ class MeasurementOrder(Owned):
 
 
 class Gate(models.Model):
-    """What a policy version must have shown before it may be promoted on a channel."""
+    """Requirements for promoting a policy version on a channel."""
 
     channel = models.SlugField(max_length=40, unique=True)
     rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.gate.Rule]")
@@ -223,7 +223,8 @@ class Gate(models.Model):
 
 
 class Promotion(models.Model):
-    """A change of what a channel serves, and all that it serves from then on. Append-only (trigger); the newest counts."""
+    """A change of what a channel serves, with the full state after it. Append-only (trigger); the newest row
+    applies."""
 
     channel = models.SlugField(max_length=40)
     kind = models.CharField(

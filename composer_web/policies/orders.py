@@ -1,4 +1,4 @@
-"""Measurements that people ask for: asked on a page, by API or oc, carried out by a worker, stopped by hand or deadline."""
+"""Measurements that people ask for: asked on a page, by API or command line, carried out by a worker, stopped by hand or deadline."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from composer_web.policies import codebases, measuring
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
 from composer_web.policies.selectors import resolve
-from trainer.stages.codebase import Recent
-from trainer.stages.scores import Selection
+from trainer.model_selection.codebase import Recent
+from trainer.model_selection.scores import Selection
 
 MOST_OPEN = 8
-"""Of a project at a time: each holds a worker for minutes."""
+"""Limit for one project: each open order occupies a worker for minutes."""
 MOST_ATTEMPTS = 3
 SHOWN = timedelta(days=2)
-"""How long a policy's page tells of one that gave nothing."""
+"""How long a policy's page shows an order without a result."""
 
 
 def resource(order_id: int) -> str:
-    """Of the lease that its worker holds."""
+    """Resource name of the worker's lease."""
     return f"measurement:{order_id}"
 
 
@@ -102,7 +102,7 @@ def _checked(wanted: Wanted) -> Wanted:
 
 
 def _send(order: MeasurementOrder) -> None:
-    enqueue("policies.measure", {"order_id": order.pk}, queue="eval", key=resource(order.pk))
+    enqueue("policies.measure", {"order_id": order.pk}, queue="io", key=resource(order.pk))
     hint("policies")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_safe, require_POST
 
 from composer_web.accounts.reach import may_in
 from composer_web.evals import starting_views as evals
@@ -21,7 +21,7 @@ from composer_web.tasks.models import Suite
 MOST_SHOWN = 50
 
 
-@require_GET
+@require_safe
 @page()
 def promotion_page(request: PageRequest) -> HttpResponse:
     """`?policy=NAME@VERSION` chooses that version in the form. The live part is what is served and how a canary does."""
@@ -55,7 +55,7 @@ def promotion_page(request: PageRequest) -> HttpResponse:
     return show(request, "policies/promotion.html", context)
 
 
-@require_GET
+@require_safe
 @page("operator")
 def promotion_preview(request: PageRequest) -> HttpResponse:
     """Whether `?policy=NAME@VERSION` would pass the gate, rule by rule."""

@@ -12,8 +12,8 @@ from composer_web.api.schemas import Body
 from composer_web.policies.gate import Outcome, Rule
 from composer_web.policies.measuring import Row
 from composer_web.policies.selectors import lineage
-from trainer.stages.codebase import CHANGES, COMMITS, ITEMS, MOST_BYTES, WINDOW
-from trainer.stages.scores import Interval
+from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.scores import Interval
 
 
 class PolicyOut(Schema):

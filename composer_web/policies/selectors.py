@@ -7,6 +7,7 @@ from pathlib import Path
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
+from composer_web.accounts.reach import readable
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.numbers import whole
 from composer_web.policies.models import Checkpoint, Policy, PolicyKind
@@ -83,12 +84,16 @@ def cannot_play(name: str, problem: str) -> str:
 
 
 def resolve(reference: str) -> Weights:
-    """`name` (newest complete weights) or `name@version`. Raises UserError that says what there is."""
+    """`name` (newest complete weights) or `name@version`, of a project that the caller may read. Raises UserError that says
+    what there is."""
     name, _, version = reference.partition("@")
-    policy = Policy.objects.filter(name=name).first()
+    policies = Policy.objects.all()
+    if (projects := readable()) is not None:
+        policies = policies.filter(project__in=projects)
+    policy = policies.filter(name=name).first()
     if policy is None:
         known = (
-            ", ".join(Policy.objects.values_list("name", flat=True)[:8])
+            ", ".join(policies.values_list("name", flat=True)[:8])
             or "none yet; import one with manage.py importpolicy"
         )
         raise UserError("policy", f"there is no policy {name!r}; there are: {known}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from celery import shared_task
+from composer_web.ops.work import task
 
 from composer_web.policies import carrying
 
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="policies.measure")
+@task("policies.measure", queue="io", lease="measurement:{order_id}", inside=True, long=True)
 def measure(*, order_id: int, **_: Any) -> None:
     """Idempotent."""
     log.info("measurement %d: %s", order_id, carrying.carry_out(order_id))

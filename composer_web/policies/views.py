@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors as evals
@@ -18,7 +18,7 @@ from composer_web.runs import selectors as runs
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def policy_list(request: PageRequest) -> HttpResponse:
     table = PolicyTable(selectors.policies())
@@ -26,7 +26,7 @@ def policy_list(request: PageRequest) -> HttpResponse:
     return show(request, "policies/list.html", {"table": table, "tab": "policies"})
 
 
-@require_GET
+@require_safe
 @page()
 def policy_detail(request: PageRequest, name: str) -> HttpResponse:
     policy = selectors.get_policy(name)

@@ -1,0 +1,1 @@
+"""Environments: repositories installed into sandboxes, with their builds, logs and tests."""

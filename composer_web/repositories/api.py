@@ -1,4 +1,4 @@
-"""Environments over HTTP."""
+"""HTTP API of environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building environments and mutation tasks from the locked source distributions."""
+"""Builds environments and mutation tasks from the locked source distributions."""
 
 from __future__ import annotations
 

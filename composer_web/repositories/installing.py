@@ -1,4 +1,4 @@
-"""Auto-install as build work: fetch a repository at its pin, install it in sandboxes, keep log and record."""
+"""Auto-install as a build job: fetch a repository at its pin, install it in sandboxes, store log and record."""
 
 from __future__ import annotations
 

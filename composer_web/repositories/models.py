@@ -1,4 +1,4 @@
-"""Environments: repositories prepared for work, with their builds."""
+"""Environments: prepared repositories with their builds."""
 
 from __future__ import annotations
 

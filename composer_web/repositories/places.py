@@ -1,4 +1,4 @@
-"""Where this machine keeps environments and fetched sources, and what it may fetch from."""
+"""Local folders of environments and fetched sources, and the allowed origins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for a repository: what page, API and command line share. Bad input is refused before anything is stored."""
+"""Requests for a repository, shared by page, API and CLI. Invalid input is rejected before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of environments."""
+"""Read queries of environments."""
 
 from __future__ import annotations
 

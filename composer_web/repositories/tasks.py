@@ -1,18 +1,17 @@
-"""Celery tasks of environments: thin, idempotent."""
+"""Celery tasks of environments: short and idempotent."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from celery import shared_task
-
 from composer_web.ops.outbox import enqueue
+from composer_web.ops.work import task
 
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="repositories.build")
+@task("repositories.build", queue="build", lease="environment:{environment_id}", inside=True)
 def build(*, environment_id: int, **_: Any) -> None:
     """Build one requested environment; a second delivery does nothing."""
     from composer_web.repositories.building import build_environment
@@ -20,7 +19,7 @@ def build(*, environment_id: int, **_: Any) -> None:
     log.info("environment %d: %s", environment_id, build_environment(environment_id))
 
 
-@shared_task(name="repositories.build_packages")
+@task("repositories.build_packages", queue="build", seconds=300)
 def build_packages(**_: Any) -> None:
     """Ask for the environments of all locked packages, and then for the suites made from them."""
     from composer_web.repositories.building import locked_packages, request_package

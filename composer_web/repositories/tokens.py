@@ -1,4 +1,4 @@
-"""Tokens of private repositories: encrypted at rest, shown to nobody again."""
+"""Tokens of private repositories: encrypted at rest, never shown again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of environments."""
+"""Views of environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops import overview
@@ -31,7 +31,7 @@ FIRST = (
 )
 
 
-@require_GET
+@require_safe
 @page()
 def environment_list(request: PageRequest) -> HttpResponse:
     table = EnvironmentTable(selectors.environments())
@@ -52,7 +52,7 @@ def environment_build(request: PageRequest) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @page("operator")
 def repository_new(request: PageRequest) -> HttpResponse:
     """The form of a new repository; what was typed stays when it is refused, the token apart."""
@@ -88,7 +88,7 @@ def environment_cancel(request: PageRequest, pk: int) -> HttpResponse:
     )  # fmt: skip
 
 
-@require_GET
+@require_safe
 @page()
 def environment_detail(request: PageRequest, pk: int) -> HttpResponse:
     environment = selectors.get_environment(pk)

@@ -1,0 +1,1 @@
+"""Human review: queues of rollouts with questions, blind labels, agreement, and drafts of tasks."""

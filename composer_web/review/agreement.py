@@ -1,4 +1,4 @@
-"""How far reviewers agree beyond chance.
+"""Chance-corrected agreement between reviewers.
 
 Krippendorff's alpha (Content Analysis, 2004, chapter 11): 1 is agreement without exception, 0 what chance gives, below 0
 systematic disagreement. It takes any number of reviewers and items that some of them left out. Cohen's kappa (1960) is
@@ -52,6 +52,6 @@ def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
 
 
 def share(units: Sequence[Sequence[str]]) -> float | None:
-    """Of the items with two answers or more, the share with one and the same. None when there is none."""
+    """Share of items with at least two answers whose answers all agree. None without such items."""
     pairable = [unit for unit in units if len(unit) >= 2]
     return sum(len(set(unit)) == 1 for unit in pairable) / len(pairable) if pairable else None

@@ -1,4 +1,4 @@
-"""Review queues and drafts over HTTP."""
+"""HTTP API of review queues and drafts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels do to the runs whose configuration names them (`stage.labels`): keep out, hold back, pay.
+"""Effects of labels on runs that name them in `stage.labels`: exclude, hold back, reward.
 
 All of it happens before a group is trained on. What was trained stays as it was trained, and a rollout keeps the reward
 that it was recorded with: what reviewers pay is in the training view of its group.
@@ -21,7 +21,7 @@ from composer_web.rollouts import quarantine
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from trainer.config import LabelsConfig, RLConfig
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 PART = "label"
 """Name of the reward part."""

@@ -1,4 +1,4 @@
-"""What somebody is not told of a rollout before they have answered about it: what others labelled, and what follows from it.
+"""Information hidden from reviewers until they have answered: others' labels and their consequences.
 
 Whoever may still answer, and has not, is blind to a rollout. Its pages then lack others' labels, the findings that labels raised
 and the quarantine that these may have caused. Lists, filters, files and the API leave them out for reviewers; operators and

@@ -1,4 +1,4 @@
-"""Pages of drafts: promote a moment of a rollout, look the draft over, publish or discard it."""
+"""Views of drafts: create one from a rollout's turn, review it, publish or discard it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError
@@ -26,7 +26,7 @@ from composer_web.tasks.comparing import environment_files, gold_diff, hidden_fi
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def draft_list(request: PageRequest) -> HttpResponse:
     table = DraftTable(selectors.drafts())
@@ -59,10 +59,10 @@ def promote(request: PageRequest, pk: int) -> HttpResponse:
 
 
 LINKED = ("rollout", "turn", "task", "version", "run", "evaluation")
-"""Of the provenance: shown as links, not as plain values."""
+"""Provenance fields shown as links instead of plain values."""
 
 
-@require_GET
+@require_safe
 @page()
 def draft_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Words, what the session had changed, and for reviewers the hidden tests."""

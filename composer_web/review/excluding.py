@@ -1,4 +1,4 @@
-"""Labels that keep rollouts and tasks out of training: each is a confirmed finding, and dismissing it undoes it."""
+"""Labels that exclude rollouts and tasks from training. Each is a confirmed finding; dismissal undoes the effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rollouts a queue is filled with: those of the filters of the rollouts page, newest first."""
+"""Fills a queue with the rollouts that match the filters of the rollouts page, newest first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from composer_web.ops.errors import UserError
+from composer_web.ops.filters import WrongFilter, strict
 from composer_web.review.models import Queue
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import RolloutFilter
@@ -15,25 +16,20 @@ from composer_web.rollouts.models import Rollout
 def found_by(text: str) -> QuerySet[Rollout]:
     """Rollouts of the filters that an address of the rollouts list holds. Raises UserError."""
     query = QueryDict(text.partition("?")[2] or text)
-    unknown = sorted(set(query) - set(RolloutFilter.base_filters) - {"page", "sort"})
-    if unknown:
-        raise UserError(
-            "filters", f"there is no filter {unknown[0]!r}; there are: {', '.join(RolloutFilter.base_filters)}"
-        )
-    found = RolloutFilter(query, queryset=selectors.rollouts())
-    if not found.is_valid():
-        name, errors = next(iter(found.errors.items()))
-        raise UserError("filters", f"{name}: {' '.join(str(e) for e in errors)}")
-    rows: QuerySet[Rollout] = found.qs
+    try:
+        rows: QuerySet[Rollout] = strict(RolloutFilter, query, queryset=selectors.rollouts()).qs
+    except WrongFilter as error:
+        raise UserError("filters", error.message) from error
     return rows
 
 
 PREFIX = "f"
-"""Of the filters' fields in the forms of queues."""
+"""Prefix of the filter fields in queue forms."""
 
 
 def asked(given: QueryDict) -> str:
-    """The filters of a form as the address of the rollouts list has them: its fields, or a query string in `filters`."""
+    """Filters of a form as a query string of the rollout list: from the form's fields, or from a query string in
+    `filters`."""
     query = QueryDict(mutable=True)
     for name in RolloutFilter.base_filters:
         if value := given.get(f"{PREFIX}-{name}", "").strip():

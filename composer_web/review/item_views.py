@@ -1,4 +1,4 @@
-"""Pages of one rollout of a queue: its trajectory with what is needed to judge it, the questions, and the answers."""
+"""Views of one queued rollout: its trajectory with supporting information, the questions, and the answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
@@ -28,7 +28,7 @@ def _address(queue: Queue, item: QueueItem | None) -> str:
     return reverse("review:item", args=[queue.name, item.pk]) if item else reverse("review:next", args=[queue.name])
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def queue_next(request: PageRequest, name: str) -> HttpResponse:
     """The first rollout that waits for this person, or that there is none."""
@@ -37,7 +37,7 @@ def queue_next(request: PageRequest, name: str) -> HttpResponse:
     return redirect(_address(queue, item)) if item else show(request, "review/done.html", {"queue": queue})
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
     """The trajectory and the questions; `?turn=` is the window. What others said, or decided about findings, is not on

@@ -1,4 +1,4 @@
-"""Review queues of trajectories with their labels, and drafts of tasks that were promoted from trajectories."""
+"""Review queues of trajectories with labels, and drafts of tasks created from trajectories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox.tasks.spec import Category
 
 
 class Queue(Owned):
-    """Some rollouts and the questions that a number of independent reviewers answer about each of them."""
+    """Rollouts with questions that several independent reviewers answer about each."""
 
     name = models.SlugField(max_length=80, unique=True)
     title = models.CharField(max_length=200)
@@ -58,7 +58,7 @@ class QueueItem(models.Model):
 
 
 class Label(models.Model):
-    """One submission of one person about one rollout. Append-only; a person's newest counts."""
+    """One user's submission about one rollout. Append-only; a user's newest counts."""
 
     item = models.ForeignKey(QueueItem, on_delete=models.PROTECT, related_name="labels")
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="labels")
@@ -74,7 +74,7 @@ class Label(models.Model):
 
 
 class Answer(models.Model):
-    """One value of the label that counts, so that lists can be narrowed by it; rewritten with each submission."""
+    """One value of the current label, for filtering lists. Rewritten with each submission."""
 
     item = models.ForeignKey(QueueItem, on_delete=models.CASCADE, related_name="answers")
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
@@ -93,7 +93,7 @@ class Answer(models.Model):
 
 
 class Draft(Owned):
-    """A task in the making, from a moment of a recorded session. Publishing makes a task version of it."""
+    """A draft task from a turn of a recorded session. Publishing creates a task version."""
 
     slug = models.SlugField(max_length=100, unique=True)
     category = models.CharField(max_length=20, choices=[(name, name) for name in get_args(Category)], default="debug")

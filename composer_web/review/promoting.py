@@ -1,4 +1,4 @@
-"""From a moment of a recorded session to a task: a draft with the files as they were then, and what is published of it.
+"""Creates a task from a turn of a recorded session: a draft with the files at that time, and its publication.
 
 The files come from the snapshot of the turn, or from its calls run again in a sandbox, as forks do. A published draft is
 a task version like any other: nothing may use it before its controls hold.
@@ -27,8 +27,8 @@ from composer_web.rollouts.loop import snapshots_folder
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Task, TaskVersion
 from composer_web.tasks.services import request_controls, save_specs
-from sandbox.backends import default_backend
 from sandbox.backends.base import Patch, SandboxError
+from sandbox.backends.choice import default_backend
 from sandbox.backends.snapshots import SnapshotStore
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import get_profile
@@ -37,7 +37,7 @@ from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, TaskSpec
 from trainer.config import HarnessConfig
 from trainer.rollouts import fork as forking
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
@@ -134,7 +134,7 @@ def _open(draft: Draft) -> Draft:
 
 @transaction.atomic
 def discard(*, draft: Draft, actor: User) -> Draft:
-    """Raises Conflict when it is published."""
+    """Raises Conflict if the draft is published."""
     row = _open(draft)
     row.state = "discarded"
     row.save(update_fields=["state", "changed_at"])
@@ -145,7 +145,7 @@ def discard(*, draft: Draft, actor: User) -> Draft:
 
 @transaction.atomic
 def publish(*, draft: Draft, actor: User) -> TaskVersion:
-    """The draft as a task of source `session`; its controls are asked for. Raises UserError, Conflict."""
+    """Publish the draft as a task of source `session`, and request its controls. Raises UserError, Conflict."""
     row = _open(draft)
     if row.state != "open":
         raise Conflict(f"the files of draft {row.slug} are not there: it is {row.state}. {row.cause}".strip(), "state")
@@ -167,7 +167,7 @@ def publish(*, draft: Draft, actor: User) -> TaskVersion:
 
 
 def bundle(draft: Draft) -> TaskSpec:
-    """What the draft is as a task. Raises UserError that names the wrong part."""
+    """The draft as a task. Raises UserError naming the invalid part."""
     source = TaskVersion.objects.get(groups__rollouts=draft.rollout_id).bundle
     known = source.model_dump(mode="json")
     environment = known["environment"]
@@ -194,7 +194,7 @@ def bundle(draft: Draft) -> TaskSpec:
 
 
 def collect(draft_id: int) -> Draft:
-    """Fill in the files of a draft that waits for them. Idempotent; what prevents it for good is the draft's cause."""
+    """Fill in the files of a waiting draft. Idempotent. A permanent failure is stored as the draft's cause."""
     draft = Draft.objects.select_related("rollout__group__task_version").get(pk=draft_id)
     if draft.state != "collecting":
         return draft
@@ -214,11 +214,11 @@ def collect(draft_id: int) -> Draft:
 
 
 class CollectFailed(Exception):
-    """The machine failed; it is tried again."""
+    """An infrastructure failure; the collection is retried."""
 
 
 async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: str) -> tuple[Patch, int]:
-    """What the session had changed by then, and how many of its turns were run again to know it."""
+    """The session's changes at that turn, and the number of its turns run again to obtain them."""
     backend, environments = default_backend(), EnvironmentStore(env().data / "environments")
     known = get_profile(profile)
     try:
@@ -240,7 +240,7 @@ async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: 
 
 
 def carried(patch: Patch, spec: TaskSpec) -> tuple[dict[str, str | None], list[str]]:
-    """What a bundle can hold of the changes (path → text, None: removed), and what it cannot, with the reason."""
+    """Changes that a bundle can contain (path → text, None: removed), and those that it cannot, with reasons."""
     files: dict[str, str | None] = {}
     lost = [f"{path}: {why}" for path, why in patch.skipped]
     for change_ in patch.changes:

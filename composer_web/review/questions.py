@@ -1,4 +1,4 @@
-"""What reviewers are asked about a trajectory: one schema for pages, API, CLI and storage.
+"""Review questions about a trajectory: one schema for pages, API, CLI and storage.
 
 An answer is a text: the value of an option, a number of the scale, words; of flags, a list of values.
 """

@@ -1,4 +1,4 @@
-"""Reads of review queues: what waits for whom, labels, agreement, and labels as filters and rewards."""
+"""Read queries of review: open items per user, labels, agreement, and labels as filters and rewards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from composer_web.rollouts.models import Rollout
 
 
 def queues() -> QuerySet[Queue]:
-    """For lists: rollouts, finished ones and labels come along."""
+    """Queues for lists, with counts of rollouts, finished rollouts and labels."""
     rows = Queue.objects.select_related("created_by").annotate(
         rollouts=Count("items"),
         finished=Count("items", filter=Q(items__labelled_by__gte=F("reviewers"))),
@@ -45,13 +45,13 @@ def get_item(queue: Queue, pk: int) -> QueueItem:
 
 
 def waiting(queue: Queue, user: User) -> QuerySet[QueueItem]:
-    """What this person may label and has not: rollouts that lack reviewers, in order."""
+    """Rollouts that lack reviewers and that this user may label but has not, in order."""
     mine = Label.objects.filter(item=OuterRef("pk"), reviewer=user)
     return queue.items.filter(~Exists(mine), labelled_by__lt=queue.reviewers).order_by("pk")
 
 
 def following(queue: Queue, user: User, current: QueueItem | None) -> QueueItem | None:
-    """The next one after `current`; at the end the first that was skipped. None when nothing waits."""
+    """Next item after `current`; at the end, the first skipped one. None if the queue is empty."""
     if queue.closed_at is not None:
         return None
     rows = waiting(queue, user)
@@ -68,7 +68,7 @@ def preceding(item: QueueItem) -> QueueItem | None:
 
 
 def present(items: QuerySet[QueueItem]) -> QuerySet[Label]:
-    """The label of each person that counts, by item."""
+    """Current label of each user, by item."""
     return (
         Label.objects.filter(item__in=items)
         .select_related("reviewer", "item")
@@ -82,17 +82,17 @@ def labels_of(item: QueueItem) -> list[Label]:
 
 
 def label_of(item: QueueItem, user: User) -> Label | None:
-    """What this person says of it now."""
+    """The user's current label."""
     return Label.objects.filter(item=item, reviewer=user).order_by("-id").first()
 
 
 def sees_labels(item: QueueItem, user: User) -> bool:
-    """Whether others' labels would not bias this person: there is one of theirs, or they give none any more."""
+    """Whether others' labels can no longer bias this user: they have given theirs, or may not give any."""
     return not user.ranks("reviewer") or not blind.unanswered(user.pk).filter(pk=item.pk).exists()
 
 
 def labelled(text: str) -> QuerySet[QueueItem]:
-    """Items that somebody labelled `queue:question=value`, or `queue` at all. None where it says neither."""
+    """Items labelled `queue:question=value`, or `queue` with any label. None for other text."""
     name, _, rest = text.partition(":")
     if not rest:
         return QueueItem.objects.filter(queue__name=name, labelled_by__gte=1)
@@ -105,7 +105,7 @@ def labelled(text: str) -> QuerySet[QueueItem]:
 
 
 def agreed(queue: Queue, question: str, value: str, *, complete: bool = False) -> list[int]:
-    """Rollouts of which more than half of those who labelled them gave this answer; `complete`: with all their reviewers."""
+    """Rollouts for which more than half of the labels have this answer. `complete`: with all their reviewers."""
     gave = Count("answers", filter=Q(answers__question=question, answers__value=value))
     rows = queue.items.annotate(gave=gave).filter(labelled_by__gt=0, labelled_by__lt=F("gave") * 2)
     if complete:
@@ -143,21 +143,21 @@ def rewards(queue: Queue, question: str, *, of: Collection[int] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one question (of one flag): counts of its answers and how far people agree beyond chance."""
+    """Agreement on one question or flag: answer counts and chance-corrected agreement."""
 
     question: str
     text: str
     counts: dict[str, int]
     items: int
-    """With two answers or more."""
+    """Number of items with at least two answers."""
     share: float | None
     alpha: float | None
     kappa: float | None
-    """Mean over the pairs of people who labelled the same items."""
+    """Mean over the pairs of users who labelled the same items."""
 
 
 def agreements(queue: Queue) -> list[Agreement]:
-    """By question. One query."""
+    """Agreements by question. One query."""
     labels: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
     for one in present(queue.items.all()):
         labels[one.item_id][one.reviewer_id] = one.answers
@@ -209,7 +209,7 @@ def _agreement(name: str, text: str, rows: Sequence[dict[int, str]], level: agre
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A rollout whose reviewers answer some questions differently. `labels` is empty for who has yet to label it."""
+    """A rollout with different answers to some questions. `labels` is empty for users who have yet to label it."""
 
     item: QueueItem
     questions: tuple[str, ...]
@@ -242,7 +242,7 @@ def disagreements(queue: Queue, user: User, *, limit: int = 200) -> list[Disagre
 
 
 def drafts() -> QuerySet[Draft]:
-    """For lists: source and author come along, never the files."""
+    """Drafts for lists, with source and author, without files."""
     return Draft.objects.select_related("rollout", "created_by", "version__task").defer(
         "files", "verifier", "gold", "version__spec"
     )
@@ -258,5 +258,5 @@ def get_draft(pk: int) -> Draft:
 
 
 def labelled_rollouts(query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
-    """Of these rollouts, those that somebody labelled so (`labelled`), as far as whoever asks may know it."""
+    """Rollouts with this label (see `labelled`), without items that are blind for the current user."""
     return query.filter(Exists(labelled(text).exclude(pk__in=blind.items()).filter(rollout=OuterRef("pk"))))

@@ -1,4 +1,4 @@
-"""Writes of review queues: make and fill them, and label. What labels do: `excluding.py`, `applying.py`."""
+"""Writes of review queues: create, fill, label. (Effects of labels: `excluding.py`, `applying.py`.)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ITEMS = 5000
 
 @transaction.atomic
 def create_queue(*, name: str, questionnaire: Questionnaire, title: str = "", reviewers: int = 1, actor: User) -> Queue:
-    """An empty queue. Raises UserError, Conflict."""
+    """Create an empty queue. Raises UserError, Conflict."""
     if not NAME.fullmatch(name):
         raise UserError("name", f"a name has up to 80 lower-case letters, digits, - and _, not {name[:90]!r}")
     if not 1 <= reviewers <= 9:
@@ -46,7 +46,7 @@ def create_queue(*, name: str, questionnaire: Questionnaire, title: str = "", re
 
 @transaction.atomic
 def fill(*, queue: Queue, rollouts: QuerySet[Rollout], limit: int = 200, actor: User) -> int:
-    """Add recorded rollouts, newest first, that are not in the queue; returns how many. Raises UserError, Conflict."""
+    """Add recorded rollouts not in the queue yet, newest first. Returns their number. Raises UserError, Conflict."""
     _refuse_closed(queue)
     if not 1 <= limit <= MOST_ITEMS:
         raise UserError("limit", f"1 to {MOST_ITEMS} rollouts, not {limit}")
@@ -61,7 +61,7 @@ def fill(*, queue: Queue, rollouts: QuerySet[Rollout], limit: int = 200, actor: 
 
 @transaction.atomic
 def set_closed(*, queue: Queue, closed: bool, actor: User) -> Queue:
-    """A closed queue takes no labels and no rollouts."""
+    """Close or reopen a queue. A closed queue accepts no labels and no rollouts."""
     queue.closed_at = timezone.now() if closed else None
     queue.save(update_fields=["closed_at"])
     audit(actor=actor, action="queue.close" if closed else "queue.open", target=f"queue:{queue.pk}")

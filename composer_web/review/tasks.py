@@ -1,13 +1,13 @@
-"""Celery tasks of review: thin, idempotent."""
+"""Celery tasks of review: short and idempotent."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from celery import shared_task
+from composer_web.ops.work import task
 
 
-@shared_task(name="review.collect_draft", bind=True, max_retries=3, default_retry_delay=5)
+@task("review.collect_draft", queue="build", lease="draft:{draft_id}", bind=True, max_retries=3, default_retry_delay=5)
 def collect_draft(self: Any, *, draft_id: int, **_: Any) -> None:
     from composer_web.review.promoting import CollectFailed, collect
 

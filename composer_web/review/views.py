@@ -1,4 +1,4 @@
-"""Pages of review queues: the list, and one queue with its agreement. One rollout with its questions: `item_views.py`."""
+"""Views of review queues: the list, and one queue with its agreement. (One rollout: `item_views.py`.)"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import transaction
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import NotFound, UserError
@@ -28,7 +28,7 @@ LIMIT = 200
 """Rollouts that a form asks for unless it says another number."""
 
 
-@require_GET
+@require_safe
 @page()
 def queue_list(request: PageRequest) -> HttpResponse:
     if request.headers.get("HX-Request"):
@@ -59,7 +59,7 @@ def _list(
     return show(request, "review/list.html", context, status=422 if problem else 200)
 
 
-@require_GET
+@require_safe
 @page("operator")
 def fill_count(request: PageRequest) -> HttpResponse:
     """How many rollouts the filters of a form would put into a queue: a new one, or `?queue=`."""
@@ -84,12 +84,12 @@ def number(given: QueryDict, name: str, otherwise: int) -> int:
     return found
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @page("operator")
 def queue_new(request: PageRequest) -> HttpResponse:
     """A queue with the rollouts of some filters. The form that comes back when it is refused has this address: its links
     and refreshes lead to the list."""
-    if request.method == "GET":
+    if request.method != "POST":
         return redirect(f"{reverse('review:list')}?{request.GET.urlencode()}")
     given = request.POST
     name, questions = given.get("name", "").strip(), given.get("questions", "")[:MAX_JSON]
@@ -113,7 +113,7 @@ def queue_new(request: PageRequest) -> HttpResponse:
     return redirect("review:queue", name=name)
 
 
-@require_GET
+@require_safe
 @page()
 def queue_detail(request: PageRequest, name: str) -> HttpResponse:
     queue = selectors.get_queue(name)

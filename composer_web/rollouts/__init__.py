@@ -1,0 +1,1 @@
+"""Rollouts: dispatch, execution by Celery workers, verdicts, trajectories, findings, quarantine, forks and exports."""

@@ -1,4 +1,4 @@
-"""Groups and rollouts over HTTP."""
+"""HTTP API of groups and rollouts."""
 
 from __future__ import annotations
 

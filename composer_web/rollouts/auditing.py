@@ -1,4 +1,4 @@
-"""Writes of findings: what the auditor and the monitors say, what people decide, and what follows from it."""
+"""Writes of findings: results of the auditor and the monitors, human decisions, and their consequences."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit as write_audit
 from composer_web.env import env
 from composer_web.live.hints import hint
+from composer_web.ops import leases
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.history import IllegalTransition, change_state, say_why
@@ -20,22 +21,23 @@ from composer_web.rollouts import quarantine, selectors
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Metric, Run, RunState
 from composer_web.runs.services import add_event, pause_run
-from sandbox.grading.audit import TITLES, Evidence, rule_set
+from sandbox.grading.audit import TITLES, rule_set
 from sandbox.grading.audit import Finding as Found
 from sandbox.grading.audit.drift import DRIFT_TITLES, WATCHES, alarms
 from sandbox.grading.audit.judge import titles as judge_titles
 from trainer.config import RLConfig
-from trainer.rollouts.audit import LEAST_REMAINING, audit_group
+from trainer.rollouts.audit import AUDIT_FAILED, LEAST_REMAINING, audit_group
 
 AUDITOR = "auditor"
 OF_MONITORS = {
+    AUDIT_FAILED: "The rules cannot read the rollout",
     "hacked-task": "Many rollouts of one task are in quarantine",
     "hollow-group": "Too few rollouts of a group are left to learn from",
     "review-label": "Reviewers labelled it as nothing to learn from",
     "quarantine-share": "A large share of a run's rollouts is in quarantine",
 }
 RULE_TITLES: dict[str, str] = {**TITLES, **DRIFT_TITLES, **OF_MONITORS, **judge_titles()}
-"""Every rule that may raise a finding → what people read."""
+"""Rule that may raise a finding → its title."""
 Decision = Literal["open", "confirmed", "dismissed"]
 
 
@@ -49,6 +51,7 @@ def record(*, group: Group, found: Mapping[int, Sequence[Found]], source: str = 
     Idempotent. By sample. An open finding takes new evidence; a dismissed one comes back only when its evidence is
     new; a confirmed one stays as it was confirmed; an open one that no rule raises any more is dismissed.
     """
+    leases.fence()
     rollouts = {rollout.sample: rollout for rollout in Rollout.objects.filter(group=group)}
     known: dict[tuple[int | None, str], Finding] = {
         (finding.rollout_id, finding.rule): finding
@@ -100,23 +103,14 @@ def _content(found: Found) -> dict[str, Any]:
         "rule_version": found.version,
         "severity": str(found.severity),
         "summary": found.summary[:2000],
-        "evidence": [_storable(item) for item in found.evidence],
+        "evidence": [item.model_dump(mode="json") for item in found.evidence],
         "hits": found.hits,
         "fingerprint": found.fingerprint,
     }
 
 
-def _storable(evidence: Evidence) -> dict[str, Any]:
-    """Postgres's JSON holds neither NUL nor lone surrogates; a policy may write both."""
-    data = evidence.model_dump(mode="json")
-    return {
-        name: value.replace("\0", "\ufffd").encode("utf-8", "replace").decode() if isinstance(value, str) else value
-        for name, value in data.items()
-    }
-
-
 def _refresh(row: Finding, found: Found) -> bool:
-    """Whether the stored finding changed for what the rule says now."""
+    """Update the stored finding from the rule's current result. Returns whether it changed."""
     same = row.fingerprint == found.fingerprint
     if row.state == "confirmed" or (row.state == "dismissed" and same):
         return False
@@ -147,7 +141,7 @@ def _move(row: Finding, to: Decision, *, actor: str, note: str, by: User | None 
 
 
 def audit_again(*, group: Group) -> int:
-    """Read a group's stored trajectories by the rules in force. Idempotent. Raises ArtifactError."""
+    """Audit a group's stored trajectories with the current rules. Idempotent. Raises ArtifactError."""
     rows = list(Rollout.objects.filter(group=group).exclude(artifact_key="").order_by("sample"))
     if not rows:
         return 0
@@ -157,11 +151,13 @@ def audit_again(*, group: Group) -> int:
 
 
 def audit_run(*, run: Run, everything: bool = False) -> dict[str, int]:
-    """Audit every group of a run, and of its evaluations, that other versions of the rules have read (or all of them)."""
+    """Audit every group of a run and of its evaluations that was audited with other rule versions, or all groups.
+    Raises LeaseLost if another worker has taken over."""
     counts = {"groups": 0, "changed": 0, "unreadable": 0}
     groups = selectors.with_trajectories(run)
     wanted = groups if everything else groups.exclude(audited_with=rule_set())
     for pk in list(wanted.values_list("pk", flat=True)):
+        leases.check()
         try:
             counts["changed"] += audit_again(group=groups.get(pk=pk))
             counts["groups"] += 1
@@ -174,8 +170,8 @@ def audit_run(*, run: Run, everything: bool = False) -> dict[str, int]:
 
 @transaction.atomic
 def request_audit(*, run: Run, actor: User) -> None:
-    """Have a worker audit the run again by the rules in force."""
-    enqueue("rollouts.audit_run", {"run_id": run.pk}, queue="control", key=f"audit:{run.pk}")
+    """Have a worker audit the run again with the current rules."""
+    enqueue("rollouts.audit_run", {"run_id": run.pk}, queue="maintenance", key=f"audit:{run.pk}")
     write_audit(actor=actor, action="run.audit", target=f"run:{run.pk}", rules=rule_set())
 
 
@@ -184,7 +180,7 @@ def request_audit(*, run: Run, actor: User) -> None:
 
 @transaction.atomic
 def decide(*, finding: Finding, to: Decision, actor: User, note: str = "") -> Finding:
-    """Confirm, dismiss or reopen a finding. What it did follows: quarantines are set or lifted. Raises Conflict, UserError."""
+    """Confirm, dismiss or reopen a finding, and set or lift quarantines accordingly. Raises Conflict, UserError."""
     if to not in ("open", "confirmed", "dismissed"):
         raise UserError("state", f"a finding can be open, confirmed or dismissed, not {to!r}")
     if len(note) > 2000:
@@ -208,12 +204,12 @@ def decide(*, finding: Finding, to: Decision, actor: User, note: str = "") -> Fi
 
 @transaction.atomic
 def follow_up(*, group: Group, out: Collection[int]) -> None:
-    """After a group of a run was audited: set its task aside, or pause the run, where the policy says so."""
+    """After the audit of a run's group, quarantine its task or pause the run, as the policy requires."""
     if group.run is None:
         return
     monitors = quarantine.monitors_of(group.run)
     if monitors.judge_share > 0 and env().judge_url:
-        enqueue("rollouts.judge", {"group_id": group.pk}, queue="build", key=f"judge:{group.pk}")
+        enqueue("rollouts.judge", {"group_id": group.pk}, queue="io", key=f"judge:{group.pk}")
     if not out:
         return
     version = group.task_version
@@ -242,7 +238,7 @@ def follow_up(*, group: Group, out: Collection[int]) -> None:
 
 
 def _pause_if_many(run: Run) -> None:
-    """Pause a run when too large a share of its last rollouts is in quarantine. Counting starts anew after each pause."""
+    """Pause a run if too large a share of its recent rollouts is in quarantine. The count restarts after each pause."""
     monitors = quarantine.monitors_of(run)
     if monitors.pause_share >= 1:
         return
@@ -262,7 +258,8 @@ def _pause_if_many(run: Run) -> None:
 
 @transaction.atomic
 def watch(*, run: Run) -> int:
-    """Raise an alarm on the run for every measure of behaviour that has moved. Idempotent; returns how many are new."""
+    """Raise a finding on the run for every behaviour measure that has drifted. Idempotent; returns the number of new
+    findings."""
     stage = run.configuration.stage
     if not isinstance(stage, RLConfig) or not stage.monitors.drift:
         return 0
@@ -282,7 +279,7 @@ def watch(*, run: Run) -> int:
 
 
 def _raise(subject: str, *, run: Run, rule: str, summary: str, key: str = "", **fields: Any) -> Finding | None:
-    """A finding on a group, a task or a run, with an event in the run's log; None when it is there already."""
+    """Create a finding on a group, a task or a run, with an event in the run's log. None if it already exists."""
     fields = {"rule_version": 1, **fields}
     column = {"group": "group", "task": "task_version", "run": "run"}[subject]
     if Finding.objects.filter(subject=subject, rule=rule, key=key, **{column: fields.get(column, run)}).exists():
@@ -297,13 +294,13 @@ def _raise(subject: str, *, run: Run, rule: str, summary: str, key: str = "", **
 
 
 def _pause(run: Run, why: str) -> None:
-    """Stop after the current step; a person resumes. Nothing to do for a run that does not run."""
+    """Stop after the current step; a user resumes the run. Does nothing if the run is not running."""
     if Run.objects.filter(pk=run.pk, state=RunState.RUNNING).exists():
         pause_run(run=run)
         add_event(run=run, kind="alert", level="error", message=f"paused by a monitor: {why}")
 
 
 def judged(*, rollout: Rollout, found: Iterable[Found]) -> int:
-    """Store what the language model says of one rollout. It never moves a quarantine until a person confirms it."""
+    """Store the LLM judge's findings on one rollout. They cause no quarantine until a user confirms them."""
     group = Group.objects.get(pk=rollout.group_id)
     return record(group=group, found={rollout.sample: list(found)}, source="judge")

@@ -1,5 +1,5 @@
-"""One rollout or group closely, over HTTP: the numbers of its tokens, a search in it, all of it as a file, and where the rollouts
-of a prompt part."""
+"""HTTP API of the details of a rollout or group: token data, search, download, and the divergence of a prompt's
+rollouts."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def compare_group(request: HttpRequest, group_id: int) -> Any:
 
 
 def _read(pk: int) -> tuple[Rollout, Reading]:
-    """Raises NotFound, also of one that is not recorded yet."""
+    """Raises NotFound, also for a rollout without a recorded trajectory."""
     rollout = selectors.get_rollout(pk)
     read = reading.of(rollout)
     if read.head.trajectory is None:

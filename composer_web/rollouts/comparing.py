@@ -1,4 +1,4 @@
-"""The rollouts of one prompt side by side: what came of each, and where their ways part."""
+"""Side-by-side comparison of a prompt's rollouts: outcomes, and the turn where they diverge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.reading import WINDOW, Reading
 from composer_web.rollouts.transcript import as_text
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 MAX_ROLLOUTS = 32
 MAX_ROWS = 200
@@ -17,23 +17,23 @@ MAX_ROWS = 200
 
 @dataclass(frozen=True)
 class Cell:
-    """What one rollout did in one turn; `branch` is the letter that it shares with all that did exactly the same so far."""
+    """One rollout's actions in one turn. Rollouts with identical actions so far share the letter in `branch`."""
 
     brief: str
     branch: str
     failed: bool
     parts: bool
-    """Here it leaves a way that it shared with another until now."""
+    """Whether the rollout diverges here from one with which it was identical so far."""
 
 
 @dataclass(frozen=True)
 class Ways:
     rows: list[list[Cell | None]]
-    """Turn → cell of each rollout, None after its end."""
+    """Turn → cell of each rollout; None after its end."""
     parting: int | None
-    """First turn in which not all did the same; None when they never part."""
+    """First turn in which the rollouts differ. None if they never do."""
     cut: int
-    """Turns that are not shown, of the longest."""
+    """Turns of the longest rollout that are not shown."""
 
 
 def ways(readings: Sequence[Reading | None]) -> Ways:
@@ -86,12 +86,12 @@ def _letter(index: int) -> str:
 
 
 def part_names(rollouts: Sequence[Rollout]) -> list[str]:
-    """Names of the reward parts that any of the rollouts has, in the order in which they were first seen."""
+    """Names of the reward components of all rollouts, in order of first appearance."""
     return list(dict.fromkeys(part["name"] for rollout in rollouts for part in rollout.reward_parts))
 
 
 def part_value(rollout: Rollout, name: str) -> float | None:
-    """What one part adds to the reward of a rollout."""
+    """Contribution of one component to a rollout's reward."""
     for part in rollout.reward_parts:
         if part["name"] == name:
             return float(part["value"]) * float(part.get("weight", 1.0))

@@ -1,4 +1,4 @@
-"""Dispatch under the gate, and giving groups back or up. The rest of the writes build on these."""
+"""Dispatches groups under the gate, requeues them and drops them. The other write modules build on these functions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from composer_web.rollouts.models import (
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed, pause_for
 from composer_web.tasks.selectors import prompt_order
+from sandbox.grading.outcomes import Cause, Loss
+from sandbox.storable import storable_text
 from trainer.config import RLConfig
-from trainer.rollouts.gate import admissible_groups
+from trainer.orchestrator.admission import admissible_groups
 
 
 @transaction.atomic
@@ -52,22 +54,22 @@ def pump(*, run_id: int) -> int:
     groups_kept, open_groups = sum(states.values()), sum(states.get(state, 0) for state in GROUP_OPEN)
     count = admissible_groups(
         published_version=run.policy_version,
-        max_staleness=stage.max_staleness,
+        max_off_policy_steps=stage.max_off_policy_steps,
         groups_per_step=stage.groups_per_step,
         group_size=stage.group_size,
         accepted_groups=groups_kept - open_groups,
         reserved_groups=open_groups,
         in_flight_limit=scheduling.limit_of(run, stage),
         total_groups=stage.steps * stage.groups_per_step,
-        surplus_groups=stage.surplus_groups,
+        over_sampled_groups=stage.over_sampled_groups,
         ready_groups=states.get("accepted", 0),
-        ready_limit=stage.ready_limit,
+        max_buffered_groups=stage.max_buffered_groups,
     )
     count = quotas.admitted(run=run, wanted=count, group_size=stage.group_size)
     if count <= 0:
         return 0
     needed = stage.steps * stage.groups_per_step
-    order = prompt_order(stage.suite, seed=run.seed, sampler=stage.sampler, prompts=needed)
+    order = prompt_order(stage.suite, seed=run.seed, sampler=stage.curriculum, prompts=needed)
     newest = Group.objects.filter(run=run).aggregate(newest=Max("prompt_index"))["newest"]
     start = 0 if newest is None else newest + 1
     # A rejected version leaves the order shorter: never repeat what the run has used.
@@ -102,7 +104,7 @@ def pump(*, run_id: int) -> int:
 
 @transaction.atomic
 def dispatch_evaluation(*, evaluation: Evaluation, version_ids: Sequence[int]) -> int:
-    """All groups of an evaluation, one per task in this order. Idempotent."""
+    """Dispatch all groups of an evaluation, one per task, in this order. Idempotent."""
     done = set(Group.objects.filter(evaluation=evaluation).values_list("prompt_index", flat=True))
     groups = [
         Group(
@@ -121,7 +123,7 @@ def dispatch_evaluation(*, evaluation: Evaluation, version_ids: Sequence[int]) -
 
 @transaction.atomic
 def dispatch_fork(*, fork: Fork, size: int, version: int) -> Group:
-    """The one group of a fork: continuations of its parent."""
+    """Dispatch the single group of a fork: continuations of its parent."""
     parent = fork.parent.group
     group = Group(
         fork=fork,
@@ -146,8 +148,11 @@ def _dispatch(groups: list[Group], *, queue: str, reason: str) -> None:
 
 
 @transaction.atomic
-def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "system") -> Group:
-    """A running group whose attempt is over without verdicts goes back to the queue."""
+def requeue(
+    *, group: Group, cause: str, outcome: Cause | None = None, delay: float = 0.0, actor: str = "system"
+) -> Group:
+    """Return a running group whose attempt ended without verdicts to the queue. `outcome` is the cause of the loss."""
+    cause = storable_text(cause)
     version = group.run.policy_version if group.run else group.dispatched_version
     change_state(
         group,
@@ -156,6 +161,7 @@ def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "syste
         actor=actor,
         reason=cause,
         cause=cause,
+        outcome=outcome or "",
         dispatched_at=timezone.now(),
         dispatched_version=version,
     )
@@ -166,18 +172,20 @@ def requeue(*, group: Group, cause: str, delay: float = 0.0, actor: str = "syste
 
 
 @transaction.atomic
-def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
-    """Give a group up: its open rollouts end as `infra_error` with this cause, and the gate has room for another prompt."""
-    change_state(group, "dropped", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause)
+def drop(*, group: Group, loss: Loss, actor: str = "system") -> Group:
+    """Drop a group. Its open rollouts end as `infra_error` with this cause, and the gate admits another prompt."""
+    cause = storable_text(loss.message)
+    change_state(group, "dropped", legal=GROUP_LEGAL, actor=actor, reason=cause, cause=cause, outcome=str(loss.outcome))
     Rollout.objects.filter(group=group, state__in=ROLLOUT_OPEN).update(
         state=RolloutState.LOST,
         verdict="infra_error",
         cause=cause,
+        outcome=str(loss.outcome),
         finished_at=timezone.now(),
-        stop_reason="cancelled" if "ended" in cause or "cancelled" in cause else "infra_error",
+        stop_reason="cancelled" if loss.outcome is Cause.CANCELLED else "infra_error",
     )
-    if group.run is not None and group.run.state == RunState.RUNNING and (cause := scheduling.fault(group.run) or ""):
-        pause_for(run=group.run, cause=f"{cause}; the last because: {group.cause}")
+    if group.run is not None and group.run.state == RunState.RUNNING and (fault := scheduling.fault(group.run)):
+        pause_for(run=group.run, cause=f"{fault}; the last because: {group.cause}")
         group.run.refresh_from_db()
     after_end(group)
     return group
@@ -187,13 +195,13 @@ def drop(*, group: Group, cause: str, actor: str = "system") -> Group:
 def drop_open(
     *, run_id: int | None = None, evaluation_id: int | None = None, cause: str = "cancelled: the run has ended"
 ) -> int:
-    """Drop the groups of an ended run or evaluation that have no verdicts yet; workers notice and stop."""
+    """Drop the groups of an ended run or evaluation that have no verdicts yet. Their workers notice and stop."""
     rows = Group.objects.select_for_update(of=("self",)).filter(state__in=GROUP_OPEN)
     owner = {"run_id": run_id} if run_id else {"evaluation_id": evaluation_id}
     rows = rows.filter(**owner)
     found = list(rows)
     for group in found:
-        drop(group=group, cause=cause)
+        drop(group=group, loss=Loss(Cause.CANCELLED, cause))
     return len(found)
 
 
@@ -207,9 +215,12 @@ def after_end(group: Group) -> None:
             key=f"advance:{group.evaluation_id}",
         )
     elif group.fork_id:
-        enqueue("rollouts.end_fork", {"fork_id": group.fork_id}, queue="control")
+        enqueue("rollouts.end_fork", {"fork_id": group.fork_id}, queue="maintenance")
     elif group.run_id and group.run.state == RunState.RUNNING:  # type: ignore[union-attr]
         pump(run_id=group.run_id)
+        from composer_web.rollouts.batches import assign_later  # batches are built on dispatch
+
+        assign_later(group.run_id)
 
 
 def owner_topics(group: Group) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Running one group in this worker: claim, controls, deployment, episodes, accept. Idempotent by the claim."""
+"""Runs one group in this worker: claim, controls, deployment, episodes, acceptance. The claim makes it idempotent."""
 
 from __future__ import annotations
 
@@ -17,60 +17,59 @@ from django.utils import timezone
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.ops import disk, inference, leases
-from composer_web.ops.artifacts import artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import cannot_play, resolve
 from composer_web.policies.services import note_template_problem
-from composer_web.rollouts import forks, reading, selectors, services, tracing
+from composer_web.rollouts import forks, selectors, services, tracing
+from composer_web.rollouts.accepting import accept_result, graded_of
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer, template_problem
+from composer_web.rollouts.losses import GroupEnded, GroupFailed, loss_of
 from composer_web.rollouts.models import Fork, Group
 from composer_web.rollouts.onlooking import Onlookers
 from composer_web.rollouts.partials import StoredPartials
+from composer_web.rollouts.recorder import Recorder
 from composer_web.runs import rewards
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.services import pause_for
 from composer_web.runs.whereabouts import served_weights, starting_folder, weights_folder
 from composer_web.tasks.services import record_controls
+from sandbox.backends.capacity import sandboxes_at_once
+from sandbox.grading.outcomes import Cause
 from sandbox.tasks.spec import TaskSpec
-from trainer.asynchrony.checks import check_group
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.chat import ChatClient, Endpoint
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
-from trainer.replay.shape import shape_of
-from trainer.rollouts.audit import audit_group, observed, quarantined, without
+from trainer.orchestrator.validation import check_group
 from trainer.rollouts.chat import ChatServices, run_chat_episode
+from trainer.rollouts.deadlines import grading_seconds, group_deadline
 from trainer.rollouts.episode import EpisodeSettings
 from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_attempts, run_group
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.snapshots import Origin
-from trainer.rollouts.types import TrainGroup, Trajectory
+from trainer.router_replay.validate import shape_of
+from trainer.types import TrainGroup, Trajectory
 from trainer.weights.versions import open_versions
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONTROL_RUNS = 1
-"""Oracle and no-op runs just before a bundle's first use; `tasks.run_controls` does three of each."""
+"""Oracle and no-op runs directly before a bundle's first use. `tasks.run_controls` does three of each."""
+
+QUICK_CONTROLS = 3
+"""Gradings of these controls: the oracle, no action, one wrong patch."""
 
 SERVER_SECONDS = 90.0
-"""How long a worker waits for an inference server that is being restarted."""
+"""Seconds that a worker waits for a restarting inference server."""
 
 NO_SPACE_SECONDS = 15.0
-"""How long a group that met a full disk waits before it is tried again."""
+"""Seconds before a group is retried after the disk was full."""
 
 stopping = threading.Event()
-"""Set when this worker process is asked to stop: its groups go back to the queue at once."""
-
-
-class GroupFailed(Exception):
-    """The infrastructure under a group failed; says nothing about the policy. Counted, shown, tried again."""
-
-
-class GroupEnded(Exception):
-    """Nobody wants the group any more (its run or evaluation ended), or this worker stops."""
+"""Set when this worker process is asked to stop. Its groups then return to the queue immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +80,15 @@ class Plan:
     config: RLConfig
     seed: int
     deployment: DeploymentSpec | None
-    """Weights to serve; None for a policy behind an endpoint."""
+    """Weights to serve. None for a policy behind an endpoint."""
     endpoint: Endpoint | None = None
     interruption: Interruption | None = None
     fork: tuple[Fork, Trajectory] | None = None
-    """What is continued, and its recorded parent."""
+    """The fork and its recorded parent."""
 
 
 def execute(group_id: int) -> str:
-    """Run a group to its end; returns what became of it, for the log."""
+    """Run a group to its end. Returns the outcome for the log."""
     owner = f"{leases.identity('rollout')}/{threading.get_ident() % 10_000}"
     claim = survives_restart(services.claim)(group_id=group_id, owner=owner, seconds=env().group_lease_seconds)
     if claim is None:
@@ -104,14 +103,14 @@ def execute(group_id: int) -> str:
         if stopping.is_set():
             survives_restart(services.give_back)(group=group, held=held)
             return "given back: the worker stops"
-        survives_restart(services.drop_claimed)(group=group, held=held, cause=str(error))
+        survives_restart(services.drop_claimed)(group=group, held=held, loss=loss_of(error))
         return f"dropped: {error}"
     except Exception as error:
-        if full := disk.why_full(error):
+        if full := disk.why_full(error, by_words=False):
             return _wait_for_space(group, held, full)
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
-        cause = str(error) if expected else in_words(error)
+        cause = loss_of(error)
         log.log(
             logging.WARNING if expected else logging.ERROR,
             "group %d failed: %s",
@@ -120,7 +119,7 @@ def execute(group_id: int) -> str:
             exc_info=not expected,
         )
         try:
-            again = survives_restart(services.fail)(group=group, held=held, cause=cause)
+            again = survives_restart(services.fail)(group=group, held=held, loss=cause)
         except leases.LeaseLost:
             return f"abandoned after {cause}"
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
@@ -149,83 +148,43 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     if plan.deployment is not None:
         ensure_deployment(plan.deployment)
     began = timezone.now()
-    result = _wait(_episodes(group, plan), group=group, held=held, seconds=plan.config.group_deadline)
+    recorder = Recorder(f"groups/{group.pk}/{held.token}")
+    seconds = group_deadline(plan.config, plan.task, episodes=env().episodes * group.size, slots=sandboxes_at_once())
+    result = _wait(_episodes(group, plan, recorder), group=group, held=held, seconds=seconds)
     ready = timezone.now()
     if group.fork and (forked := result.trajectories[0].forked):
         survives_restart(forks.note_start)(fork=group.fork, replayed=forked.replayed)
-    prefix = f"groups/{group.pk}/{held.token}"
-    graded = []
-    for trajectory in result.trajectories:
-        key = f"{prefix}/{trajectory.sample}.json.zst"
-        reading.record(key, trajectory)
-        graded.append(services.Graded(trajectory, key))
     if result.train_group is None:
-        cause = result.infra_errors[-1] if result.infra_errors else "a rollout has no verdict"
-        if disk.mentions(cause):
-            raise disk.DiskFull(cause)
+        cause = result.loss
+        if cause.outcome is Cause.DISK_FULL:
+            raise disk.DiskFull(f"{cause}; free some space below {env().data}, {disk.REMEDY}")
+        graded = graded_of(result, recorder)
         again = survives_restart(services.fail)(
-            group=group, held=held, cause=cause, graded=graded, infra_errors=result.infra_errors
+            group=group, held=held, loss=cause, graded=graded, infra_errors=result.infra_errors
         )
         tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
         return f"failed ({'will be tried again' if again else 'dropped'}): {cause}"
     if group.run is not None:
         _check(result.train_group, plan)
-    audited, train_group = _audit(group, plan, result)
-    train_key = ""
-    if group.run_id and train_group is not None:
-        train_key = f"{prefix}/train.json.zst"
-        artifacts().put_model(train_key, train_group)
-    done = survives_restart(services.accept)(
-        group=group,
-        held=held,
-        graded=graded,
-        train_key=train_key,
-        oldest_version=result.train_group.oldest_version,
-        infra_errors=result.infra_errors,
-        audit=audited,
-    )
+    done = accept_result(group=group, held=held, task=plan.task, config=plan.config, result=result, recorder=recorder)
     tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
-    for token in artifacts().children(f"groups/{group.pk}"):
-        if done and token != str(held.token):
-            artifacts().remove_tree(f"groups/{group.pk}/{token}")
     return "accepted" if done else "was ended meanwhile"
 
 
 def _check(train_group: TrainGroup, plan: Plan) -> None:
-    """Raises EngineLied, GroupRefused. The store is the truth about versions: the engine has its weights from there."""
+    """Raises InvalidEngineResponse, GroupRefused, GroupStale. The store is the truth about versions: engines have
+    their weights from it."""
     assert plan.deployment is not None and plan.deployment.store is not None, "a run samples from its weight store"
     check_group(
         train_group,
         published=max(open_versions(plan.deployment.store).all(), default=-1),
+        staleness_limit=plan.config.staleness_limit,
         shape=shape_of(Path(plan.deployment.policy_dir)),
     )
 
 
-def _audit(group: Group, plan: Plan, result: GroupResult) -> tuple[services.Audited | None, TrainGroup | None]:
-    """Findings of the group's rollouts, and the group as it is to be trained on: without what the policy leaves out."""
-    trajectories, whole = result.trajectories, result.train_group
-    assert whole is not None
-    monitors = plan.config.monitors
-    if not monitors.audit:
-        return None, whole
-    audited = audit_group(trajectories, plan.task)
-    out = quarantined(audited, monitors) if group.run_id else frozenset()
-    without_reward = {index for index, t in enumerate(trajectories) if t.reward is None}  # cut stragglers
-    whole = whole.model_copy(update={"stats": {**whole.stats, **observed(audited)}})
-    rest = without(whole, trajectories, out | without_reward, plan.config) if out else whole
-    found = {trajectory.sample: f for trajectory, f in zip(trajectories, audited.findings, strict=True)}
-    return services.Audited(found, frozenset(trajectories[index].sample for index in out)), rest
-
-
-def in_words(error: BaseException) -> str:
-    """The first real error inside nested exception groups, with its type."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
-
-
 def make_plan(group: Group) -> Plan:
-    """What to run for a group of a run, of an evaluation or of a fork."""
+    """Plan of a group of a run, an evaluation or a fork."""
     run, evaluation = group.run, group.evaluation
     task = group.task_version.bundle
     if group.fork is not None:
@@ -252,7 +211,8 @@ def make_plan(group: Group) -> Plan:
         try:
             endpoint = endpoints.asked(evaluation.policy.endpoint, effort=evaluation.effort)
         except UserError as error:
-            raise GroupFailed(f"the endpoint {evaluation.policy.name} cannot be asked: {error}") from error
+            cause = f"the endpoint {evaluation.policy.name} cannot be asked: {error}"
+            raise GroupFailed(Cause.POLICY_UNUSABLE, cause) from error
         return Plan(task, config, evaluation.seed, None, endpoint, interrupted)
     if evaluation.run is not None:
         spec = DeploymentSpec(
@@ -273,19 +233,20 @@ def _check_plays(group: Group, plan: Plan) -> None:
     if plan.deployment is None or not (problem := template_problem(Path(plan.deployment.policy_dir))):
         return
     if group.run is not None:  # its trainer judges the template as well, and says what becomes of the run
-        raise GroupFailed(cannot_play(group.run.configuration.policy, problem))
+        raise GroupFailed(Cause.POLICY_UNUSABLE, cannot_play(group.run.configuration.policy, problem))
     owner = group.evaluation or group.fork
     assert owner is not None, "a group has one owner"
     policy = owner.policy if isinstance(owner, Evaluation) else forks.who(owner)
     survives_restart(note_template_problem)(policy=policy, problem=problem)
-    raise GroupEnded(cannot_play(policy.name, problem))
+    raise GroupEnded(Cause.POLICY_UNUSABLE, cannot_play(policy.name, problem))
 
 
 _deployed: dict[str, float] = {}
 
 
 def ensure_deployment(spec: DeploymentSpec) -> None:
-    """The server serves `spec` (asked again every few seconds: a restarted server may have lost it). Raises GroupFailed."""
+    """Have the server serve `spec`. Repeats the request every few seconds, since a restarted server may have lost
+    it. Raises GroupFailed."""
     if time.monotonic() - _deployed.get(spec.name, -1e9) < 5.0:
         return
     end = time.monotonic() + SERVER_SECONDS
@@ -293,31 +254,33 @@ def ensure_deployment(spec: DeploymentSpec) -> None:
         try:
             inference.deploy(spec)
         except InferenceRefused as error:
-            raise GroupFailed(f"the inference engine refuses {spec.name}: {error}") from error
+            raise GroupFailed(error.outcome, f"the inference engine refuses {spec.name}: {error}") from error
         except InferenceError as error:
             if time.monotonic() > end or stopping.wait(1.0):
-                raise GroupFailed(f"deployment {spec.name} is not available: {error}") from error
+                raise GroupFailed(error.outcome, f"deployment {spec.name} is not available: {error}") from error
         else:
             _deployed[spec.name] = time.monotonic()
             return
 
 
-async def _episodes(group: Group, plan: Plan) -> GroupResult:
+async def _episodes(group: Group, plan: Plan, store: Recorder) -> GroupResult:
     loop = episode_loop()
     if plan.endpoint is not None:
-        return await _ask_endpoint(group, plan, plan.endpoint, loop)
+        return await _ask_endpoint(group, plan, plan.endpoint, loop, store)
     if plan.fork is None:
-        return await _run_group(group, plan, loop, None)
+        return await _run_group(group, plan, loop, None, store)
     prepared = await forks.start(*plan.fork, task=plan.task, config=plan.config, loop=loop)
     with prepared.lease:
-        return await _run_group(group, plan, loop, prepared.origin)
+        return await _run_group(group, plan, loop, prepared.origin, store)
 
 
-async def _ask_endpoint(group: Group, plan: Plan, endpoint: Endpoint, loop: EpisodeLoop) -> GroupResult:
+async def _ask_endpoint(
+    group: Group, plan: Plan, endpoint: Endpoint, loop: EpisodeLoop, store: Recorder
+) -> GroupResult:
     config = plan.config
     settings = EpisodeSettings(config.sampling, config.harness, config.reward, plan.interruption)
     async with ChatClient(endpoint) as client:
-        on = ChatServices(client, loop.backend, loop.environments, loop.slots)
+        on = ChatServices(client, loop.backend, loop.environments, loop.slots, store)
 
         async def episode(sample: int, _session: str, _seed: int) -> Trajectory:
             return await run_chat_episode(task=plan.task, sample=sample, settings=settings, services=on)
@@ -332,7 +295,9 @@ async def _ask_endpoint(group: Group, plan: Plan, endpoint: Endpoint, loop: Epis
         )
 
 
-async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin | None) -> GroupResult:
+async def _run_group(
+    group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin | None, store: Recorder
+) -> GroupResult:
     assert plan.deployment is not None, "an endpoint has episodes of its own"
     return await run_group(
         task=plan.task,
@@ -352,28 +317,30 @@ async def _run_group(group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin
         interruption=plan.interruption,
         partials=StoredPartials(group.pk) if group.run_id else None,
         watch=Onlookers(group.pk),
+        store=store,
+        min_version=max(0, group.dispatched_version) if plan.deployment.follow else 0,
     )
 
 
 def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
-    """Controls of a bundle that has none yet. Raises GroupEnded when it fails them."""
+    """Run the controls of a bundle that has none yet. Raises GroupEnded if they fail."""
     from sandbox.grading.controls import run_controls
 
     loop = episode_loop()
     work = run_controls(backend=loop.backend, environments=loop.environments, task=plan.task, k=CONTROL_RUNS)
-    controls = _wait(work, group=group, held=held, seconds=600.0)
+    controls = _wait(work, group=group, held=held, seconds=QUICK_CONTROLS * grading_seconds(plan.task))
     if not controls.graded:
-        raise GroupFailed(f"the controls of the task could not be graded: {controls.reason}")
+        raise GroupFailed(Cause.HOST_FAILED, f"the controls of the task could not be graded: {controls.reason}")
     survives_restart(record_controls)(
         version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok
     )
     if not controls.ok:
-        raise GroupEnded(f"the task fails its controls and was rejected: {controls.reason}")
+        raise GroupEnded(Cause.TASK_INVALID, f"the task fails its controls and was rejected: {controls.reason}")
 
 
 def _wait(work: Coroutine[Any, Any, T], *, group: Group, held: leases.Held, seconds: float) -> T:
-    """The outcome of `work` on the episode loop. Cancels it and raises LeaseLost, GroupEnded or GroupFailed when the
-    lease is lost, nobody wants the group any more, or `seconds` have passed."""
+    """Result of `work` on the episode loop. If the lease is lost, the group is no longer wanted, or `seconds` have
+    passed, cancels it and raises LeaseLost, GroupEnded or GroupFailed."""
     future = episode_loop().submit(work)
     end = time.monotonic() + seconds
     try:
@@ -384,11 +351,11 @@ def _wait(work: Coroutine[Any, Any, T], *, group: Group, held: leases.Held, seco
             if held.lost.is_set():
                 raise leases.LeaseLost(f"{held.resource} is run by another worker")
             if stopping.is_set():
-                raise GroupEnded("the worker stops")
+                raise GroupEnded(Cause.CANCELLED, "the worker stops")
             if time.monotonic() > end:
-                raise GroupFailed(f"the group did not end within {seconds:.0f} s")
+                raise GroupFailed(Cause.GROUP_DEADLINE, f"the group did not end within {seconds:.0f} s")
             if _unwanted(group):
-                raise GroupEnded("cancelled: its run or evaluation has ended")
+                raise GroupEnded(Cause.CANCELLED, "cancelled: its run or evaluation has ended")
     finally:
         if not future.done():
             future.cancel()

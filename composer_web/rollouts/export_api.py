@@ -1,4 +1,4 @@
-"""Exports of tables over HTTP: ask, look how far it is, fetch the file."""
+"""HTTP API of table exports: request, poll, download."""
 
 from __future__ import annotations
 

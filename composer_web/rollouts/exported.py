@@ -1,4 +1,4 @@
-"""Which tables leave the product as files, each with its columns and the filters of its list: the one place of both."""
+"""Single registry of exportable tables: the columns of each, and the filters of its list."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from django.http import QueryDict
 
 from composer_web.accounts.models import Role, User
 from composer_web.ops.errors import Denied, UserError
+from composer_web.ops.filters import OF_PAGES, check_names, strict
 from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import FindingFilter, RolloutFilter
 
-LONGEST_VALUE = 200
 TABLES = {
     "rollouts": "composer_web.rollouts.exported:ROLLOUTS",
     "findings": "composer_web.rollouts.exported:FINDINGS",
@@ -31,15 +31,15 @@ TABLES = {
     "tasks": "composer_web.tasks.exported:TASKS",
     "sessions": "composer_web.gateway.exported:SESSIONS",
 }
-"""Its name → where it is. Loaded when it is wanted: a table knows its app, and apps know this module."""
+"""Table name → import path. Loaded lazily: a table imports its app, and apps import this module."""
 
 Pages = Callable[[QuerySet[Any], Columns, int, int | None], Iterator[list[Row]]]
-"""Rows, their columns, how many at a time, for which export if for one → the rows of its file. What may have to be deleted
-out of files again is noted for the export before it is read."""
+"""(rows, columns, chunk size, export id or None) → rows of the file. Data that may later have to be deleted from
+files is noted for the export before it is read."""
 
 
 def newest_first(rows: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
-    """By id, so that what comes in meanwhile moves nothing."""
+    """Rows by descending id, so that new rows do not shift the pages."""
     last: int | None = None
     wanted = list(dict.fromkeys(["pk", *(column.source for column in columns.values())]))
     while True:
@@ -53,7 +53,7 @@ def newest_first(rows: QuerySet[Any], columns: Columns, size: int, _: int | None
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` gives what the filters narrow; `page` is the address of the list that has the same filters."""
+    """`rows` returns what the filters apply to. `page` is the URL of the list with the same filters."""
 
     noun: str
     columns: Columns
@@ -64,29 +64,32 @@ class Table:
     linked: bool = True
     """Whether that list takes the same filters."""
     kept: tuple[str, ...] = ()
-    """More of the list's address than its filters."""
+    """URL parameters of the list to keep besides its filters."""
+    of_page: tuple[str, ...] = ()
+    """URL parameters that only affect the list's page."""
     role: str = Role.VIEWER
-    """Least role of who asks, has it written and fetches it: that of the list's page."""
+    """Minimum role to request, write and download the export: the role of the list's page."""
 
     def open_to(self, user: User) -> None:
-        """Raises Denied for who may not read it where the request acts."""
+        """Raises Denied for a user who may not read the table in the current scope."""
         if not user.may(self.role):
             raise Denied(f"an export of {self.noun.lower()} needs the role {self.role}, and a token one of its scopes")
 
     def clean(self, query: str) -> str:
-        """What of an address narrows the list. Raises UserError."""
+        """Filter parameters of a query string. Raises UserError, WrongFilter."""
         try:
             given = QueryDict(query.lstrip("?"))
         except TooManyFieldsSent:
             raise UserError("query", "query holds too many filters; keep those that narrow the list") from None
+        check_names(self.filter, given, own=OF_PAGES | {*self.kept, *self.of_page})
         out = QueryDict(mutable=True)
         for name in (*self.filter.base_filters, *self.kept):
-            if values := [value[:LONGEST_VALUE] for value in given.getlist(name) if value]:
+            if values := [value for value in given.getlist(name) if value]:
                 out.setlist(name, values)
         return out.urlencode()
 
     def words(self, query: str) -> list[str]:
-        """The filters of a cleaned address as the form of the list names them; asks the database nothing."""
+        """Labels of the filters in a cleaned query string, as in the list's form. Runs no query."""
         given, said = QueryDict(query), []
         for name, field in self.filter.base_filters.items():
             choices = field.extra.get("choices") or ()
@@ -96,18 +99,16 @@ class Table:
         return said
 
     def select(self, query: str, *, asker: User) -> QuerySet[Any]:
-        """The rows that these filters leave for who asks. Raises UserError that names the filter."""
-        found = self.filter(QueryDict(query), queryset=self.rows(), request=SimpleNamespace(user=asker, auth=None))
-        if not found.is_valid():
-            name, errors = next(iter(found.errors.items()))
-            raise UserError(name, f"{name}: {' '.join(map(str, errors))}")
-        rows: QuerySet[Any] = found.qs
+        """Rows that match these filters and that the asker may see. Raises WrongFilter."""
+        request = SimpleNamespace(user=asker, auth=None)
+        own = OF_PAGES | set(self.kept)
+        rows: QuerySet[Any] = strict(self.filter, QueryDict(query), queryset=self.rows(), request=request, own=own).qs
         return rows
 
 
 @lru_cache
 def table(what: str) -> Table:
-    """Raises UserError for what is no table."""
+    """Raises UserError for an unknown table."""
     if what not in TABLES:
         raise UserError("what", f"what is one of {', '.join(TABLES)}, not {what!r}")
     module, _, name = TABLES[what].partition(":")

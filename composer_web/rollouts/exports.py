@@ -1,17 +1,18 @@
-"""Filtered lists as files: asked for on a page or by API, written by a worker, removed when they expire."""
+"""Exports of filtered lists: requested on a page or through the API, written by a worker, deleted on expiry."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from django.db import transaction
-from django.db.models import QuerySet
+from django.db import connection, transaction
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting, everywhere
@@ -21,6 +22,7 @@ from composer_web.accounts.services import audit
 from composer_web.env import env
 from composer_web.ops import leases
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.models import Lease
 from composer_web.ops.outbox import enqueue
 from composer_web.ops.sheets import WRITERS
 from composer_web.rollouts.exported import table
@@ -28,22 +30,25 @@ from composer_web.rollouts.kept_models import Export
 
 KEPT = timedelta(days=7)
 MOST_OPEN = 5
-"""Exports of one person that are not finished."""
+"""Maximum number of unfinished exports per user."""
 CHUNK = 2000
-"""Rows that are read at a time."""
+"""Rows read at a time."""
 MAX_SECONDS = 1500.0
-"""Deadline of one export, below the broker's own for a message."""
+"""Timeout of one export in seconds."""
+LEASE_SECONDS = 30.0
+"""A worker without heartbeat loses its export after this many seconds."""
+ADVISORY_LOCK = 0x6F63_0003
 
 
 OPEN = ("waiting", "running")
 
 
 class ExportFailed(Exception):
-    """The file could not be made. The message says why and what to do."""
+    """The export failed. The message names the cause and the remedy."""
 
 
 class Voided(Exception):
-    """Something that the file was to hold was deleted while it was written, and the export with it."""
+    """The export was voided while being written, because part of its data was deleted."""
 
 
 def folder() -> Path:
@@ -55,14 +60,17 @@ def file_of(export: Export) -> Path:
 
 
 def part_of(export: Export) -> Path:
-    """What is written of it so far, beside its place."""
-    file = file_of(export)
-    return file.with_name(f".{file.name}.part")
+    """Temporary file of this worker. Its name contains the lease, so that two workers never write one file."""
+    return folder() / f"{_part_prefix(export)}{leases.token()}.part"
+
+
+def _part_prefix(export: Export) -> str:
+    return f".{file_of(export).name}."
 
 
 @transaction.atomic
 def ask(*, owner: User, format: str, query: str, what: str = "rollouts") -> Export:
-    """A worker will write the rows of the table `what` that these filters leave. Raises UserError, Denied."""
+    """Request an export of the filtered table `what`. Raises UserError, Denied."""
     if format not in WRITERS:
         raise UserError("format", f"format is csv, jsonl or parquet, not {format!r}")
     if format == "parquet" and importlib.util.find_spec("pyarrow") is None:
@@ -74,8 +82,18 @@ def ask(*, owner: User, format: str, query: str, what: str = "rollouts") -> Expo
     table(what).select(kept, asker=owner)
     export = Export.objects.create(owner=owner, what=what, format=format, query=kept)
     audit(actor=owner, action="export.ask", target=f"export:{export.pk}", what=what, format=format, query=kept)
-    enqueue("rollouts.export", {"export_id": export.pk}, queue="eval", key=f"export:{export.pk}")
+    send(export)
     return export
+
+
+def send(export: Export) -> None:
+    """Request one more export from a worker. The worker picks the next in line, not necessarily this one."""
+    enqueue("rollouts.export", {"export_id": export.pk}, queue="io", key=resource(export.pk))
+
+
+def resource(export_id: int) -> str:
+    """Resource name of the writing worker's lease."""
+    return f"export:{export_id}"
 
 
 def own(user: User) -> QuerySet[Export]:
@@ -83,7 +101,7 @@ def own(user: User) -> QuerySet[Export]:
 
 
 def of(user: User, pk: int) -> Export:
-    """One's own; admins see all. Raises NotFound."""
+    """Export of the user. Admins see all. Raises NotFound."""
     rows = Export.objects.all() if user.may("admin") else Export.objects.filter(owner=user)
     found = rows.select_related("owner").filter(pk=pk).first()
     if found is None:
@@ -92,7 +110,7 @@ def of(user: User, pk: int) -> Export:
 
 
 def opened(user: User, pk: int) -> tuple[Export, BinaryIO]:
-    """The finished file, for who may read what is in it now. Raises NotFound, Denied."""
+    """The finished file, for a user who may still read its content. Raises NotFound, Denied."""
     export = of(user, pk)
     table(export.what).open_to(user)
     if export.state == "done":
@@ -106,7 +124,7 @@ def opened(user: User, pk: int) -> tuple[Export, BinaryIO]:
 
 @transaction.atomic
 def void(*, pks: Iterable[int], why: str, actor: User | None) -> None:
-    """Their files go with the end of the transaction, also half written ones, and nothing more is written to them."""
+    """Void exports. Their files, also partial ones, are deleted with the transaction, and writing stops."""
     with everywhere():
         found = list(Export.objects.select_for_update().filter(pk__in=pks, state__in=[*OPEN, "done"]).order_by("pk"))
         for export in found:
@@ -118,36 +136,84 @@ def void(*, pks: Iterable[int], why: str, actor: User | None) -> None:
     def remove() -> None:  # what a death here leaves, `expire` removes
         for export in found:
             file_of(export).unlink(missing_ok=True)
-            part_of(export).unlink(missing_ok=True)
+            for part in folder().glob(f"{_part_prefix(export)}*part"):
+                part.unlink(missing_ok=True)
 
     transaction.on_commit(remove, robust=True)
 
 
+def write_next() -> str:
+    """Write the export whose turn it is: one of each person at a time, and of those the one whose owner has waited longest
+    since the last. Returns what became of it, for the log.
+
+    Each export sends one message, and a message takes any export; the end of one asks for its owner's next.
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:  # one worker after the other chooses
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        if (chosen := _whose_turn()) is None:
+            return "none waits whose owner has none under way"
+        held = _take(chosen.pk)
+        assert held is not None, "nobody else chooses"
+    try:
+        return _written(chosen.pk, held)
+    finally:
+        with everywhere(), transaction.atomic():
+            if following := Export.objects.filter(owner=chosen.owner_id, state="waiting").order_by("pk").first():
+                send(following)
+
+
 def write(export_id: int) -> str:
-    """Make the file; returns what became of it, for the log. A second delivery does nothing, or begins anew after a death."""
-    held = leases.take(f"export:{export_id}", owner=leases.identity("export"), seconds=MAX_SECONDS)
-    if held is None:
-        return "another worker writes it"
+    """Write this export out of order. Returns the outcome. A second call does nothing, or restarts after a crash."""
+    held = _take(export_id)
+    return "another worker writes it" if held is None else _written(export_id, held)
+
+
+def _take(export_id: int) -> leases.Held | None:
+    owner = f"{leases.identity('export')}/{threading.get_ident() % 10_000}"
+    return leases.take(resource(export_id), owner=owner, seconds=LEASE_SECONDS)
+
+
+def under_way() -> set[int]:
+    """Exports that a live worker is writing."""
+    alive = Lease.objects.filter(expires_at__gte=timezone.now(), resource__startswith="export:").exclude(owner="")
+    return {int(name.partition(":")[2]) for name in alive.values_list("resource", flat=True)}
+
+
+def _whose_turn() -> Export | None:
+    with everywhere():
+        busy = under_way()
+        waiting = Export.objects.filter(state__in=OPEN).exclude(pk__in=busy)
+        waiting = waiting.exclude(owner__in=Export.objects.filter(pk__in=busy).values("owner"))
+        last = Export.objects.filter(owner=OuterRef("owner"), finished_at__isnull=False).order_by("-finished_at")
+        ordered = waiting.annotate(last=Subquery(last.values("finished_at")[:1]))
+        return ordered.order_by(F("last").asc(nulls_first=True), "pk").first()
+
+
+def _written(export_id: int, held: leases.Held) -> str:
+    leases.keeper.keep(held)
     try:
         export = Export.objects.select_related("owner").filter(pk=export_id, state__in=OPEN).first()
         if export is None:
             return "nothing to do"
-        try:
-            _write(export)
-        except Voided:
-            return "something in it was deleted meanwhile"
-        except (ExportFailed, OSError) as error:
-            Export.objects.filter(pk=export_id, state__in=OPEN).update(
-                state="failed", cause=(str(error) or repr(error))[:2000], finished_at=timezone.now()
-            )
-            return f"failed: {error}"
+        with leases.under(held):
+            try:
+                _write(export)
+            except Voided:
+                return "something in it was deleted meanwhile"
+            except (ExportFailed, OSError) as error:
+                _still(export, state="failed", cause=(str(error) or repr(error))[:2000], finished_at=timezone.now())
+                return f"failed: {error}"
         return f"{export.rows} rows"
+    except (leases.LeaseLost, Voided) as error:
+        return f"stopped: {error}"
     finally:
+        leases.keeper.drop(held)
         leases.release(held)
 
 
 def _write(export: Export) -> None:
-    """As who asked, in the project where it was asked for, with what its libraries share."""
+    """Write with the permissions of the asker, in the project of the request, including material shared with it."""
     places = placed(export.owner_id)
     project = export.project_id or DEFAULT_PROJECT
     held = [role for role in Role.values if export.owner.is_active and may_in(export.owner, project, role)]
@@ -188,14 +254,16 @@ def _fill(export: Export) -> None:
         part.unlink(missing_ok=True)
 
 
+@transaction.atomic
 def _still(export: Export, **values: Any) -> None:
-    """Set how far it is. Raises Voided."""
+    """Store the progress. Raises Voided, LeaseLost."""
+    leases.fence()
     if not Export.objects.filter(pk=export.pk, state__in=OPEN).update(rows=export.rows, **values):
         raise Voided
 
 
 def expire() -> int:
-    """Remove what has expired, with its file, and files of no export that has one; returns how many exports."""
+    """Delete expired exports with their files, and orphaned files. Returns the number of exports."""
     now = timezone.now()
     gone = 0
     for pk in Export.objects.filter(expires_at__lt=now).values_list("pk", flat=True):
@@ -207,9 +275,10 @@ def expire() -> int:
                 gone += 1
     Export.objects.filter(state__in=["failed", "void"], finished_at__lt=now - KEPT).delete()
     files = list(folder().glob("*-*.*"))  # before the rows are read: what is made meanwhile is in neither
-    rows = Export.objects.filter(state__in=[*OPEN, "done"])
-    known = {path.name for export in rows for path in (file_of(export), part_of(export))}
+    rows = list(Export.objects.filter(state__in=[*OPEN, "done"]))
+    known = {file_of(export).name for export in rows}
+    being_written = tuple(_part_prefix(export) for export in rows if export.state in OPEN)
     for file in files:
-        if file.name not in known:
+        if file.name not in known and not file.name.startswith(being_written):
             file.unlink(missing_ok=True)
     return gone

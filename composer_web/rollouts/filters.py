@@ -1,4 +1,4 @@
-"""The filters of rollouts and findings: one set each for page, API, export and CLI."""
+"""Filters of rollouts and findings, shared by page, API, export and CLI."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class RolloutFilter(filters.FilterSet):
     more = frozenset(
         f"{name}_{end}" for name in ("tool_errors", "turns", "tokens", "step") for end in ("min", "max")
     ) | {"version", "label"}
-    """Shown behind “More filters”."""
+    """Filters behind "More filters"."""
     chips = (
         ("With findings", "finding", "any"),
         ("In quarantine", "quarantined", "true"),
         ("Tool errors", "tool_errors_min", "1"),
         ("Trained on", "step_min", "1"),
     )
-    """What one click sets: words, filter, value."""
+    """One-click filters: (label, filter, value)."""
     text = filters.CharFilter(method="by_text", label="Text", max_length=fulltext.LONGEST)
 
     class Meta:
@@ -87,7 +87,7 @@ class RolloutFilter(filters.FilterSet):
         return any(self.data.get(prefix + name) for name in self.more)
 
     def by_finding(self, query, name, value):  # type: ignore[no-untyped-def]
-        """With a finding that nobody dismissed: of any rule, of one, or without."""
+        """Rollouts with a finding that is not dismissed, of any or of one rule, or rollouts without one."""
         found = Finding.objects.filter(blind.findings(), rollout=OuterRef("pk"), subject="rollout")
         found = found.exclude(state="dismissed")
         if value not in ("any", "none"):
@@ -95,23 +95,24 @@ class RolloutFilter(filters.FilterSet):
         return query.filter(~Exists(found) if value == "none" else Exists(found))
 
     def by_quarantine(self, query, name, value):  # type: ignore[no-untyped-def]
-        """Kept out of training now."""
+        """Rollouts currently excluded from training."""
         held = Q(Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))) & blind.quarantines("pk")
         return query.filter(held if value == "true" else ~held)
 
     def by_text(self, query, name, value):  # type: ignore[no-untyped-def]
-        """Words of the trajectory: `words`, `"a phrase"`, `one OR other`, `-without`."""
+        """Full-text search of the trajectory: `words`, `"a phrase"`, `one OR other`, `-without`."""
         return fulltext.holding(query, value)
 
     def by_label(self, query, name, value):  # type: ignore[no-untyped-def]
-        """What somebody labelled in a review queue: `queue:question=value`, or `queue`."""
+        """Labels from a review queue: `queue:question=value`, or `queue`."""
         from composer_web.review.selectors import labelled_rollouts
 
         return labelled_rollouts(query, value)
 
     def by_owner(self, query, name, value):  # type: ignore[no-untyped-def]
-        """Of one run or evaluation. Rollouts come with their group, so their ids lie between those of its first and its
-        last group: without these bounds Postgres walks through everything newer to show the newest of an old run."""
+        """Filter by run or evaluation. A group creates its rollouts together, so a run's rollout ids lie between
+        those of its first and last group. Without these bounds, Postgres scans everything newer to find the
+        newest rollouts of an old run."""
         groups = Group.objects.filter(**{name: value})
         rows = Rollout.objects.order_by("pk").values("pk")
         first = rows.filter(group=Subquery(groups.order_by("prompt_index").values("pk")[:1]))[:1]

@@ -1,4 +1,4 @@
-"""Findings over HTTP: list, read, decide, and audit again."""
+"""HTTP API of findings: list, read, decide, re-audit."""
 
 from __future__ import annotations
 

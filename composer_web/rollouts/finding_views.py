@@ -1,4 +1,4 @@
-"""Pages of findings: table with facets, one finding with its history, and decisions."""
+"""Views of findings: table with facets, detail page with history, decisions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
+from composer_web.ops.filters import strict
 from composer_web.ops.pages import Figure, PageRequest, act, page, show
 from composer_web.ops.templatetags import ui
 from composer_web.rollouts import auditing, selectors
@@ -26,10 +27,10 @@ PER_PAGE = 50
 DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open again."}
 
 
-@require_GET
+@require_safe
 @page()
 def finding_list(request: PageRequest) -> HttpResponse:
-    found = FindingFilter(request.GET, queryset=selectors.finding_rows())
+    found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
     table = FindingTable(found.qs)
     facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
     if facets:
@@ -46,11 +47,11 @@ def finding_list(request: PageRequest) -> HttpResponse:
     return show(request, "rollouts/findings.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def finding_figures(request: PageRequest) -> HttpResponse:
-    """What is counted above and below the list, for a page whose rows have changed."""
-    found = FindingFilter(request.GET, queryset=selectors.finding_rows())
+    """Counts above and below the list, for a page whose rows have changed."""
+    found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
     return show(request, "rollouts/_findings_counted.html", _counted(selectors.finding_facets(found.qs)))
 
 
@@ -66,14 +67,14 @@ def _figures(facets: list[dict[str, Any]]) -> list[Figure]:
 
     return [
         Figure("Findings", total("total")),
-        Figure("High", total("high"), note="kept out of training by default"),
+        Figure("High", total("high"), note="kept out of training where it passed, by default"),
         Figure("Open", total("open"), note="nobody has decided"),
         Figure("Confirmed", total("confirmed")),
         Figure("Rules", ui.num(len(facets)), note="that found something"),
     ]
 
 
-@require_GET
+@require_safe
 @page()
 def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
     finding = selectors.get_finding(pk)
@@ -92,7 +93,7 @@ def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
 @require_POST
 @page("reviewer")
 def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Confirm, dismiss or reopen; then back to where the form was."""
+    """Confirm, dismiss or reopen a finding, then return to the form's page."""
     finding = selectors.get_finding(pk)
     to = request.POST.get("state", "")
     try:
@@ -110,7 +111,7 @@ def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
 @require_POST
 @page("reviewer")
 def audit_run(request: PageRequest, run_id: int) -> HttpResponse:
-    """Have the run audited again by the rules in force; a worker does it."""
+    """Have a worker audit the run again with the current rules."""
     run = get_run(run_id)
     return act(
         request,

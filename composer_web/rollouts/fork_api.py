@@ -1,4 +1,4 @@
-"""Forks over HTTP."""
+"""HTTP API of forks."""
 
 from __future__ import annotations
 

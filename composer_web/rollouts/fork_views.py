@@ -1,4 +1,4 @@
-"""What the trajectory page does with forks: request and cancel."""
+"""Fork actions of the trajectory page: request and cancel."""
 
 from __future__ import annotations
 

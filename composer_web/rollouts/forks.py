@@ -1,4 +1,4 @@
-"""Forks: going on from a turn of a recorded rollout, and the snapshots that make it cheap."""
+"""Forks: continuations of a recorded rollout from one of its turns, and the snapshots that make them cheap."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.whereabouts import served_weights
 from sandbox.backends.snapshots import Collected, SnapshotStore
 from sandbox.backends.snapshots.store import MIN_AGE_SECONDS
+from sandbox.grading.outcomes import Cause, Loss
 from sandbox.harness.profile import get_profile
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec
 from trainer.rollouts import fork as forking
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 MOST = 64
 MARGIN_SECONDS = 60.0
@@ -76,16 +77,16 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
 
 @transaction.atomic
 def cancel(*, fork: Fork, actor: User | None = None) -> None:
-    """End a fork whose rollouts have no verdicts yet. Raises Conflict."""
+    """Cancel a fork whose rollouts have no verdicts yet. Raises Conflict."""
     group = Group.objects.select_for_update(of=("self",)).get(fork=fork)
     if group.state not in GROUP_OPEN:
         raise Conflict(f"fork {fork.pk} has ended: its group is {group.state}", "state")
-    drop(group=group, cause="cancelled", actor=actor.get_username() if actor else "system")
+    drop(group=group, loss=Loss(Cause.CANCELLED, "cancelled"), actor=actor.get_username() if actor else "system")
     audit(actor=actor, action="fork.cancel", target=f"fork:{fork.pk}")
 
 
 def config(fork: Fork, *, size: int) -> RLConfig:
-    """What the continuations run under: the parent's conditions."""
+    """Configuration of the continuations: the parent's conditions."""
     return RLConfig().model_copy(
         update={
             "group_size": size,
@@ -97,12 +98,13 @@ def config(fork: Fork, *, size: int) -> RLConfig:
 
 
 def deployment_name(fork_id: int) -> str:
-    """Inference deployment of a fork that is not served with its run."""
+    """Inference deployment of a fork that does not use its run's."""
     return f"fork-{fork_id}"
 
 
 def weights(fork: Fork) -> DeploymentSpec:
-    """Who continues: the named policy, else what the run serves now, else its newest weights. Raises UserError."""
+    """Weights of the continuations: the named policy, else the run's served version, else its newest weights. Raises
+    UserError."""
     if not fork.reference and fork.run is not None and fork.run.state not in RUN_FINAL and fork.run.policy_version >= 0:
         return served_weights(fork.run)
     path = _named(fork).path
@@ -112,7 +114,7 @@ def weights(fork: Fork) -> DeploymentSpec:
 async def start(
     fork: Fork, parent: Trajectory, *, task: TaskSpec, config: RLConfig, loop: EpisodeLoop
 ) -> forking.Prepared:
-    """The sandbox and the tokens that the continuations start from. Raises as `trainer.rollouts.fork.prepare`."""
+    """Initial sandbox and tokens of the continuations. Raises the errors of `trainer.rollouts.fork.prepare`."""
     return await forking.prepare(
         parent,
         name=str(fork.parent_id),
@@ -126,14 +128,14 @@ async def start(
 
 
 def note_start(*, fork: Fork, replayed: int) -> None:
-    """How its continuations came to their sandbox."""
+    """Record how the continuations obtained their sandbox."""
     Fork.objects.filter(pk=fork.pk).update(replayed=replayed)
 
 
 def collect() -> Collected:
-    """Remove the snapshots that no rollout of a kept run names: of a run that goes on, or ended a few days ago.
-
-    None is younger than the oldest group in progress, whose rollouts are not written down yet.
+    """Delete snapshots that no rollout of a retained run references. A run is retained while it is active and for a
+    few days after. Snapshots younger than the oldest group in progress are kept, because its rollouts are not
+    recorded yet.
     """
     began = Group.objects.filter(state="running").aggregate(first=Min("dispatched_at"))["first"]
     age = (timezone.now() - began).total_seconds() + MARGIN_SECONDS if began else 0.0
@@ -165,12 +167,12 @@ def _run_of(group: Group) -> Run | None:
 
 
 def who(fork: Fork) -> Policy:
-    """The lineage whose weights continue. Raises UserError."""
+    """Policy whose weights continue. Raises UserError."""
     return _named(fork).policy
 
 
 def _named(fork: Fork) -> Weights:
-    """Raises UserError: there are none, or they cannot play."""
+    """Raises UserError if the weights do not exist or cannot play."""
     newest = fork.run.policy_out if fork.run and fork.run.policy_out else fork.policy
     found = resolve(fork.reference or newest.name)
     check_plays(found.policy)
@@ -178,7 +180,7 @@ def _named(fork: Fork) -> Weights:
 
 
 def conditions_of(group: Group) -> dict[str, object]:
-    """Sampling, harness and reward that the group's rollouts ran under."""
+    """Sampling, harness and reward of the group's rollouts."""
     if group.run is not None:
         stage = group.run.configuration.stage
         assert isinstance(stage, RLConfig), "only such runs have groups"
@@ -189,7 +191,7 @@ def conditions_of(group: Group) -> dict[str, object]:
 
 
 def _pinned(reference: str, parent: Policy) -> str:
-    """`name@version` of weights that read the parent's tokens as they were written. Raises UserError."""
+    """`name@version` of weights whose tokenizer matches the parent's tokens. Raises UserError."""
     found = resolve(reference)
     theirs, ours = (folder / "tokenizer.json" for folder in (found.path, real_path(parent.base_dir)))
     if _content(theirs) != _content(ours):

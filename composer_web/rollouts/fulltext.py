@@ -1,8 +1,10 @@
-"""Search across all trajectories: the words of each, indexed by Postgres when it is recorded.
+"""Full-text search over all trajectories. Postgres indexes the words of each trajectory when it is recorded.
 
-Words are runs of letters, digits and underscores, upper and lower case alike, not stemmed: code is searched for as it
-is written. What holds punctuation (`helpers/m3.py`, `a->b`) is looked for as a phrase of its words, so text and query
-are taken apart in the same way. A very long rollout is indexed in part; how much is missing is kept with it.
+Words are runs of letters, digits and underscores, case-insensitive and not stemmed, because code is searched
+verbatim.
+Strings with punctuation (`helpers/m3.py`, `a->b`) are searched as a phrase of their words: text and query are
+tokenized
+the same way. A very long rollout is indexed in part, and the number of omitted characters is stored with it.
 """
 
 from __future__ import annotations
@@ -17,19 +19,19 @@ from django.db.models import QuerySet
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.rollouts.models import Rollout, RolloutText
 from composer_web.rollouts.transcript import as_text
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 MOST = 100_000
-"""Characters of one rollout that are indexed: well below what one tsvector can hold (1 MiB)."""
+"""Maximum indexed characters per rollout, well below the limit of one tsvector (1 MiB)."""
 LONGEST = 200
-"""Characters of a query."""
+"""Maximum characters of a query."""
 
 WORDS = re.compile(r"\w+")
 PIECES = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 
 
 def text_of(trajectory: Trajectory) -> tuple[str, int]:
-    """Words to index, what the policy wrote before what it read, and how many characters are left out."""
+    """Text to index, the policy's output before its input, and the number of omitted characters."""
     parts, room, missing = [], MOST, 0
     for part in _parts(trajectory):
         words = " ".join(WORDS.findall(part[: 4 * room])) if room > 0 else ""
@@ -56,7 +58,7 @@ def _parts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def index(rows: Sequence[tuple[int, Trajectory]]) -> None:
-    """Write the words of rollouts, by id; what was there is replaced."""
+    """Index the words of rollouts, by id. Existing entries are replaced."""
     texts = [(pk, *text_of(trajectory)) for pk, trajectory in rows]
     if not texts:
         return
@@ -71,7 +73,7 @@ def index(rows: Sequence[tuple[int, Trajectory]]) -> None:
 
 
 def parse(text: str) -> str:
-    """A query as Postgres reads it (`websearch_to_tsquery`): words, "phrases", OR, and -without."""
+    """The query in the syntax of `websearch_to_tsquery`: words, "phrases", OR, and -without."""
     pieces = []
     for minus, phrase, word in PIECES.findall(text[:LONGEST]):
         if word.upper() == "OR":
@@ -84,7 +86,7 @@ def parse(text: str) -> str:
 
 
 def holding(query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
-    """Rollouts whose words answer the query; none when it has no word."""
+    """Rollouts that match the query; none if it contains no word."""
     parsed = parse(text)
     if not parsed:
         return query.none()
@@ -93,7 +95,7 @@ def holding(query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
 
 
 def first_words(text: str) -> str:
-    """What to look for inside one of the trajectories that answer a query: its first phrase or word."""
+    """First phrase or word of a query, to search for inside a matching trajectory."""
     for minus, phrase, word in PIECES.findall(text[:LONGEST]):
         if not minus and (phrase or word) and word.upper() != "OR":
             return str(phrase or word)
@@ -101,9 +103,8 @@ def first_words(text: str) -> str:
 
 
 def backfill(*, batch: int = 100) -> Iterator[tuple[int, int]]:
-    """Index what was recorded before there was an index, oldest first; yields (done, left out) after each batch.
-
-    Left out are rollouts whose trajectory is gone or cannot be read; asking again tries them again.
+    """Index rollouts recorded before the index existed, oldest first. Yields (done, skipped) after each batch.
+    Rollouts with a missing or unreadable trajectory are skipped; another call retries them.
     """
     done = left_out = last = 0
     while True:

@@ -1,4 +1,4 @@
-"""The page of one prompt: all its rollouts side by side, and two of them turn by turn."""
+"""Views of one prompt: all its rollouts side by side, and two of them turn by turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound
@@ -22,7 +22,7 @@ from composer_web.runs.selectors import get_run
 
 @dataclass(frozen=True)
 class Column:
-    """One rollout of the group; `reading` is None while it has no trajectory, or when that cannot be read."""
+    """One rollout of the group. `reading` is None if its trajectory is missing or unreadable."""
 
     rollout: Rollout
     reading: Reading | None
@@ -30,7 +30,7 @@ class Column:
     weight: Weight | None
 
 
-@require_GET
+@require_safe
 @page()
 def group_detail(request: PageRequest, pk: int) -> HttpResponse:
     """`?pair=A&pair=B` shows two rollouts turn by turn, `&turn=` the window."""
@@ -62,7 +62,7 @@ def group_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _read(rollout: Rollout) -> Reading | None:
-    """By its copy for reading: turns without tokens, however large it is."""
+    """Open the reading copy: turns without tokens, at any size."""
     try:
         return reading.of(rollout)
     except (NotFound, ArtifactError):
@@ -70,7 +70,7 @@ def _read(rollout: Rollout) -> Reading | None:
 
 
 def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
-    """Two trajectories in the same window; None unless the address names two that are recorded."""
+    """Two trajectories in the same window. None unless the URL names two recorded ones."""
     asked = request.GET.getlist("pair")[:2]
     chosen = [column for pk in asked for column in columns if str(column.rollout.pk) == pk and column.reading]
     if len(chosen) != 2:
@@ -100,10 +100,11 @@ def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
 WAFFLE_ROWS = 100
 
 
-@require_GET
+@require_safe
 @page()
 def waffle(request: PageRequest, run_id: int) -> HttpResponse:
-    """Task × rollout of a run: a row a prompt, a cell a rollout; `?sort=reward` has the hardest first."""
+    """Task × rollout grid of a run: one row per prompt, one cell per rollout. `?sort=reward` lists the hardest
+    first."""
     run = get_run(run_id)
     order = ("mean_reward", "prompt_index") if request.GET.get("sort") == "reward" else ("prompt_index",)
     rows = selectors.groups().filter(run=run).exclude(state="pending").order_by(*order)

@@ -1,4 +1,4 @@
-"""The language model judge over stored rollouts. It is asked by a worker, after the group; training never waits for it."""
+"""LLM judge over stored rollouts. A worker calls it after the group; training never waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer.rollouts.attempt import attempt_of
 
 
 class ArtifactCache:
-    """Opinions in the artifact store, by the digest of what was asked."""
+    """Cache of judge answers in the artifact store, keyed by the digest of the question."""
 
     def get(self, key: str) -> str | None:
         try:
@@ -30,15 +30,15 @@ def _blob(key: str) -> str:
 
 
 def configured() -> Judge | None:
-    """The judge of this installation; None when there is none."""
+    """The judge of this installation, or None."""
     if not env().judge_url or not env().judge_model:
         return None
     return Judge(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
 
 
 def provide_grades() -> None:
-    """Reward parts that want a language model's grades, and textual feedback its hints, get them from the same endpoint."""
-    from trainer.learning import feedback
+    """Connect reward components that need LLM grades, and textual feedback, to the judge's endpoint."""
+    from trainer.algorithms import textual_feedback
     from trainer.rewards import rubric
 
     def judge() -> rubric.RewardJudge | None:
@@ -46,23 +46,26 @@ def provide_grades() -> None:
             return None
         return rubric.RewardJudge(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
 
-    def writer() -> feedback.HintWriter | None:
+    def writer() -> textual_feedback.HintWriter | None:
         if not env().judge_url or not env().judge_model:
             return None
-        return feedback.HintWriter(Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache())
+        return textual_feedback.HintWriter(
+            Endpoint(env().judge_url, env().judge_model, env().judge_key), cache=ArtifactCache()
+        )
 
     rubric.use(judge)
-    feedback.use(writer)
+    textual_feedback.use(writer)
 
 
 def chosen(rollout_id: int, share: float) -> bool:
-    """Whether the judge reads this rollout: a fixed draw, the same whenever it is asked."""
+    """Whether the judge reads this rollout. The random choice is deterministic per rollout."""
     draw = int.from_bytes(hashlib.sha256(f"judge:{rollout_id}".encode()).digest()[:8], "big")
     return draw < share * 2.0**64
 
 
 def judge_rollout(*, rollout: Rollout, judge: Judge) -> int:
-    """Ask about one rollout and store what it says; how many findings changed. Raises JudgeError, ArtifactError, NotFound."""
+    """Judge one rollout and store the result. Returns the number of changed findings. Raises JudgeError,
+    ArtifactError, NotFound."""
     trajectory = selectors.trajectory(rollout)
     attempt = attempt_of(trajectory, rollout.group.task_version.bundle)
     return auditing.judged(rollout=rollout, found=judge.findings(attempt))

@@ -1,4 +1,4 @@
-"""What people keep of the list of rollouts: addresses by a name, and files."""
+"""Saved queries and exports of the rollout list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from composer_web.accounts.owned import Owned
 
 
 class SavedQuery(Owned):
-    """A named address of the rollouts table. Shared ones are everybody's to open."""
+    """A named URL of the rollouts table. Everybody can open shared ones."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_queries")
     name = models.CharField(max_length=60)
@@ -31,11 +31,11 @@ class ExportState(models.TextChoices):
     DONE = "done"
     FAILED = "failed"
     VOID = "void"
-    """Something that it held had to be deleted, and the file with it."""
+    """Part of the data had to be deleted, and the file with it."""
 
 
 class Export(Owned):
-    """A file made of a filtered list. A worker writes it; it is removed when it expires."""
+    """A file with a filtered list. A worker writes it, and it is deleted on expiry."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_exports")
     what = models.CharField(max_length=12, default="rollouts", db_default="rollouts", help_text="Which table")

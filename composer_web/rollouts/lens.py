@@ -21,13 +21,13 @@ from composer_web.rollouts.reading import Reading
 from composer_web.rollouts.tokens import tokenizer
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
-from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of
-from trainer.rollouts.types import Segment
+from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of
+from trainer.types import Segment
 
 PER_PAGE = 1000
-"""Tokens of one answer: about 100 kB."""
+"""Tokens per response: about 100 kB."""
 MAX_TEXT = 200
-"""Characters of one token that are shown."""
+"""Maximum characters shown per token."""
 
 OF_TRAINER = ("advantages", "trainer_logprobs", "entropy", "weights")
 
@@ -35,15 +35,15 @@ Numbers = list[float | None]
 
 
 class LensPage(TypedDict):
-    """Columns of the tokens [first, end) of a segment; numbers are None where a token was not sampled."""
+    """Columns of the tokens [first, end) of a segment. Numbers are None for tokens that were not sampled."""
 
     segment: int
     total: int
-    """Tokens of the segment."""
+    """Number of tokens in the segment."""
     first: int
     end: int
     before: int | None
-    """A position of the page before this one, within what was asked for."""
+    """A position on the previous page, within the requested span."""
     after: int | None
     texts: list[str]
     ids: list[int]
@@ -55,14 +55,14 @@ class LensPage(TypedDict):
     advantages: Numbers
     weights: Numbers
     step: int | None
-    """Optimiser step that trained on them."""
+    """Optimiser step that trained on the tokens."""
     missing: dict[str, str]
-    """Column → why it is empty."""
+    """Column → reason why it is empty."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Tokens that were asked for: of a whole segment, or of a turn with what its tools answered."""
+    """Requested tokens: a whole segment, or a turn with its tool results."""
 
     segment: int
     first: int
@@ -70,7 +70,8 @@ class Span:
 
 
 def span_of_turn(read: Reading, place: int) -> Span | None:
-    """From the turn's first token to that of the next one in its segment; None when there is no such turn or segment."""
+    """From the turn's first token to the next turn's in the same segment. None if the turn or segment does not
+    exist."""
     if place >= read.total:
         return None
     turn, *later = read.turns([i for i in (place, place + 1) if i < read.total])
@@ -87,14 +88,14 @@ def span_of_segment(read: Reading, index: int) -> Span | None:
 
 
 def of(rollout: Rollout, read: Reading, span: Span, at: int) -> LensPage:
-    """The page of a span that holds position `at`. Raises ArtifactError."""
+    """Page of a span that contains position `at`. Raises ArtifactError."""
     segment = read.segment(span.segment)
     decoder = tokenizer(real_path(selectors.policy_of(rollout.group).base_dir))
     return page_of(segment, span, at, decoder, trained_with(rollout, segment))
 
 
 def page_of(segment: Segment, span: Span, at: int, decoder: Tokenizer | None, trained: Trained) -> LensPage:
-    """The page of the span that holds position `at` (its first page when `at` lies outside)."""
+    """Page of the span that contains position `at`; the first page if `at` lies outside."""
     at = at if span.first <= at < span.end else span.first
     first = span.first + (at - span.first) // PER_PAGE * PER_PAGE
     end = min(first + PER_PAGE, span.end)
@@ -133,7 +134,7 @@ def page_of(segment: Segment, span: Span, at: int, decoder: Tokenizer | None, tr
 
 
 def _order(mask: Sequence[int]) -> list[int]:
-    """Position → how many policy tokens lie before it."""
+    """Position → number of policy tokens before it."""
     out, count = [], 0
     for one in mask:
         out.append(count)
@@ -142,7 +143,7 @@ def _order(mask: Sequence[int]) -> list[int]:
 
 
 def _short(value: float) -> float | None:
-    """Five digits are enough for a tooltip; what is no number has no place in JSON."""
+    """Round to five digits for a tooltip. None for NaN and infinity, which JSON cannot represent."""
     return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
@@ -155,7 +156,7 @@ def _text(token: int, decoder: Tokenizer | None) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trainer's numbers for one segment, or why there are none."""
+    """Trainer data of one segment, or the reason for its absence."""
 
     streams: TokenStreams | None
     step: int | None
@@ -184,7 +185,7 @@ def keep(*, run: Run, trained: Sequence[TrainedGroup]) -> None:
 
 
 def trained_with(rollout: Rollout, segment: Segment) -> Trained:
-    """What the trainer knew of a segment."""
+    """Trainer data of a segment."""
     group = rollout.group
     try:
         kept = artifacts().get_model(key_of(group.pk), TrainedGroup)

@@ -1,4 +1,4 @@
-"""What leaves the rollouts pages: saved queries, exports of lists, and single trajectories as files."""
+"""Views of saved queries, list exports and trajectory downloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import Denied, UserError
@@ -38,10 +38,10 @@ def query_delete(request: PageRequest, pk: int) -> HttpResponse:
     return act(request, lambda: saved_queries.delete(pk=pk, actor=request.user), done="Deleted.", to="rollouts:list")
 
 
-@require_GET
+@require_safe
 @page()
 def export_list(request: PageRequest) -> HttpResponse:
-    """One's own exports; a part of it refreshes while one is not finished."""
+    """The user's exports. A part of the page refreshes while one is unfinished."""
     rows = list(exports.own(request.user)[:SHOWN])
     for export in rows:
         export.table = table(export.what)  # type: ignore[attr-defined]  # for the template
@@ -55,7 +55,7 @@ def export_list(request: PageRequest) -> HttpResponse:
 @require_POST
 @page()
 def export_new(request: PageRequest) -> HttpResponse:
-    """Ask for one; what is wrong with it is said where the person came from."""
+    """Request an export. Errors are shown on the page of origin."""
     posted = request.POST
     what = posted.get("what", "rollouts")
     try:
@@ -68,10 +68,10 @@ def export_new(request: PageRequest) -> HttpResponse:
     return redirect("rollouts:exports")
 
 
-@require_GET
+@require_safe
 @page()
 def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
-    """The file, for whoever asked for it and may still read what is in it."""
+    """Download the file, for its owner and only while its content is still readable to them."""
     export, file = exports.opened(request.user, pk)
     return streamed_file(request, file, content_type=TYPES[export.format])
 
@@ -79,10 +79,10 @@ def export_file(request: PageRequest, pk: int) -> HttpResponseBase:
 FORMATS = {"html": "text/html", "jsonl": "application/jsonl", "atif": "application/json"}
 
 
-@require_GET
+@require_safe
 @page()
 def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBase:
-    """One trajectory as a page that needs no server, as JSON lines or as ATIF."""
+    """Download one trajectory as a standalone page, JSON lines or ATIF."""
     if form not in FORMATS:
         raise Http404(f"a trajectory is exported as {', '.join(FORMATS)}, not {form!r}")
     rollout = selectors.get_rollout(pk)

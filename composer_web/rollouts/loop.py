@@ -26,19 +26,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SANDBOXES_AT_ONCE = 32
-
 
 def snapshots_folder() -> Path:
-    """Where snapshots of turns are kept; all workers share it."""
+    """Folder of turn snapshots, shared by all workers."""
     return env().data / "snapshots"
 
 
 class EpisodeLoop:
-    """A running loop in a daemon thread, and what lives on it. Make it through `episode_loop`."""
+    """A running event loop in a daemon thread, with its resources. Create it through `episode_loop`."""
 
     def __init__(self) -> None:
-        from sandbox.backends import default_backend
+        from sandbox.backends.capacity import sandboxes_at_once
+        from sandbox.backends.choice import default_backend
         from sandbox.backends.snapshots import SnapshotStore
         from sandbox.tasks.environments import EnvironmentStore
 
@@ -48,14 +47,14 @@ class EpisodeLoop:
         self.snapshots = SnapshotStore(snapshots_folder())
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="episodes", daemon=True).start()
-        self.slots = asyncio.Semaphore(SANDBOXES_AT_ONCE)
+        self.slots = asyncio.Semaphore(sandboxes_at_once())
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the loop; cancelling the future cancels it."""
+        """Start a coroutine on the loop. Cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def client(self) -> InferenceClient:
-        """The process's HTTP client; must be asked for on the loop."""
+        """The process's HTTP client. Call it on the loop."""
         if not hasattr(self, "_client"):
             self._client = inference.client()
         return self._client
@@ -66,7 +65,7 @@ _one_lock = threading.Lock()
 
 
 def episode_loop() -> EpisodeLoop:
-    """The loop of this process, made at the first call. Threads that ask at the same time get the same one."""
+    """The loop of this process, created on first use. Thread-safe."""
     global _one
     with _one_lock:
         if _one is None:
@@ -79,7 +78,7 @@ class _Loaded:
     files: Stamp
     renderer: Renderer
     problem: str
-    """Why the template cannot drive episodes; empty: it can."""
+    """Reason why the template cannot drive episodes. Empty if it can."""
 
 
 _renderers: dict[Path, _Loaded] = {}
@@ -87,12 +86,12 @@ _renderers_lock = threading.Lock()
 
 
 def renderer(folder: Path) -> Renderer:
-    """The chat renderer of a policy folder, loaded once a process and content. Raises PolicyUnreadable."""
+    """Chat renderer of a policy folder, cached per process and content. Raises PolicyUnreadable."""
     return _loaded(folder).renderer
 
 
 def template_problem(folder: Path) -> str:
-    """Why the folder's chat template cannot drive episodes; empty: it can. Raises PolicyUnreadable."""
+    """Reason why the folder's chat template cannot drive episodes. Empty if it can. Raises PolicyUnreadable."""
     return _loaded(folder).problem
 
 

@@ -1,4 +1,4 @@
-"""Groups of rollouts, the rollouts themselves with one verdict each, and what monitors found in them."""
+"""Groups of rollouts, rollouts with one verdict each, and findings of the monitors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Group(Owned):
     oldest_version = models.IntegerField(null=True, blank=True)
     attempts = models.PositiveIntegerField(default=0)
     infra_errors = models.PositiveIntegerField(default=0, help_text="Failed attempts, never trained on")
-    cause = models.TextField(blank=True, help_text="Why it was retried or dropped")
+    cause = models.TextField(blank=True, help_text="Why it was retried or dropped, in one line")
+    outcome = models.CharField(
+        max_length=32, blank=True, default="", db_default="", help_text="The same: sandbox.grading.outcomes.Cause"
+    )
     mean_reward = models.FloatField(null=True, blank=True)
     best_reward = models.FloatField(null=True, blank=True)
     consumed_step = models.PositiveIntegerField(null=True, blank=True)
@@ -116,14 +119,14 @@ class RolloutState(models.TextChoices):
 
 
 ROLLOUT_OPEN = ("dispatched", "running")
-"""Without a verdict. To be asked for by these: `verdict=""` makes Postgres read the index of verdicts."""
+"""States without a verdict. Filter by these: for `verdict=""`, Postgres would read the index of verdicts."""
 ROLLOUT_LEGAL = pairs(
     {"": ["dispatched"], "dispatched": ["running", "lost"], "running": ["graded", "dispatched", "lost"]}
 )
 
 
 class Rollout(Owned):
-    """One attempt. Exists from dispatch on and ends in exactly one verdict, which then never changes."""
+    """One attempt. It exists from dispatch on and ends in exactly one verdict, which never changes."""
 
     # No index of its own: `rollout_once_per_sample` begins with it.
     group = models.ForeignKey(Group, on_delete=models.PROTECT, related_name="rollouts", db_index=False)
@@ -136,6 +139,9 @@ class Rollout(Owned):
     reward = models.FloatField(null=True, blank=True)
     reward_parts = models.JSONField(default=list, help_text="[{name, value, weight, detail}]")
     cause = models.TextField(blank=True, help_text="Why it is not passed, in one line")
+    outcome = models.CharField(
+        max_length=32, blank=True, default="", db_default="", help_text="The same: sandbox.grading.outcomes.Cause"
+    )
     turns = models.PositiveIntegerField(default=0)
     tool_calls = models.PositiveIntegerField(default=0)
     tool_errors = models.PositiveIntegerField(default=0)
@@ -189,7 +195,7 @@ class Rollout(Owned):
 
 
 class RolloutText(models.Model):
-    """The words of a rollout for the search across all of them (`fulltext.py`), written when it is recorded."""
+    """Indexed words of a rollout for full-text search (`fulltext.py`), written when it is recorded."""
 
     rollout = models.OneToOneField(Rollout, on_delete=models.CASCADE, primary_key=True, related_name="text")
     words = SearchVectorField()
@@ -203,7 +209,7 @@ class RolloutText(models.Model):
 
 
 class Fork(Owned):
-    """Continuations of a recorded rollout from one of its turns, as a group of their own that is never trained on."""
+    """Continuations of a recorded rollout from one of its turns, in a group of their own that is never trained on."""
 
     parent = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="forks")
     turn = models.PositiveIntegerField(help_text="Turns of the parent that are kept")
@@ -360,7 +366,8 @@ QUARANTINE_LEGAL = pairs({"": ["active"], "active": ["lifted"], "lifted": ["acti
 
 
 class Quarantine(models.Model):
-    """A rollout kept out of training, or a task kept out of dispatch. One row each; its history says since when and why."""
+    """A rollout excluded from training, or a task excluded from dispatch. One row each; the history has dates and
+    reasons."""
 
     rollout = models.OneToOneField(Rollout, on_delete=models.PROTECT, null=True, blank=True, related_name="quarantine")
     task_version = models.OneToOneField(

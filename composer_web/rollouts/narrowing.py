@@ -1,4 +1,4 @@
-"""Filter chips of a transcript: which turns to show, from the facts of the turns alone."""
+"""Filter chips of a transcript. They select turns from the turn facts alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from composer_web.rollouts.reading import Head, TurnFacts
 
 MAX_TOOLS = 12
-"""Tools that get a chip, most used first: a policy may call anything a tool."""
+"""Maximum number of tools with a chip, most used first. A policy may invent tool names."""
 
 
 @dataclass(frozen=True)
 class Chip:
     name: str
-    """As it stands in the address: `tool:NAME` or a kind."""
+    """Name in the URL: `tool:NAME` or a kind."""
     title: str
     turns: int
     on: bool
@@ -23,23 +23,23 @@ class Chip:
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """One context window of the rollout; a policy that summarized itself has several."""
+    """One context window of the rollout. A policy that summarized its context has several."""
 
     index: int
     first: int
     last: int
     tokens: int | None
     summary: int | None
-    """Turn in which the policy wrote what the next window starts from."""
+    """Turn in which the policy wrote the summary that starts the next window."""
 
 
 def wanted(text: str) -> frozenset[str]:
-    """Names of chips from an address, separated by commas."""
+    """Chip names from a comma-separated URL parameter."""
     return frozenset(filter(None, text[:1000].split(",")))
 
 
 def places(head: Head, only: Collection[str], found: Collection[int]) -> Sequence[int]:
-    """Indices of the turns that one of the chips asks for; all without chips. `found` has turns with findings."""
+    """Indices of the turns that match any chip; all without chips. `found` has turns with findings."""
     if not only:
         return range(len(head.facts))
     asked = set(only)
@@ -47,7 +47,7 @@ def places(head: Head, only: Collection[str], found: Collection[int]) -> Sequenc
 
 
 def chips(head: Head, only: Collection[str], found: Collection[int]) -> list[Chip]:
-    """The chips that lead somewhere, or that are on."""
+    """Chips that match at least one turn, or that are on."""
     counts = Counter(kind for index, facts in enumerate(head.facts) for kind in _kinds(facts, index in found))
     tools = [(name, count) for name, count in counts.most_common() if name.startswith("tool:")][:MAX_TOOLS]
     titles = {"errors": "Errors", "findings": "Findings", "messages": "Messages", "summaries": "Summaries"}
@@ -70,7 +70,7 @@ def _kinds(facts: TurnFacts, found: bool) -> set[str]:
 
 
 def windows(head: Head) -> list[ContextWindow]:
-    """The chain of context windows with the summaries that link them; empty when there is only one."""
+    """Chain of context windows with the summaries that link them. Empty if there is only one window."""
     rows: dict[int, list[int]] = {}
     for index, facts in enumerate(head.facts):
         rows.setdefault(facts.segment, []).append(index)

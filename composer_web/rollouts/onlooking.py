@@ -1,4 +1,4 @@
-"""Rollouts that run, for people who look on: the copy for reading grows beside them, and open pages are told."""
+"""Live view of running rollouts: their reading copies grow as they run, and open pages are notified."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 from composer_web.live.hints import publish
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.rollouts.reading import Growing, live_prefix
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 1.0
-"""A rollout's copy is written at most so often; the end of the rollout brings what came after the last time."""
+"""Minimum interval between two writes of a rollout's copy. The end of the rollout writes the remainder."""
 
 
 class Onlookers:
-    """Of one group. What it writes is removed with the group's other leavings when the group is accepted."""
+    """Live copies of one group's rollouts. They are removed with the group's other temporary files when the group is
+    accepted."""
 
     def __init__(self, group_id: int) -> None:
         self._group = group_id

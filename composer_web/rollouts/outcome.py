@@ -1,18 +1,18 @@
-"""What came of a rollout, for the pages that show it beside its transcript: patch, hidden tests, parts of the reward."""
+"""Outcome of a rollout beside its transcript: patch, hidden tests, reward components."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from composer_web.rollouts import transcript
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 PLACES = {"tests": "report", "length": "tokens"}
-"""Reward part → the section of the page that it was computed from."""
+"""Reward component → section of the page with its source."""
 
 
 def outcome(trajectory: Trajectory) -> dict[str, Any]:
-    """For the templates `rollouts/_patch.html`, `_report.html` and `_reward.html`, once the rollout has ended."""
+    """Context of `rollouts/_patch.html`, `_report.html` and `_reward.html` for a finished rollout."""
     cases = trajectory.report.cases
     worst_first = sorted(cases, key=lambda case: case.status == "passed")
     return {

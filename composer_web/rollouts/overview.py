@@ -1,6 +1,6 @@
-"""The overview of a transcript: one short line of facts for each turn, which the page draws as a strip and a list.
+"""Overview of a transcript: compact facts per turn, drawn by the page as a strip and a list.
 
-Made of the head alone; about 8 bytes a turn.
+Computed from the head alone; about 8 bytes per turn.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from composer_web.rollouts.narrowing import MAX_TOOLS
 from composer_web.rollouts.reading import TurnFacts
 
 FAILED, FOUND, SUMMARY = 1, 2, 4
-"""Bits of a turn's flags: an error, a finding, a summary."""
+"""Bit flags of a turn: an error, a finding, a summary."""
 MAX_NAMES = 200
-"""Tools with a name here: a policy may call anything a tool. The rest is one "other"."""
+"""Maximum number of tools listed by name; the rest is "other". A policy may invent tool names."""
 
 
 class Overview(TypedDict):
-    """Turns from `since` on. Lists have an entry a turn."""
+    """Turns from `since` on. Each list has one entry per turn."""
 
     since: int
     tools: list[str]
-    """Names that `used` refers to, in the order in which they were first called, of all turns."""
+    """Tool names that `used` indexes, in order of first call over all turns."""
     used: list[list[int]]
-    """Indices of the tools that the turn called; none: a message."""
+    """Indices of the tools called in the turn. Empty for a message."""
     flags: list[int]
     segments: list[int]
 

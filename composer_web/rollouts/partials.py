@@ -1,4 +1,4 @@
-"""Attempts in the middle, in the artifact store, so that any worker can go on with them."""
+"""Rollout checkpoints in the artifact store. Any worker can continue from them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 import logging
 
 from composer_web.ops.artifacts import ArtifactError, artifacts
-from trainer.rollouts.partial import Partial
+from trainer.rollouts.checkpoint import Partial
 
 log = logging.getLogger(__name__)
 
 
 class StoredPartials:
-    """Of one group. Removed with its other leavings when the group is accepted."""
+    """Rollout checkpoints of one group. They are removed with the group's other temporary files when the group is
+    accepted."""
 
     def __init__(self, group_id: int) -> None:
         self._prefix = f"groups/{group_id}/partial"
@@ -21,7 +22,7 @@ class StoredPartials:
         await asyncio.to_thread(artifacts().put_model, f"{self._prefix}/{partial.sample}.json.zst", partial)
 
     async def load(self, sample: int) -> Partial | None:
-        """A damaged one counts as none: the attempt then begins again."""
+        """A damaged checkpoint counts as none: the attempt restarts."""
         try:
             return await asyncio.to_thread(artifacts().get_model, f"{self._prefix}/{sample}.json.zst", Partial)
         except ArtifactError as error:

@@ -1,7 +1,8 @@
-"""Writes of quarantines: which rollouts a group is trained without, and which tasks are set aside.
+"""Writes of quarantines: rollouts excluded from their group's training, and tasks set aside.
 
-A quarantine follows from findings and is never set by itself: `settle` asks the findings of a rollout and the run's
-policy whether it belongs in quarantine, and makes it so. Dismissing a finding therefore undoes what it did.
+A quarantine follows from findings and is never set directly. `settle` derives it from a rollout's findings and the
+run's
+policy. Dismissing a finding therefore undoes its effect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from composer_web.live.hints import hint
-from composer_web.ops.artifacts import artifacts
+from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
 from composer_web.ops.history import change_state, say_why
 from composer_web.rollouts import weighing
 from composer_web.rollouts.dispatch import drop
@@ -25,13 +26,14 @@ from composer_web.rollouts.models import (
 )
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
+from sandbox.grading.outcomes import Cause, Loss, Verdict
 from trainer.config import MonitorsConfig, RLConfig
 from trainer.rollouts.audit import quarantines, without
-from trainer.rollouts.types import TrainGroup, Trajectory
+from trainer.types import TrainGroup, Trajectory
 
 
 def monitors_of(run: Run | None) -> MonitorsConfig:
-    """The policy of a run; evaluations and other stages have one that never acts."""
+    """Monitor policy of a run. Evaluations and other stages have one that never acts."""
     stage = run.configuration.stage if run is not None else None
     return stage.monitors if isinstance(stage, RLConfig) else MonitorsConfig(quarantine="never")
 
@@ -39,17 +41,20 @@ def monitors_of(run: Run | None) -> MonitorsConfig:
 def demands(finding: Finding, monitors: MonitorsConfig) -> bool:
     """Whether this finding, as it stands, keeps its rollout out of training.
 
-    Confirmed: yes, whatever the policy. Open: as the policy says, and never by a language model's word alone.
+    Confirmed: yes, whatever the policy. Open: as the policy says, never by a language model's word alone, and never for
+    a rollout that lost: a loss stays in its group, or cheating visibly would be a way out of it.
     """
     if finding.state == "confirmed":
         return True
     if finding.state != "open" or finding.source == "judge":
         return False
+    if finding.rollout is None or finding.rollout.verdict != Verdict.PASSED:
+        return False
     return quarantines(finding.rule, finding.severity, monitors)
 
 
 def active(group: Group) -> frozenset[int]:
-    """Samples of the group that are in quarantine."""
+    """Samples of the group in quarantine."""
     found = Quarantine.objects.filter(rollout__group=group, state="active")
     return frozenset(found.values_list("rollout__sample", flat=True))
 
@@ -67,7 +72,9 @@ def settle(*, rollouts: Iterable[Rollout], actor: str, reason: str) -> int:
     group = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=any_row.group_id)
     monitors = monitors_of(group.run)
     wanted: dict[int, list[str]] = {}
-    for finding in Finding.objects.filter(rollout__in=rows, subject="rollout").order_by("rule"):
+    for finding in (
+        Finding.objects.filter(rollout__in=rows, subject="rollout").select_related("rollout").order_by("rule")
+    ):
         if demands(finding, monitors) and finding.rollout_id is not None:
             wanted.setdefault(finding.rollout_id, []).append(finding.rule)
     known = {q.rollout_id: q for q in Quarantine.objects.filter(rollout__in=rows)}
@@ -102,7 +109,7 @@ def _set(
 
 @transaction.atomic
 def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
-    """A task is in quarantine while a finding on it is not dismissed; returns whether that changed."""
+    """Quarantine a task while it has a finding that is not dismissed. Returns whether that changed."""
     wanted = Finding.objects.filter(task_version=version, subject="task").exclude(state="dismissed").exists()
     quarantine = Quarantine.objects.select_for_update().filter(task_version=version).first()
     if wanted == (quarantine is not None and quarantine.state == "active"):
@@ -113,7 +120,7 @@ def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
 
 
 def reweigh(*, group: Group, actor: str, reason: str) -> None:
-    """Make the training view of an accepted group anew, without what is in quarantine now and with what reviewers give.
+    """Recompute the training view of an accepted group: without quarantined rollouts, with the reviewers' rewards.
     The group is locked."""
     from composer_web.review.applying import paid  # review is built on rollouts
 
@@ -121,7 +128,7 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
         artifacts().get_model(key, Trajectory)
         for key in Rollout.objects.filter(group=group).order_by("sample").values_list("artifact_key", flat=True)
     ]
-    before = artifacts().get_model(group.train_key, TrainGroup)
+    before = artifacts().get_model(group.train_key, TrainGroup, max_bytes=MAX_GROUP_BYTES)
     out = active(group)
     assert group.run is not None, "only groups of runs are trained on"
     stage = group.run.configuration.stage
@@ -129,10 +136,11 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     trajectories = paid(group, trajectories)
     made = without(before, trajectories, out, stage)
     if made is None:
-        drop(group=group, cause=f"dropped: too few rollouts are left beside the quarantine ({reason})", actor=actor)
+        cause = f"dropped: too few rollouts are left beside the quarantine ({reason})"
+        drop(group=group, loss=Loss(Cause.QUARANTINED, cause), actor=actor)
         return
     group.train_key = f"{group.train_key.rpartition('/')[0]}/train-{uuid.uuid4().hex[:8]}.json.zst"
-    artifacts().put_model(group.train_key, made)
+    artifacts().put_model(group.train_key, made, max_bytes=MAX_GROUP_BYTES)
     rewards = made.rewards
     group.mean_reward, group.best_reward = sum(rewards) / len(rewards), max(rewards)
     left = [trajectory.sample for index, trajectory in enumerate(trajectories) if index not in out]

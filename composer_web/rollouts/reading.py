@@ -1,8 +1,9 @@
-"""The reading copy of a trajectory: its turns by windows, so that a page reads only what it shows.
+"""Reading copy of a trajectory: turns in windows, so that a page reads only what it shows.
 
 Small trajectories are read whole. A large one gets a copy beside its blob: a head (everything but turns and tokens,
-and a line of facts for each turn), windows of turns, and its segments. Texts in the copy are bounded, and what was
-left out is counted; the blob has everything. The same form, growing, shows a rollout that still runs (`Growing`).
+plus the facts of each turn), windows of turns, and its segments. Texts in the copy are truncated, and the omitted
+characters are counted; the blob has everything. A growing copy in the same format shows a running rollout
+(`Growing`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import NotFound
 from composer_web.rollouts.models import Rollout
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.rollouts.types import Frozen, Segment, Trajectory, Turn
+from trainer.types import Frozen, Segment, Trajectory, Turn
 
 WINDOW = 20
-"""Turns of one window."""
+"""Turns per window."""
 SMALL = 512 << 10
-"""Bytes of a trajectory (unpacked) that is parsed whole at each look: about 5 ms."""
+"""Maximum unpacked size of a trajectory that is parsed whole on each view (about 5 ms)."""
 MAX_WINDOW = 4 << 20
-"""Bytes of one window in the copy; texts are cut shorter until it fits."""
+"""Maximum bytes of one window in the copy. Texts are truncated further until it fits."""
 LIMITS = (200_000, 10_000, 500)
-"""Characters of one text in the copy, from generous to strict."""
+"""Maximum characters of one text in the copy, from generous to strict."""
 MAX_CALLS = 500
-"""Calls of one turn in the copy."""
+"""Maximum calls of one turn in the copy."""
 MAX_HEAD = 4 << 20
 E = TypeVar("E")
 
 
 class TurnFacts(Frozen):
-    """What is known of a turn without reading it."""
+    """Facts about a turn that need no reading of it."""
 
     tools: tuple[str, ...] = ()
     failed: bool = False
@@ -42,7 +43,7 @@ class TurnFacts(Frozen):
     segment: int = 0
     tokens: int = 0
     cut: bool = False
-    """The harness cut the middle out of an output."""
+    """The harness truncated the middle of an output."""
 
 
 class Head(Frozen):
@@ -51,10 +52,10 @@ class Head(Frozen):
     messages: tuple[dict[str, Any], ...]
     facts: tuple[TurnFacts, ...]
     trajectory: Trajectory | None = None
-    """The rest of it; None while the rollout runs."""
+    """The rest of the trajectory. None while the rollout runs."""
     segment_tokens: tuple[int, ...] = ()
     missing: int = 0
-    """Characters that only the blob has."""
+    """Number of characters only in the blob."""
 
 
 class Window(Frozen):
@@ -67,7 +68,7 @@ class Reading:
 
     head: Head
     prefix: str
-    """Of the copy in the artifact store; empty when everything is in memory."""
+    """Prefix of the copy in the artifact store. Empty if the trajectory is in memory."""
     whole: Trajectory | None = None
 
     @property
@@ -75,14 +76,14 @@ class Reading:
         return len(self.head.facts)
 
     def turns(self, places: Sequence[int]) -> list[Turn]:
-        """Turns by index, which must exist. Raises ArtifactError."""
+        """Turns by index. They must exist. Raises ArtifactError."""
         if self.whole is not None:
             return [self.whole.turns[place] for place in places]
         windows = {number: self._window(number) for number in sorted({place // WINDOW for place in places})}
         return [windows[place // WINDOW].turns[place % WINDOW] for place in places]
 
     def each(self) -> Iterator[Turn]:
-        """All turns, a window in memory at a time. Raises ArtifactError."""
+        """All turns, with one window in memory at a time. Raises ArtifactError."""
         if self.whole is not None:
             yield from self.whole.turns
             return
@@ -90,7 +91,7 @@ class Reading:
             yield from self._window(number).turns
 
     def segment(self, index: int) -> Segment:
-        """A context window's tokens, which must exist. Raises ArtifactError."""
+        """Tokens of a context window, which must exist. Raises ArtifactError."""
         if self.whole is not None:
             return self.whole.segments[index]
         return artifacts().get_model(f"{self.prefix}/segment-{index}.json.zst", Segment)
@@ -100,7 +101,7 @@ class Reading:
 
 
 def of(rollout: Rollout) -> Reading:
-    """Open what is recorded of a rollout, or what is there so far of one that runs. Raises NotFound, ArtifactError."""
+    """Open the recorded trajectory, or the current state of a running rollout. Raises NotFound, ArtifactError."""
     key = rollout.artifact_key
     if not key:
         growing = live_prefix(rollout.group_id, rollout.sample)
@@ -117,12 +118,12 @@ def of(rollout: Rollout) -> Reading:
 
 
 def in_memory(trajectory: Trajectory) -> Reading:
-    """A trajectory that is read already."""
+    """Reading of a trajectory already in memory."""
     return Reading(_head(trajectory, trajectory.messages, 0), "", trajectory)
 
 
 def record(key: str, trajectory: Trajectory) -> None:
-    """Store a trajectory; a large one with its reading copy. Raises ArtifactError."""
+    """Store a trajectory, with a reading copy if it is large. Raises ArtifactError."""
     content = trajectory.model_dump_json().encode()
     artifacts().put(key, content)
     if len(content) > SMALL:
@@ -130,7 +131,7 @@ def record(key: str, trajectory: Trajectory) -> None:
 
 
 def copy(key: str, trajectory: Trajectory) -> Reading:
-    """Make the reading copy of a trajectory whose blob is `key`. Making it again gives the same. Raises ArtifactError."""
+    """Create the reading copy of the trajectory with blob `key`. Idempotent. Raises ArtifactError."""
     prefix, missing = prefix_of(key), 0
     for number, start in enumerate(range(0, len(trajectory.turns), WINDOW)):
         missing += _put_window(prefix, number, trajectory.turns[start : start + WINDOW])
@@ -150,7 +151,7 @@ def copy(key: str, trajectory: Trajectory) -> Reading:
 
 
 def prefix_of(key: str) -> str:
-    """Where the copy of a blob lies."""
+    """Prefix of a blob's copy."""
     return f"{key.removesuffix('.json.zst')}.read"
 
 
@@ -178,7 +179,7 @@ def facts_of(turn: Turn) -> TurnFacts:
 
 
 def _put_window(prefix: str, number: int, turns: Sequence[Turn]) -> int:
-    """Store a window with texts as long as it can hold; returns the characters that were left out."""
+    """Store a window with texts as long as fit. Returns the number of omitted characters."""
     for limit in LIMITS:
         cutter = Cutter(limit)
         window = Window(turns=tuple(cutter.turn(turn) for turn in turns))
@@ -191,7 +192,7 @@ def _put_window(prefix: str, number: int, turns: Sequence[Turn]) -> int:
 
 @dataclass
 class Cutter:
-    """Cuts texts to a limit and counts what it left out."""
+    """Truncates texts and counts the omitted characters."""
 
     limit: int
     missing: int = 0
@@ -205,7 +206,7 @@ class Cutter:
         return text[:head] + gap + text[head - self.limit :]
 
     def value(self, value: Any) -> Any:
-        """Texts of any JSON value; lists keep their first entries."""
+        """Truncate the texts of any JSON value. Lists keep their first entries."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -215,7 +216,7 @@ class Cutter:
         return value
 
     def first(self, entries: Sequence[E], most: int = MAX_CALLS) -> Sequence[E]:
-        """The first entries; those after them are counted by the characters of their JSON."""
+        """First entries. The JSON characters of the rest are counted as omitted."""
         self.missing += sum(len(to_json(entry)) for entry in entries[most:])
         return entries[:most]
 
@@ -236,7 +237,7 @@ class Cutter:
         return result.model_copy(update={"output": self.text(result.output)})
 
     def trajectory(self, rest: Trajectory) -> Trajectory:
-        """Everything but turns and segments."""
+        """Truncate everything but turns and segments."""
         report = rest.report
         cases = tuple(
             case.model_copy(update={"message": self.text(case.message)}) for case in self.first(report.cases, 10_000)
@@ -260,7 +261,7 @@ def live_prefix(group_id: int, sample: int) -> str:
 
 @dataclass
 class Growing:
-    """The copy of a rollout that runs: each `grow` writes what came since the last one."""
+    """Copy of a running rollout. Each `grow` writes what is new."""
 
     prefix: str
     facts: list[TurnFacts] = field(default_factory=list)

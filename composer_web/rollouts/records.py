@@ -1,4 +1,4 @@
-"""A rollout as a record in plain words, for other projects' formats; a step at a time, so that a long one can leave."""
+"""Rollouts as format-neutral records for export to other formats. Long rollouts are streamed step by step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from composer_web.rollouts.reading import Reading
 from sandbox.harness.session import profile_of_schema, schemas_of
 from sandbox.tasks.formats import atif
 from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
-from trainer.rollouts.types import Segment, Turn
+from trainer.types import Segment, Turn
 
 MAX_PROMPT_IDS = 4_000_000
-"""Of all prompts together. Each holds the prompts before it: a long trajectory would be written hundreds of times over."""
+"""Limit for all prompts together. Each prompt contains the ones before it, so a long trajectory would repeat its
+tokens hundreds of times."""
 THIN = (
     "prompt_token_ids stand in the last step of each context window alone; "
     "those of an earlier step of it are the first prompt_tokens of them"
@@ -23,7 +24,7 @@ THIN = (
 
 
 def open_whole(rollout: Rollout) -> Reading:
-    """All that was recorded, by the reading copy unless that leaves something out. Raises UserError, ArtifactError."""
+    """The whole recording, from the reading copy unless it is truncated. Raises UserError, ArtifactError."""
     if not rollout.artifact_key:
         raise UserError("rollout", f"rollout {rollout.pk} has no trajectory: it was lost to the machine")
     read = reading.of(rollout)
@@ -60,13 +61,14 @@ def without_steps(rollout: Rollout, read: Reading) -> Record:
 
 
 def is_thin(read: Reading) -> bool:
-    """Whether prompts are too many to be written out in each step."""
+    """Whether the prompts are too long to be repeated in each step."""
     lengths = read.head.segment_tokens
     return sum(lengths[fact.segment] for fact in read.head.facts if fact.segment < len(lengths)) > MAX_PROMPT_IDS
 
 
 def steps(read: Reading) -> Iterator[tuple[Step, int]]:
-    """Each turn with the number of tokens of its prompt, a window of turns and one of tokens in memory. Raises ArtifactError."""
+    """Each turn with its number of prompt tokens. One window of turns and one of tokens are in memory. Raises
+    ArtifactError."""
     last = {fact.segment: index for index, fact in enumerate(read.head.facts)}
     thin = is_thin(read)
     opened, segment = -1, None
@@ -99,13 +101,14 @@ def _step(turn: Turn, segment: Segment | None, *, prompt: bool) -> tuple[Step, i
 
 
 def record_of(rollout: Rollout) -> Record:
-    """All of it at once. Raises UserError, ArtifactError."""
+    """The complete record. Raises UserError, ArtifactError."""
     read = open_whole(rollout)
     return without_steps(rollout, read).model_copy(update={"steps": tuple(step for step, _ in steps(read))})
 
 
 def as_atif(rollout: Rollout) -> Iterator[str]:
-    """The ATIF document in pieces, none larger than a step. Raises UserError, ArtifactError before the first piece."""
+    """Stream the ATIF document in chunks of at most one step. Raises UserError, ArtifactError before the first
+    chunk."""
     read = open_whole(rollout)
     return _atif(without_steps(rollout, read), read)
 

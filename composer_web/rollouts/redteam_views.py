@@ -1,4 +1,4 @@
-"""The page of the red team: the last table that `make redteam` kept."""
+"""View of the red team: the table stored by the last `make redteam`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from composer_web.env import env
 from composer_web.ops.pages import Figure, PageRequest, page, show
@@ -17,7 +17,7 @@ from sandbox.grading.redteam import RedTeam, Row, load
 
 @dataclass(frozen=True)
 class Line:
-    """One exploit, with its row on each backend of the table (None where it was not played)."""
+    """One exploit with its result per backend; None for backends on which it did not run."""
 
     id: str
     title: str
@@ -26,7 +26,7 @@ class Line:
 
     @property
     def rules(self) -> list[tuple[str, str]]:
-        """(id, title) of the expected findings that were raised on any backend."""
+        """(id, title) of the expected findings raised on any backend."""
         raised = {rule for row in self.cells if row for rule in row.exploit.rules if rule in row.wanted}
         return [(rule, auditing.RULE_TITLES.get(rule, rule)) for rule in sorted(raised)]
 
@@ -36,12 +36,12 @@ class Line:
 
     @property
     def unguarded(self) -> bool | None:
-        """Whether the exploit is paid where its defence is missing; None where nobody could try."""
+        """Whether the exploit is rewarded without its defence. None if that could not be tested."""
         tried = [row.unguarded for row in self.cells if row and row.unguarded is not None]
         return all(tried) if tried else None
 
 
-@require_GET
+@require_safe
 @page()
 def red_team(request: PageRequest) -> HttpResponse:
     table = load(env().data)
@@ -52,7 +52,7 @@ def red_team(request: PageRequest) -> HttpResponse:
 
 
 def lines_of(table: RedTeam) -> list[Line]:
-    """The rows by exploit, in the order of the catalogue."""
+    """Rows by exploit, in catalogue order."""
     rows = {(row.id, row.backend): row for row in table.rows}
     made = []
     for exploit in table.ids:

@@ -1,4 +1,4 @@
-"""What the decisions of `trainer.asynchrony` need to know of a run, and where their outcome is kept."""
+"""Reads the inputs of `trainer.orchestrator` decisions from the database and stores their results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from composer_web.ops import inference
 from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTransition
 from composer_web.runs.models import Run
 from composer_web.runs.whereabouts import deployment_name
-from trainer.asynchrony.breaker import WINDOW, tripped
-from trainer.asynchrony.concurrency import EngineLoad, next_limit
-from trainer.asynchrony.reasons import OURS, reason_of
-from trainer.asynchrony.window import Place, State
+from sandbox.grading.outcomes import UNRECORDED, is_ours
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
+from trainer.orchestrator.batch_scheduler import Place, State
+from trainer.orchestrator.circuit_breaker import WINDOW, tripped
+from trainer.orchestrator.concurrency import EngineLoad, next_limit
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ _STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "ac
 
 
 def places(run: Run) -> list[tuple[Place, int]]:
-    """Groups of a run that were not dropped, in prompt order from the oldest that no step has, with their ids. One whose
-    reviewers are waited for is open."""
+    """Groups of a run that were not dropped, with ids, in prompt order from the oldest one without a step. A group
+    that waits for reviewers counts as open."""
     from composer_web.review.applying import awaited  # review is built on rollouts
 
     kept = Group.objects.filter(run=run).exclude(state=GroupState.DROPPED)
@@ -33,14 +33,20 @@ def places(run: Run) -> list[tuple[Place, int]]:
         return []
     rows = kept.filter(prompt_index__gte=oldest).order_by("prompt_index")
     waiting = awaited(run)
+    found = rows.values_list("pk", "prompt_index", "state", "dispatched_version", "oldest_version")
     return [
-        (Place(prompt, "open" if pk in waiting else _STATE[state], version), pk)
-        for pk, prompt, state, version in rows.values_list("pk", "prompt_index", "state", "dispatched_version")
+        (Place(prompt, "open" if pk in waiting else _STATE[state], _version(state, dispatched, oldest)), pk)
+        for pk, prompt, state, dispatched, oldest in found
     ]
 
 
+def _version(state: str, dispatched: int, oldest: int | None) -> int:
+    """Version of the oldest token of a finished group; version at dispatch of an open one."""
+    return oldest if state == GroupState.ACCEPTED and oldest is not None and oldest >= 0 else dispatched
+
+
 def flow(run: Run) -> dict[str, float]:
-    """Groups since the run began, under the names of `trainer.learning.metrics`."""
+    """Group counts since the start of the run, keyed by the names in `trainer.learning.metrics`."""
     of = dict(Group.objects.filter(run=run).order_by().values_list("state").annotate(count=Count("pk")))
     out = {
         "groups/dispatched": float(sum(of.values())),
@@ -49,8 +55,8 @@ def flow(run: Run) -> dict[str, float]:
         "groups/in_flight": float(sum(of.get(state, 0) for state in GROUP_OPEN)),
         "groups/surplus": float(of.get("accepted", 0)),
     }
-    for cause in Group.objects.filter(run=run, state=GroupState.DROPPED).values_list("cause", flat=True):
-        name = f"groups/dropped/{reason_of(cause)}"
+    for outcome in Group.objects.filter(run=run, state=GroupState.DROPPED).values_list("outcome", flat=True):
+        name = f"groups/dropped/{outcome or UNRECORDED}"
         out[name] = out.get(name, 0.0) + 1.0
     run.refresh_from_db(fields=["in_flight_limit"])
     stage = run.configuration.stage
@@ -59,17 +65,17 @@ def flow(run: Run) -> dict[str, float]:
 
 
 def limit_of(run: Run, stage: RLConfig) -> int:
-    """Groups that the run may have in flight now."""
-    adapted = run.in_flight_limit if stage.asynchrony.adaptive else None
+    """Number of groups that the run may have in flight."""
+    adapted = run.in_flight_limit if stage.orchestrator.adaptive_concurrency else None
     return adapted or stage.max_in_flight_groups
 
 
 def adapt(run: Run, health: ServerHealth) -> None:
-    """Move the limit of a run with the load of its deployment."""
+    """Adapt the run's limit to the load of its deployment."""
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
     served = next((d for d in health.deployments if d.name == deployment_name(run)), None)
-    if served is None or served.state != "serving" or not stage.asynchrony.adaptive:
+    if served is None or served.state != "serving" or not stage.orchestrator.adaptive_concurrency:
         return
     now = limit_of(run, stage)
     wanted = next_limit(
@@ -85,7 +91,7 @@ def adapt(run: Run, health: ServerHealth) -> None:
 
 
 def engine_health() -> ServerHealth | None:
-    """What the inference server says; None while it does not answer, and then nothing is changed."""
+    """Status of the inference server. None if it does not answer; then nothing is changed."""
     try:
         return inference.health(timeout=2.0)
     except InferenceError as error:
@@ -94,12 +100,12 @@ def engine_health() -> ServerHealth | None:
 
 
 def fault(run: Run) -> str | None:
-    """Why the run should pause rather than spend more prompts; None when all is well. Counts since it was last started."""
+    """Reason to pause the run instead of spending prompts, or None. Counts since the last start."""
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
     ends = GroupTransition.objects.filter(group__run=run, to_state__in=["accepted", "dropped"])
     if run.queued_at is not None:
         ends = ends.filter(at__gte=run.queued_at)
-    rows = ends.order_by("-pk").values_list("to_state", "group__cause")[:WINDOW]
-    recent = [state == "accepted" for state, cause in rows if state == "accepted" or reason_of(cause) in OURS]
-    return tripped(recent, in_a_row=stage.asynchrony.breaker)
+    rows = ends.order_by("-pk").values_list("to_state", "group__outcome")[:WINDOW]
+    recent = [state == "accepted" for state, outcome in rows if state == "accepted" or is_ours(outcome)]
+    return tripped(recent, in_a_row=stage.orchestrator.circuit_breaker_losses)

@@ -25,7 +25,10 @@ class RolloutOut(Schema):
     stop_reason: str
     reward: float | None
     reward_parts: list[dict[str, Any]]
-    cause: str
+    cause: str = Field(description="Why it is not passed, for people")
+    outcome: str = Field(
+        description="The same as a word of a fixed list (tests_failed, overtime, sandbox_lost, …); empty in old rollouts"
+    )
     turns: int
     tool_calls: int
     tool_errors: int
@@ -88,7 +91,8 @@ class GroupOut(Schema):
     oldest_version: int | None
     attempts: int
     infra_errors: int
-    cause: str
+    cause: str = Field(description="Why it was retried or dropped, for people")
+    outcome: str = Field(description="The same as a word of a fixed list (sandbox_lost, cancelled, …); empty: no loss")
     mean_reward: float | None
     best_reward: float | None
     consumed_step: int | None

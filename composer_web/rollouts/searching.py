@@ -1,4 +1,4 @@
-"""Search inside one trajectory: everything that its page shows as text, by turn."""
+"""Search inside one trajectory: all text on its page, by turn."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from composer_web.rollouts.transcript import as_text
 
 MAX_HITS = 200
 AROUND = 60
-"""Characters shown on each side of a hit."""
+"""Characters of context on each side of a hit."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One occurrence. `turn` is None outside the turns; then `where` is a place of the page (`patch`, `report`)."""
+    """One occurrence. `turn` is None outside the turns; then `where` names a section of the page (`patch`,
+    `report`)."""
 
     turn: int | None
     where: str
@@ -37,11 +38,11 @@ class Found:
     hits: list[Hit]
     total: int
     turns: int
-    """Turns that have a hit."""
+    """Number of turns with a hit."""
 
 
 def search(read: Reading, text: str) -> Found:
-    """Occurrences of `text`, upper and lower case alike, in the order of the page; at most MAX_HITS are kept."""
+    """Case-insensitive occurrences of `text` in page order, at most MAX_HITS."""
     hits: list[Hit] = []
     total, turns = 0, set()
     wanted = text.casefold()
@@ -69,7 +70,7 @@ def _line(text: str) -> str:
 
 
 def _texts(read: Reading) -> Iterator[tuple[int | None, str, str]]:
-    """(turn, where, text) in the order of the page."""
+    """(turn, where, text) in page order."""
     for message in read.head.messages:
         yield None, "opening", as_text(message.get("content", ""))
     for turn in read.each():

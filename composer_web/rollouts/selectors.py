@@ -1,4 +1,4 @@
-"""Reads of groups and rollouts."""
+"""Read queries of groups and rollouts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from composer_web.policies.models import Policy
 from composer_web.review import blind
 from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 
 def rollouts() -> QuerySet[Rollout]:
-    """For lists: group, run, evaluation and task come along; never a bundle or a trajectory."""
+    """Rollouts for lists, with group, run, evaluation and task, but without bundles and trajectories."""
     return Rollout.objects.select_related(
         "group__run", "group__evaluation", "group__fork", "group__task_version__task"
     ).defer(
@@ -25,7 +25,7 @@ def rollouts() -> QuerySet[Rollout]:
 
 
 def rollout_rows() -> QuerySet[Rollout]:
-    """For the table: what its columns show, and nothing else of the kinds of rows that `rollouts` joins."""
+    """Rollouts for the table: only its columns from the rows that `rollouts` joins."""
     shown = ("state", "verdict", "stop_reason", "reward", "turns", "tool_errors", "policy_tokens", "oldest_version")
     return Rollout.objects.select_related("group__run", "group__fork", "group__task_version__task").only(
         *shown,
@@ -38,7 +38,7 @@ def rollout_rows() -> QuerySet[Rollout]:
 
 
 def groups() -> QuerySet[Group]:
-    """For lists: owner and task come along, with counts of passed rollouts."""
+    """Groups for lists, with owner, task and the number of passed rollouts."""
     return (
         Group.objects.select_related("run", "evaluation", "fork", "task_version__task")
         .defer("task_version__spec", "run__config", "run__latest", "fork__conditions")
@@ -63,14 +63,14 @@ def get_group(pk: int) -> Group:
 
 
 def trajectory(rollout: Rollout) -> Trajectory:
-    """The recorded trajectory. Raises NotFound while there is none, ArtifactError when its blob is gone."""
+    """The recorded trajectory. Raises NotFound if there is none, ArtifactError if its blob is missing."""
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
     return artifacts().get_model(rollout.artifact_key, Trajectory)
 
 
 def of_group(group: Group) -> QuerySet[Rollout]:
-    """All rollouts of a group, in sample order; `held`: kept out of training now, as far as whoever asks may know it."""
+    """Rollouts of a group in sample order. `held`: excluded from training, as far as the current user may see it."""
     return rollouts().filter(group=group).annotate(held=_held("pk")).order_by("sample")
 
 
@@ -80,7 +80,7 @@ def _held(column: str) -> Case:
 
 
 def forks_of(rollout: Rollout) -> QuerySet[Fork]:
-    """Its continuations, newest first, with their groups, sizes and passed rollouts."""
+    """Forks of the rollout, newest first, with groups, sizes and passed rollouts."""
     return (
         Fork.objects.filter(parent=rollout)
         .select_related("group", "created_by")
@@ -91,7 +91,7 @@ def forks_of(rollout: Rollout) -> QuerySet[Fork]:
 
 
 def get_fork(pk: int) -> Fork:
-    """With its parent's group and its own. Raises NotFound."""
+    """Fork with its parent's group and its own. Raises NotFound."""
     found = Fork.objects.select_related("parent__group", "group", "run", "policy").filter(pk=pk).first()
     if found is None:
         raise NotFound("fork", pk)
@@ -99,7 +99,7 @@ def get_fork(pk: int) -> Fork:
 
 
 def policy_of(group: Group) -> Policy:
-    """Whose tokenizer the group's rollouts were written in."""
+    """Policy whose tokenizer produced the group's rollouts."""
     if group.run is not None:
         return group.run.policy_in
     if group.evaluation is not None:
@@ -109,14 +109,14 @@ def policy_of(group: Group) -> Policy:
 
 
 def with_trajectories(run: Run) -> QuerySet[Group]:
-    """Groups of a run and of its evaluations that have a recorded trajectory, oldest first, with their bundles."""
+    """Groups of a run and its evaluations with a recorded trajectory, oldest first, with bundles."""
     recorded = Rollout.objects.filter(group=OuterRef("pk")).exclude(artifact_key="")
     mine = Group.objects.filter(Q(run=run) | Q(evaluation__run=run)).filter(Exists(recorded))
     return mine.select_related("run", "evaluation", "task_version").order_by("pk")
 
 
 def findings() -> QuerySet[Finding]:
-    """For lists: run, task and who decided come along."""
+    """Findings for lists, with run, task and decider."""
     return (
         Finding.objects.select_related("run", "task_version__task", "rollout", "group__evaluation", "decided_by")
         .defer("task_version__spec", "run__config", "run__latest", "rollout__reward_parts", "rollout__seconds")
@@ -126,7 +126,7 @@ def findings() -> QuerySet[Finding]:
 
 
 def finding_rows() -> QuerySet[Finding]:
-    """For the table: what its columns show; the task's name is the finding's own."""
+    """Findings for the table, with its columns only. The task's name is a column of the finding."""
     shown = ("subject", "rollout_id", "rule", "severity", "summary", "evidence", "state", "slug", "created_at")
     rows = Finding.objects.select_related("run").only(*shown, "run__name").filter(blind.findings())
     return rows.annotate(quarantined=_held("rollout"))
@@ -141,7 +141,7 @@ def get_finding(pk: int) -> Finding:
 
 
 def quarantine_of(finding: Finding) -> Quarantine | None:
-    """The quarantine of what the finding is about, past or present, with its history."""
+    """Past or present quarantine of the finding's subject, with its history."""
     query = Quarantine.objects.prefetch_related("transitions")
     if finding.subject == "rollout":
         return query.filter(rollout=finding.rollout_id).first()
@@ -149,18 +149,18 @@ def quarantine_of(finding: Finding) -> Quarantine | None:
 
 
 def in_quarantine(rollout: Rollout) -> bool:
-    """Whether the rollout is kept out of training now."""
+    """Whether the rollout is currently excluded from training."""
     return Quarantine.objects.filter(rollout=rollout, state="active").exists()
 
 
 def findings_of(rollout: Rollout) -> list[Finding]:
-    """Of one rollout, worst first, dismissed ones last."""
+    """Findings of one rollout: worst first, dismissed last."""
     order = {"high": 0, "medium": 1, "low": 2}
     return sorted(findings().filter(rollout=rollout), key=lambda f: (f.state == "dismissed", order[f.severity], f.pk))
 
 
 def finding_counts(*, run: Run) -> dict[str, int]:
-    """Findings of a run that nobody dismissed, by severity, and its rollouts in quarantine."""
+    """Findings of a run that are not dismissed, by severity, and its number of quarantined rollouts."""
     rows = Finding.objects.filter(run=run).exclude(state="dismissed").values_list("severity").annotate(n=Count("pk"))
     counts = {"high": 0, "medium": 0, "low": 0, **dict(rows.order_by())}
     counts["quarantined"] = Quarantine.objects.filter(rollout__group__run=run, state="active").count()
@@ -168,7 +168,7 @@ def finding_counts(*, run: Run) -> dict[str, int]:
 
 
 def finding_facets(query: QuerySet[Finding]) -> list[dict[str, Any]]:
-    """Rules of these findings with their counts, by severity and state, most first."""
+    """Rules of these findings with counts by severity and state, most frequent first."""
     found: dict[str, dict[str, Any]] = {}
     # By all three at once: Postgres then counts a row once instead of four times.
     for rule, severity, state, number in (
@@ -191,7 +191,7 @@ def siblings(rollout: Rollout) -> QuerySet[Rollout]:
 
 
 def verdict_counts(*, run: Run | None = None) -> dict[str, int]:
-    """Dispatched rollouts and verdicts by kind; `open` have none yet and dispatched is the sum of all."""
+    """Number of dispatched rollouts and of each verdict. `open` counts those without one."""
     query = Rollout.objects.all()
     if run is not None:
         query = query.filter(Q(group__run=run) | Q(group__evaluation__run=run))

@@ -1,11 +1,12 @@
-"""Writes of groups and rollouts: claim under a lease, accept in one transaction; dispatch is in `dispatch.py`."""
+"""Writes of groups and rollouts: claim under a lease, accept in one transaction. (Dispatch: dispatch.py.)"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db import transaction
+from django.db import DataError, transaction
 from django.utils import timezone
 
 from composer_web.live.hints import hint
@@ -27,6 +28,10 @@ from composer_web.rollouts.verdicts import Graded
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.services import add_event
 from sandbox.grading.audit import Finding
+from sandbox.grading.outcomes import Cause, Loss
+from sandbox.storable import storable_text
+from trainer.config import RLConfig
+from trainer.orchestrator.batch_scheduler import stale_loss
 from trainer.rollouts.audit import LEAST_REMAINING
 
 __all__ = [
@@ -40,6 +45,7 @@ __all__ = [
     "drop",
     "drop_claimed",
     "drop_open",
+    "drop_stale",
     "fail",
     "give_back",
     "pump",
@@ -47,8 +53,10 @@ __all__ = [
     "requeue",
 ]
 
+log = logging.getLogger(__name__)
+
 MAX_ATTEMPTS = 3
-"""Times that a whole group is tried (its episodes have their own retries) before it is dropped and replaced."""
+"""Attempts of a whole group before it is dropped and replaced. Its episodes have their own retries."""
 
 RETRY_SECONDS = 3.0
 
@@ -63,7 +71,8 @@ class Claim:
 
 @transaction.atomic
 def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
-    """Take a dispatched group. None when it is finished, someone else runs it, or its run has ended (then it is dropped)."""
+    """Claim a dispatched group. None if it is finished, held by another worker, or its run has ended (then it is
+    dropped)."""
     group = (
         Group.objects.select_for_update(of=("self",))
         .select_related("run", "evaluation", "fork__parent", "task_version__task")
@@ -77,7 +86,7 @@ def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
         else group.evaluation is not None and group.evaluation.state != "running"
     )
     if ended:
-        drop(group=group, cause="its run or evaluation has ended")
+        drop(group=group, loss=Loss(Cause.CANCELLED, "its run or evaluation has ended"))
         return None
     held = leases.take(f"group:{group_id}", owner=owner, seconds=seconds)
     if held is None:
@@ -90,7 +99,7 @@ def claim(*, group_id: int, owner: str, seconds: float) -> Claim | None:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the auditor found in a group's rollouts, by sample, and the samples that the run's policy leaves out."""
+    """Audit findings of a group's rollouts, by sample, and the samples that the run's policy excludes."""
 
     found: Mapping[int, Sequence[Finding]]
     out: frozenset[int]
@@ -104,7 +113,7 @@ def accept(
     graded: Sequence[Graded],
     train_key: str,
     oldest_version: int,
-    infra_errors: Sequence[str],
+    infra_errors: Sequence[Loss],
     audit: Audited | None = None,
 ) -> bool:
     """Store every verdict and accept the group, in one transaction fenced by the lease. Raises LeaseLost.
@@ -126,7 +135,7 @@ def accept(
         if out and len(graded) - len(out) < LEAST_REMAINING:
             leases.release(held)
             cause = f"dropped: {len(out)} of {len(graded)} rollouts are in quarantine"
-            drop(group=row, cause=cause, actor=held.owner)
+            drop(group=row, loss=Loss(Cause.QUARANTINED, cause), actor=held.owner)
             return True
     by_sample = {
         t.sample: t.reward for t in (g.trajectory for g in graded) if t.reward is not None and t.sample not in out
@@ -146,6 +155,7 @@ def accept(
         accepted_at=timezone.now(),
         infra_errors=row.infra_errors + len(infra_errors),
         cause="",
+        outcome="",
     )
     leases.release(held)
     ask(row)
@@ -157,7 +167,7 @@ def accept(
 
 @transaction.atomic
 def fail(
-    *, group: Group, held: leases.Held, cause: str, graded: Sequence[Graded] = (), infra_errors: Sequence[str] = ()
+    *, group: Group, held: leases.Held, loss: Loss, graded: Sequence[Graded] = (), infra_errors: Sequence[Loss] = ()
 ) -> bool:
     """The infrastructure failed under a group: dispatch it again, or drop it once its attempts are used up.
 
@@ -172,18 +182,19 @@ def fail(
     leases.release(held)
     again = row.attempts < MAX_ATTEMPTS
     if row.run:
-        _note_infra(row, f"attempt {row.attempts} of {MAX_ATTEMPTS} failed: {cause}", infra_errors)
+        _note_infra(row, f"attempt {row.attempts} of {MAX_ATTEMPTS} failed: {loss}", infra_errors)
     if again:
-        requeue(group=row, cause=cause, delay=RETRY_SECONDS * row.attempts)
+        requeue(group=row, cause=loss.message, outcome=loss.outcome, delay=RETRY_SECONDS * row.attempts)
     else:
         verdicts.write(row, graded, actor=held.owner)
-        drop(group=row, cause=f"dropped after {row.attempts} attempts: {cause}")
+        drop(group=row, loss=Loss(loss.outcome, f"dropped after {row.attempts} attempts: {loss}"))
     return again
 
 
 @transaction.atomic
 def give_back(*, group: Group, held: leases.Held, cause: str = "its worker was stopped", delay: float = 0.0) -> None:
-    """A worker that stops, or has no room, returns its group to the queue; not an infra error. Raises LeaseLost."""
+    """Return a group to the queue because its worker is stopping or has no room. Not an infra error. Raises
+    LeaseLost."""
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     leases.release(held)
@@ -194,18 +205,18 @@ def give_back(*, group: Group, held: leases.Held, cause: str = "its worker was s
 
 
 @transaction.atomic
-def drop_claimed(*, group: Group, held: leases.Held, cause: str) -> None:
-    """Drop a group that this worker runs, unless it was ended meanwhile. Raises LeaseLost."""
+def drop_claimed(*, group: Group, held: leases.Held, loss: Loss) -> None:
+    """Drop a group that this worker runs, unless it has already ended. Raises LeaseLost."""
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     leases.release(held)
     if row.state == "running":
-        drop(group=row, cause=cause, actor=held.owner)
+        drop(group=row, loss=loss, actor=held.owner)
 
 
 @transaction.atomic
 def recover(*, group_id: int, cause: str) -> str:
-    """A group without a living worker goes back to the queue, or is dropped once its attempts are used up."""
+    """Requeue a group without a live worker, or drop it once its attempts are used up."""
     group = Group.objects.select_for_update(of=("self",)).get(pk=group_id)
     if group.state == "dispatched":
         enqueue(
@@ -220,17 +231,18 @@ def recover(*, group_id: int, cause: str) -> str:
     group.infra_errors += 1
     group.save(update_fields=["infra_errors"])
     if group.run:
-        _note_infra(group, cause, [cause])
+        _note_infra(group, cause, [Loss(Cause.WORKER_LOST, cause)])
     if group.attempts >= MAX_ATTEMPTS:
-        drop(group=group, cause=f"dropped after {group.attempts} attempts: {cause}")
+        drop(group=group, loss=Loss(Cause.WORKER_LOST, f"dropped after {group.attempts} attempts: {cause}"))
         return "dropped"
-    requeue(group=group, cause=cause, actor="reconciler")
+    requeue(group=group, cause=cause, outcome=Cause.WORKER_LOST, actor="reconciler")
     return "dispatched again"
 
 
 @transaction.atomic
 def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
-    """Accepted groups become the batch of `step`, and others take their place. Fails whole if one is not accepted."""
+    """Assign accepted groups to the batch of `step` and dispatch replacements. Fails as a whole if one is not
+    accepted."""
     say_why(actor="trainer", reason=f"batch of step {step}")
     changed = Group.objects.filter(run=run, pk__in=group_ids, state="accepted").update(
         state="consumed", consumed_step=step
@@ -239,18 +251,40 @@ def consume(*, run: Run, group_ids: Sequence[int], step: int) -> None:
     pump(run_id=run.pk)
 
 
+@transaction.atomic
+def drop_stale(*, run: Run, group_ids: Sequence[int], step: int) -> None:
+    """Drop accepted groups whose oldest tokens are too stale at `step`. They are never trained on and are replaced."""
+    stage = run.configuration.stage
+    assert isinstance(stage, RLConfig)
+    for group in Group.objects.select_for_update(of=("self",)).filter(run=run, pk__in=group_ids, state="accepted"):
+        loss = stale_loss(group.prompt_index, step, stage.staleness_limit)
+        drop(group=group, loss=loss, actor="trainer")
+        add_event(run=run, kind="infra", level="warning", message=f"group {group.pk} is dropped: {loss}")
+
+
 def _write_findings(group: Group, audit: Audited) -> None:
-    auditing.record(group=group, found=audit.found)
+    try:
+        with transaction.atomic():
+            auditing.record(group=group, found=audit.found)
+    except DataError:  # a finding holds what the database refuses: it is left out, those of the other rollouts stay
+        log.exception("group %d: findings are written rollout by rollout", group.pk)
+        for sample, found in audit.found.items():
+            try:
+                with transaction.atomic():
+                    auditing.record(group=group, found={sample: found})
+            except DataError:
+                log.exception("group %d, sample %d: the database refuses a finding", group.pk, sample)
     auditing.follow_up(group=group, out=audit.out)
 
 
-def _note_infra(group: Group, message: str, causes: Sequence[str]) -> None:
+def _note_infra(group: Group, message: str, losses: Sequence[Loss]) -> None:
     assert group.run is not None
-    distinct = sorted(set(causes))[:5]
+    distinct = sorted({storable_text(loss.message) for loss in losses})[:5]
+    outcomes = sorted({str(loss.outcome) for loss in losses})
     add_event(
         run=group.run,
         kind="infra",
         level="warning",
-        message=f"group {group.pk}: {message}",
-        data={"group": group.pk, "causes": [cause[:300] for cause in distinct]},
+        message=storable_text(f"group {group.pk}: {message}"),
+        data={"group": group.pk, "causes": [cause[:300] for cause in distinct], "outcomes": outcomes},
     )

@@ -1,4 +1,4 @@
-"""One trajectory as a file for elsewhere: a page that needs no server, JSON lines, and ATIF."""
+"""One trajectory as a file: a standalone page, JSON lines, or ATIF."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from composer_web.rollouts.reading import WINDOW, Reading
 from composer_web.rollouts.records import open_whole
 
 MAX_PAGE = 64 << 20
-"""Bytes of turns in the page; what comes after is left out and said."""
+"""Maximum bytes of turns in the page. It states how much is omitted."""
 STYLES = ("tokens", "base", "components", "tables", "trajectory")
 
 
 def page(rollout: Rollout, read: Reading) -> Iterator[str]:
-    """The page in pieces: styles are inside, and nothing in it runs or is fetched."""
+    """The page in chunks. Styles are inline; it contains no scripts and loads nothing."""
     rest = read.head.trajectory
     context = {
         "rollout": rollout,

@@ -1,4 +1,4 @@
-"""The tables of rollouts and of findings."""
+"""Tables of rollouts and findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from composer_web.rollouts.models import Finding, Rollout
 
 
 def _address(record: Rollout, table: RolloutTable) -> str:
-    """Of the trajectory; searched for what the list was searched for."""
+    """URL of the trajectory. Carries over the list's full-text search."""
     address = reverse("rollouts:detail", args=[record.pk])
     words = first_words(table.request.GET.get("text", "")) if hasattr(table, "request") else ""
     return f"{address}?{urlencode({'q': words})}" if words else address

@@ -1,15 +1,14 @@
-"""Celery tasks of rollouts: thin, idempotent, called by name with keyword arguments."""
+"""Celery tasks of rollouts: short, idempotent, called by name with keyword arguments."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from celery import shared_task
-
 from composer_web.ops import inference
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts import auditing, exports, forks, judging, scheduling, selectors, services
+from composer_web.ops.work import task
+from composer_web.rollouts import auditing, batches, exports, forks, judging, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.models import RUN_FINAL, Run
@@ -20,15 +19,15 @@ from trainer.inference.contract import InferenceError
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="rollouts.run_group")
+@task("rollouts.run_group", queue=("rollout", "eval"), lease="group:{group_id}", inside=True)
 def run_group(*, group_id: int, **_: Any) -> None:
-    """One group, all its episodes. A second delivery of an accepted group does nothing."""
+    """Run all episodes of one group. A second delivery of an accepted group does nothing."""
     from composer_web.rollouts.execution import execute
 
     log.info("group %d: %s", group_id, execute(group_id))
 
 
-@shared_task(name="rollouts.drop_open")
+@task("rollouts.drop_open", queue="maintenance", seconds=600)
 def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, **_: Any) -> None:
     """Clean up after an ended run or evaluation: its open groups and its deployment."""
     name = f"eval-{evaluation_id}"
@@ -42,7 +41,7 @@ def drop_open(*, run_id: int | None = None, evaluation_id: int | None = None, **
 
 
 def remove_deployment(name: str) -> None:
-    """Best effort: a deployment that stays only holds memory until the server is restarted."""
+    """Best effort: a leftover deployment only occupies memory until the server restarts."""
     try:
         with inference.admin(timeout=10.0) as admin:
             if any(d.name == name for d in admin.deployments()):
@@ -51,34 +50,34 @@ def remove_deployment(name: str) -> None:
         log.info("deployment %s was not removed: %s", name, error)
 
 
-@shared_task(name="rollouts.end_fork")
+@task("rollouts.end_fork", queue="maintenance", seconds=60)
 def end_fork(*, fork_id: int, **_: Any) -> None:
-    """Clean up after an ended fork: the deployment that was made for it alone."""
+    """Clean up after an ended fork: remove its own deployment."""
     remove_deployment(forks.deployment_name(fork_id))
 
 
-@shared_task(name="rollouts.collect_snapshots")
+@task("rollouts.collect_snapshots", queue="maintenance", lease="snapshots", long=True)
 def collect_snapshots(**_: Any) -> None:
-    """Remove the snapshots that no rollout of a kept run names, and exports that have expired."""
+    """Delete snapshots that no rollout of a retained run references, and expired exports."""
     log.info("snapshots: %s", forks.collect())
     log.info("exports that expired: %d", exports.expire())
 
 
-@shared_task(name="rollouts.export")
-def export(*, export_id: int, **_: Any) -> None:
-    """Write the file of an export. Idempotent."""
-    log.info("export %d: %s", export_id, exports.write(export_id))
+@task("rollouts.export", queue="io", lease="export:{id}", inside=True, long=True)
+def export(**_: Any) -> None:
+    """Write the next export in line. Idempotent."""
+    log.info("export: %s", exports.write_next())
 
 
-@shared_task(name="rollouts.audit_run")
+@task("rollouts.audit_run", queue="maintenance", lease="audit:{run_id}", long=True)
 def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
-    """Audit a run again; idempotent."""
+    """Audit a run again. Idempotent."""
     log.info("run %d: %s", run_id, auditing.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
 
 
-@shared_task(name="rollouts.judge")
+@task("rollouts.judge", queue="io", lease="judge:{group_id}", long=True)
 def judge(*, group_id: int, **_: Any) -> None:
-    """Have the language model read the chosen rollouts of a group. Idempotent; what it cannot say is only logged."""
+    """Have the LLM judge read the chosen rollouts of a group. Idempotent. Failures are only logged."""
     judge_ = judging.configured()
     group = Group.objects.select_related("run").get(pk=group_id)
     share = monitors_of(group.run).judge_share
@@ -92,17 +91,18 @@ def judge(*, group_id: int, **_: Any) -> None:
                 log.warning("rollout %d was not judged: %s", rollout.pk, error)
 
 
-@shared_task(name="runs.pump")
+@task("runs.pump", queue="control", seconds=300)
 def pump(*, run_id: int, **_: Any) -> None:
     services.pump(run_id=run_id)
 
 
-@shared_task(name="runs.pump_all")
+@task("runs.pump_all", queue="control", seconds=300)
 def pump_all(**_: Any) -> None:
-    """Follows the engine's load, and makes up for every pump that was lost."""
+    """Adapt to the engine's load, and make up for lost pumps."""
     runs = list(Run.objects.filter(state="running", kind="rl"))
     health = scheduling.engine_health() if runs else None
     for run in runs:
         if health is not None:
             scheduling.adapt(run, health)
         services.pump(run_id=run.pk)
+        batches.assign(run_id=run.pk)

@@ -1,4 +1,4 @@
-"""The tokenizer that turns the ids of a trajectory back into text."""
+"""Tokenizer that decodes a trajectory's token ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.stamps import TOKENIZER, Stamp, stamp
 
 
 def tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a policy folder; None when there is none on this machine (ids are shown instead)."""
+    """Tokenizer of a policy folder. None if this machine has none; ids are shown instead."""
     return _tokenizer(folder, stamp(folder, TOKENIZER))
 
 

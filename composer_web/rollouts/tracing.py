@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from composer_web.env import env
 from composer_web.rollouts.models import Group
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 
 @lru_cache(maxsize=1)
 def provider() -> TracerProvider | None:
-    """Where spans go; None while the setting is empty."""
+    """Tracer provider that receives the spans. None if the setting is empty."""
     if not env().traces_url:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -44,7 +44,8 @@ def provider() -> TracerProvider | None:
 def trace(
     group: Group, trajectories: Sequence[Trajectory], *, began: datetime, graded: datetime, now: datetime
 ) -> None:
-    """Tell of a group: taken at `began`, its last rollout graded at `graded`, recorded at `now`. Nothing while it is off."""
+    """Export a group's trace: claimed at `began`, last rollout graded at `graded`, recorded at `now`. Does nothing
+    when tracing is off."""
     found = provider()
     if found is not None:
         _Telling(found.get_tracer("opencomposer.rollouts")).group(group, trajectories, began, graded, now)
@@ -62,7 +63,7 @@ class _Telling:
         return self.tracer.start_span(name, context=context, start_time=start, attributes=kept)
 
     def lasting(self, name: str, parent: Span, start: int, seconds: float, **attributes: Any) -> int:
-        """A span without children. Returns when it ended."""
+        """Add a span without children. Returns its end time."""
         end = start + int(seconds * SECOND)
         self.span(name, parent, start, **attributes).end(end)
         return end

@@ -1,6 +1,6 @@
-"""A trajectory as the page shows it: bounded text, a line for each call, and a word about everything that is cut.
+"""A trajectory as shown on the page: truncated text, one line per call, and a notice for everything omitted.
 
-Everything in a trajectory was written by a model or a repository: it is plain text here, and templates escape it.
+A model or a repository wrote everything in a trajectory: it is plain text here, and templates escape it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pygments.lexers import DiffLexer
 from composer_web.rollouts.models import Finding
 from composer_web.rollouts.reading import WINDOW, Reading, TurnFacts
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 MAX_OUTPUT = 6_000
-"""Characters of a text in the transcript; a turn that was cut can be asked for whole (`WHOLE` times as much)."""
+"""Maximum characters of a text in the transcript. A full turn, on request, shows `WHOLE` times as much."""
 MAX_TEXT = 6_000
 MAX_ARGUMENT = 4_000
 WHOLE = 40
@@ -50,17 +50,17 @@ class TurnView:
     text: str
     calls: tuple[CallView, ...]
     problem: str
-    """What the harness answered when a call was meant and did not parse."""
+    """The harness's answer to a call that did not parse."""
     tokens: int
     token_start: int
     thinking: int
     generate_seconds: float
     tool_seconds: float
     asked: str
-    """What the user said after it."""
+    """The user's message after the turn."""
     snapshot: str
     short: bool
-    """Something is cut here that the whole turn has."""
+    """Whether text is truncated here that the full turn shows."""
     calls_cut: int
 
     @property
@@ -73,7 +73,7 @@ class TurnView:
 
     @property
     def only_calls(self) -> bool:
-        """The text is nothing but the calls that are shown below it."""
+        """Whether the text consists only of the calls shown below it."""
         return bool(self.calls) and self.text.lstrip().startswith("{")
 
     @property
@@ -88,7 +88,7 @@ class PatchView:
 
 
 def clip(text: str, limit: int) -> tuple[str, int]:
-    """Head and tail of a text that is too long for a page, and how many characters are missing."""
+    """Head and tail of an overlong text, and the number of omitted characters."""
     if len(text) <= limit:
         return text, 0
     head = limit * 2 // 3
@@ -99,13 +99,13 @@ def clip(text: str, limit: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Window:
-    """Some turns in a row of all that were asked for."""
+    """Consecutive turns of the requested ones."""
 
     turns: list[TurnView]
     first: int
-    """Place of the first one among those asked for; its index when all were."""
+    """Position of the first turn among the requested ones; its index if all were requested."""
     total: int
-    """Turns asked for."""
+    """Number of requested turns."""
 
     @property
     def number(self) -> int:
@@ -113,17 +113,17 @@ class Window:
 
     @property
     def per(self) -> int:
-        """Turns of a full window."""
+        """Turns per full window."""
         return WINDOW
 
     @property
     def end(self) -> int:
-        """One past the place of the last turn shown."""
+        """One past the position of the last turn shown."""
         return self.first + len(self.turns)
 
     @property
     def before(self) -> int | None:
-        """Where the window before this one starts; None at the start."""
+        """Start of the previous window. None at the start."""
         return max(0, self.first - WINDOW) if self.first else None
 
     @property
@@ -132,7 +132,7 @@ class Window:
 
 
 def window_of(read: Reading, places: Sequence[int], at: int) -> Window:
-    """The window of the turns `places` that holds their `at`-th one. Raises ArtifactError."""
+    """Window of the turns `places` that contains the `at`-th one. Raises ArtifactError."""
     first = _first(len(places), at)
     return Window([view(turn) for turn in read.turns(places[first : first + WINDOW])], first, len(places))
 
@@ -142,7 +142,7 @@ def _first(total: int, at: int) -> int:
 
 
 def notices(facts: Iterable[TurnFacts], *, missing: int = 0) -> list[str]:
-    """What the page does not show, said before the transcript."""
+    """Notices above the transcript about omitted content."""
     found = []
     cut = sum(turn.cut for turn in facts)
     if cut:
@@ -157,7 +157,7 @@ def notices(facts: Iterable[TurnFacts], *, missing: int = 0) -> list[str]:
 
 
 def opening(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """System and user messages that opened the episode."""
+    """Initial system and user messages of the episode."""
     shown = []
     for message in messages:
         content = message.get("content", "")
@@ -168,7 +168,7 @@ def opening(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A finding's evidence in one turn."""
+    """Evidence of a finding in one turn."""
 
     finding: Finding
     excerpt: str
@@ -176,7 +176,7 @@ class Mark:
 
 
 def marks(findings: Iterable[Finding]) -> dict[int, list[Mark]]:
-    """Turn → what was found in it."""
+    """Turn → evidence in it."""
     found: dict[int, list[Mark]] = {}
     for finding in findings:
         for item in finding.evidence:
@@ -188,7 +188,7 @@ def marks(findings: Iterable[Finding]) -> dict[int, list[Mark]]:
 
 
 def view(turn: Turn, *, whole: bool = False) -> TurnView:
-    """A turn as it is shown; `whole` for a person who asked for what is cut."""
+    """A turn for display; `whole` shows it with the larger limit."""
     results = {result.call_id: result for result in turn.results}
     called = {call.id for call in turn.calls}
     cutter = _Clipper(WHOLE if whole else 1)
@@ -238,12 +238,12 @@ def _call(call: ToolCall, result: ToolResult | None, cutter: _Clipper) -> CallVi
 
 
 def as_text(value: Any) -> str:
-    """A value of a message or call as people read it."""
+    """A value of a message or call as display text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def diff_view(patch: str) -> PatchView:
-    """A unified diff in colour. Pygments escapes the text."""
+    """A syntax-highlighted unified diff. Pygments escapes the text."""
     if not patch.strip():
         return PatchView(mark_safe(""), "")
     lines = patch.splitlines()

@@ -1,19 +1,24 @@
-"""The verdicts of a group's rollouts, written with one statement: what is recorded most often costs least."""
+"""Writes all verdicts of a group with one statement, because they are the most frequent write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
-from django.db import connection
+from django.db import DataError, connection, transaction
 from django.utils import timezone
 
 from composer_web.ops.history import say_why
 from composer_web.rollouts import fulltext
 from composer_web.rollouts.models import Group, RolloutState
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
 
 COLUMNS = {
     "state": "text",
@@ -22,6 +27,7 @@ COLUMNS = {
     "reward": "float8",
     "reward_parts": "jsonb",
     "cause": "text",
+    "outcome": "text",
     "turns": "int",
     "tool_calls": "int",
     "tool_errors": "int",
@@ -35,7 +41,7 @@ COLUMNS = {
     "artifact_key": "text",
     "snapshots": "jsonb",
 }
-"""What a verdict brings, with the types of the table."""
+"""Columns of a verdict with their SQL types."""
 STATEMENT = f"""
 UPDATE rollouts_rollout AS r SET finished_at = %(now)s, {", ".join(f"{name} = given.{name}" for name in COLUMNS)}
 FROM unnest(%(sample)s::int[], {", ".join(f"%({name})s::{kind}[]" for name, kind in COLUMNS.items())})
@@ -48,24 +54,59 @@ all of them by the index of verdicts, with what is left of those that got one si
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """One rollout as it is stored: the trajectory and the key of its blob."""
+    """One rollout to store: its trajectory and blob key."""
 
     trajectory: Trajectory
     artifact_key: str
 
 
 def write(group: Group, graded: Sequence[Graded], *, actor: str) -> None:
-    """Inside a transaction that holds the group. A rollout that has a verdict keeps it; words are indexed with the others."""
+    """Call it inside a transaction that holds the group. Existing verdicts are kept. Words are indexed for full-text
+    search."""
     if not graded:
         return
     say_why(actor=actor, reason="graded")
-    rows = [_row(item) for item in graded]
+    written = _each_alone(lambda rows: _update(group, rows), [_row(item) for item in graded], instead=_bare)
+    ids = {sample: pk for pairs in written for sample, pk in pairs}
+    trajectories = [item.trajectory for item in graded]
+    _each_alone(fulltext.index, [(ids[one.sample], one) for one in trajectories if one.sample in ids])
+
+
+def _update(group: Group, rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     with connection.cursor() as cursor:
         cursor.execute(STATEMENT, {"group": group.pk, "now": timezone.now(), **columns})
-        written = dict(cursor.fetchall())
-    trajectories = [item.trajectory for item in graded]
-    fulltext.index([(written[one.sample], one) for one in trajectories if one.sample in written])
+        return list(cursor.fetchall())
+
+
+def _each_alone(
+    write: Callable[[Sequence[T]], R], rows: Sequence[T], instead: Callable[[T], T] | None = None
+) -> list[R]:
+    """Write all rows at once. If the database rejects a value, write each row alone: a bad row is written as
+    `instead` returns it, or omitted, without affecting the group's other rows."""
+    if not rows:
+        return []
+    try:
+        with transaction.atomic():
+            return [write(rows)]
+    except DataError:
+        log.exception("a rollout holds what the database refuses; writing each alone")
+    done = []
+    for row in rows:
+        for form in (row, instead(row)) if instead is not None else (row,):
+            try:
+                with transaction.atomic():
+                    done.append(write([form]))
+                break
+            except DataError:
+                log.exception("the database refuses a rollout")
+    return done
+
+
+def _bare(row: dict[str, Any]) -> dict[str, Any]:
+    """The row's verdict and numbers, without text from a policy, a test or a judge."""
+    empty = {"reward_parts": "[]", "seconds": "{}", "snapshots": "[]", "cause": "its record cannot be stored"}
+    return {**row, **empty}
 
 
 def _row(item: Graded) -> dict[str, Any]:
@@ -79,6 +120,7 @@ def _row(item: Graded) -> dict[str, Any]:
         "reward": t.reward,
         "reward_parts": _json([part.model_dump(mode="json") for part in t.reward_parts]),
         "cause": t.report.cause[:2000],
+        "outcome": str(t.report.outcome or ""),
         "turns": len(t.turns),
         "tool_calls": sum(len(turn.calls) for turn in t.turns),
         "tool_errors": sum(result.error is not None for turn in t.turns for result in turn.results),

@@ -1,4 +1,4 @@
-"""Pages of rollouts: table, trajectory, its raw tokens, and the download."""
+"""Views of rollouts: table, trajectory, raw tokens, download."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.ops.errors import NotFound
+from composer_web.ops.filters import strict
 from composer_web.ops.numbers import whole
 from composer_web.ops.pages import Figure, PageRequest, page, show
 from composer_web.ops.streaming import streamed
@@ -28,15 +29,15 @@ from composer_web.rollouts.overview import overview
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.weighing import weights_of
 from trainer.rollouts.fork import NO_TOKENS
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_list(request: PageRequest) -> HttpResponse:
-    found = RolloutFilter(request.GET, queryset=selectors.rollout_rows())
+    found = strict(RolloutFilter, request.GET, queryset=selectors.rollout_rows())
     table = RolloutTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
@@ -45,7 +46,7 @@ def rollout_list(request: PageRequest) -> HttpResponse:
 
 
 def _chip(request: PageRequest, title: str, name: str, value: str) -> dict[str, Any]:
-    """A link that sets a filter beside the others, or unsets it."""
+    """A link that sets or unsets one filter and keeps the others."""
     query = request.GET.copy()
     query.pop("page", None)
     on = request.GET.get(name) == value
@@ -56,7 +57,7 @@ def _chip(request: PageRequest, title: str, name: str, value: str) -> dict[str, 
     return {"title": title, "on": on, "query": f"?{query.urlencode()}" if query else ""}
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     rollout = selectors.get_rollout(pk)
@@ -90,7 +91,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -> dict[str, Any]:
-    """The turns that are asked for, and what is known of all of them. Raises ArtifactError, Http404."""
+    """The requested turns, and the facts of all turns. Raises ArtifactError, Http404."""
     hidden = bool(blind.blind_in(rollout, request.user))
     found = _findings(rollout, hidden=hidden)
     marks = transcript.marks(found)
@@ -115,12 +116,12 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
 
 
 def _findings(rollout: Rollout, *, hidden: bool) -> list[Finding]:
-    """Without those that labels raised, for whoever has yet to answer about it."""
+    """Findings of the rollout. With `hidden`, without those raised by labels, for reviewers who have yet to answer."""
     return [finding for finding in selectors.findings_of(rollout) if not (hidden and finding.rule == blind.RULE)]
 
 
 def _refusals(read: reading.Reading) -> dict[str, str]:
-    """Why no turn of it can be continued or made a task of; empty where they can."""
+    """Reasons why no turn can be continued or turned into a task. Empty if they can."""
     if read.head.trajectory is None:
         return dict.fromkeys(("cannot_fork", "cannot_promote"), "The rollout still runs. Wait until it has ended.")
     return {
@@ -130,7 +131,7 @@ def _refusals(read: reading.Reading) -> dict[str, str]:
 
 
 def _outcome(rollout: Rollout, siblings: list[Rollout], head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
-    """Everything beside the transcript, once the rollout has ended."""
+    """Content beside the transcript of a finished rollout."""
     return {
         **outcome(trajectory),
         "rule_titles": RULE_TITLES,
@@ -158,7 +159,7 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
 
 
 def _number(request: PageRequest, name: str) -> int:
-    """A query parameter that counts something; 0 when it is absent. Raises Http404 for anything else."""
+    """A numeric query parameter; 0 if absent. Raises Http404 for other values."""
     text = request.GET.get(name, "0")
     found = whole(text)
     if found is None:
@@ -167,7 +168,7 @@ def _number(request: PageRequest, name: str) -> int:
 
 
 def _open(pk: int) -> tuple[Rollout, reading.Reading]:
-    """A rollout that has something to read. Raises NotFound, Http404."""
+    """A rollout with a readable trajectory. Raises NotFound, Http404."""
     rollout = selectors.get_rollout(pk)
     try:
         return rollout, reading.of(rollout)
@@ -175,10 +176,10 @@ def _open(pk: int) -> tuple[Rollout, reading.Reading]:
         raise Http404(str(error)) from error
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
-    """One window of turns, fetched when a person comes near it or jumps there; `?one=` is a single turn with all its text."""
+    """One window of turns, loaded on scroll or jump. `?one=` returns a single turn with all its text."""
     rollout, read = _open(pk)
     try:
         if "one" in request.GET:
@@ -197,20 +198,20 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
         raise Http404(str(error)) from error
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_search(request: PageRequest, pk: int) -> HttpResponse:
-    """Where a text occurs in the trajectory, whatever of it is loaded."""
+    """Occurrences of a text in the whole trajectory, loaded or not."""
     rollout, read = _open(pk)
     text = request.GET.get("q", "")[:200]
     context = {"rollout": rollout, "q": text, "found": searching.search(read, text), "most": searching.MAX_HITS}
     return show(request, "rollouts/_hits.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
-    """A page of the token lens as JSON: `?turn=` or `?segment=`, and `&at=` for the page that holds a position."""
+    """A page of the token lens as JSON. `?turn=` or `?segment=` selects the span, `&at=` the page by position."""
     rollout, read = _open(pk)
     span = (
         lens.span_of_turn(read, _number(request, "turn"))
@@ -222,10 +223,10 @@ def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
     return JsonResponse(lens.of(rollout, read, span, _number(request, "at")))
 
 
-@require_GET
+@require_safe
 @page()
 def rollout_download(request: PageRequest, pk: int) -> HttpResponseBase:
-    """The whole trajectory as JSON, nothing cut, in pieces: it may be larger than this server's memory."""
+    """Download the complete trajectory as JSON. Streamed, because it may exceed the server's memory."""
     rollout = selectors.get_rollout(pk)
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{pk} (it is {rollout.state})")

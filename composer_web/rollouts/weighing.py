@@ -1,7 +1,7 @@
-"""What the rollouts of a group weigh in training: reward, with what reviewers pay, and advantage.
+"""Training weights of a group's rollouts: reward, including reviewers' rewards, and advantage.
 
-Written when a group is accepted and when it is weighed anew, from the same rewards as its training view and by the
-trainer's own function; once the group is trained on, it is what it was trained with.
+Written when a group is accepted or reweighed, from the same rewards as its training view and with the trainer's own
+function. Fixed once the group is trained on.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
+from trainer.algorithms import advantages_of
 from trainer.config import RLConfig
-from trainer.learning.algorithms import advantages_of
 
 Weights = dict[str, list[float]]
-"""Sample → its reward and its advantage, as `Group.weights` holds them."""
+"""Sample → (reward, advantage), as stored in `Group.weights`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Weight:
     reward: float
     advantage: float
     trained: bool
-    """Otherwise expected: labels and findings may still change it."""
+    """Otherwise expected: labels and findings may still change the value."""
 
 
 def weigh(run: Run | None, rewards: Mapping[int, float]) -> Weights | None:
-    """The weights of the rollouts that are trained on, by sample in order; None where nobody trains on them."""
+    """Weights of the trained rollouts, by sample in order. None if nothing trains on them."""
     stage = run.configuration.stage if run is not None else None
     if not rewards or not isinstance(stage, RLConfig):
         return None

@@ -1,4 +1,4 @@
-"""What an operator can do to a run, as the buttons of its page and of the table offer it."""
+"""Operator actions on a run, offered as buttons on its page and in the table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Action:
     states: tuple[str, ...]
     service: Callable[..., Run]
     done: str
-    """What is said after it worked."""
+    """Message shown after success."""
     tone: str = ""
     confirm: str = ""
-    """Asked before; empty where nothing is lost by a wrong click."""
+    """Confirmation question. Empty if a wrong click loses nothing."""
     archived: bool | None = None
-    """Only for runs that are archived, or that are not."""
+    """True: archived runs only. False: runs that are not archived only."""
 
     @property
     def confirm_many(self) -> str:

@@ -1,4 +1,4 @@
-"""Runs over HTTP."""
+"""HTTP API of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics against something else than the step: seconds since the run began, or tokens trained so far."""
+"""Metrics over an axis other than the step: seconds since the start of the run, or trained tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What partials/chart.html needs to know of the runs that its panels draw."""
+"""Context of partials/chart.html for the runs that its panels draw."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from composer_web.runs.models import Run
 
 
 def further(runs: Sequence[Run]) -> list[panels.Panel]:
-    """What the runs have recorded and no headline chart shows."""
+    """Panels for recorded metrics that no headline chart shows."""
     kinds = list(dict.fromkeys(run.kind for run in runs))
     shown = panels.headline(runs[0].kind, runs[0].latest) if len(runs) == 1 else panels.overlaid(kinds)
     return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
 
 
 def charts(runs: Sequence[Run]) -> dict[str, Any]:
-    """A page of charts: where values and events come from, and how many panels more there are."""
+    """Context of a page of charts: URLs of values and events, and the number of further panels."""
     asked = urlencode([("run", run.pk) for run in runs])
     return {**places(runs), "further_count": len(further(runs)), "further_url": f"{reverse('runs:further')}?{asked}"}
 
 
 def places(runs: Sequence[Run]) -> dict[str, Any]:
-    """Where each run's values and events come from; several runs lie over each other."""
+    """URLs of each run's values and events. Several runs share each panel."""
     found = [
         {
             "id": run.pk,

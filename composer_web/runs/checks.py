@@ -1,29 +1,29 @@
-"""Settings that only this installation can judge."""
+"""Checks of settings that depend on this installation."""
 
 from __future__ import annotations
 
 from composer_web.env import env
 from composer_web.ops.errors import UserError
 from composer_web.runs.comparing import flat
-from trainer.config import FeedbackConfig, RewardConfig, RunConfig
+from trainer.config import RewardConfig, RunConfig, TextualFeedbackConfig
 
 
 def check_text(field: str, text: str) -> str:
-    """The text, which Postgres must be able to store. Raises UserError naming `field`."""
+    """Return `text` if Postgres can store it. Raises UserError naming `field`."""
     if "\x00" in text:
         raise UserError(field, f"{field} holds a NUL character; remove it")
     return text
 
 
 def check_words(config: RunConfig) -> None:
-    """The same for every setting that is text."""
+    """Apply `check_text` to every text setting."""
     for path, value in flat(config.model_dump(mode="json")).items():
         if isinstance(value, str):
             check_text(path, value)
 
 
 def check_reward(reward: RewardConfig, field: str) -> None:
-    """Language model and parts must be there. Raises UserError naming the setting below `field`."""
+    """Check that the language model and reward components exist. Raises UserError naming the setting below `field`."""
     from trainer.rewards import RewardError, part_names
     from trainer.rewards.plugins import refresh
 
@@ -42,10 +42,10 @@ def check_reward(reward: RewardConfig, field: str) -> None:
         )
 
 
-def check_feedback(feedback: FeedbackConfig, field: str) -> None:
-    """The rules of textual feedback must exist, and `model` needs a language model. Raises UserError."""
-    from trainer.learning.feedback import MODEL
-    from trainer.learning.feedback.find import RULES
+def check_feedback(feedback: TextualFeedbackConfig, field: str) -> None:
+    """Check that the rules of textual feedback exist and that `model` has a language model. Raises UserError."""
+    from trainer.algorithms.textual_feedback import MODEL
+    from trainer.algorithms.textual_feedback.find import RULES
 
     if feedback.coefficient == 0:
         return

@@ -1,4 +1,4 @@
-"""Which cluster serves which version of a run's policy, how long its last weight sync took, and what its engines count."""
+"""Served policy version, last weight sync and engine counters of each cluster that serves a run."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from trainer.inference.contract import (
 PATIENCE = 1.5
 """Seconds that the page waits for the inference server."""
 PHASES = ("fetch", "decode", "wait", "pause", "apply", "resume")
-"""Of a weight sync, as `SyncTimings` has them: the last two are parts of the pause."""
+"""Phases of a weight sync, as in `SyncTimings`. The last two are parts of the pause."""
 HEADS = (*PHASES[:4], "of it apply", "of it resume")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Engines that serve the run's weights and lie together; they are as far as the last of them."""
+    """Engines in one location that serve the run's weights. The slowest engine determines the cluster's version."""
 
     name: str
-    """Empty where no router names any."""
+    """Empty if no router names the cluster."""
     version: int
     behind: int
-    """Versions between what it serves and the newest in the weight store."""
+    """Number of versions between the served one and the newest in the weight store."""
     engines: int
     last_sync: SyncTimings | None
-    """Of its slowest engine."""
+    """Timings of the slowest engine."""
 
     @property
     def phases(self) -> list[float]:
@@ -45,20 +45,20 @@ class Cluster:
 @dataclass(frozen=True)
 class Board:
     status: DeploymentStatus | None
-    """Of all clusters together; None when nothing serves the run."""
+    """Status of all clusters together. None if nothing serves the run."""
     clusters: list[Cluster]
     servers: list[ServerStatus]
-    """Machines behind the inference server that hold this run's weights now, do not answer, or leave."""
+    """Replicas behind the inference server that hold this run's weights, do not answer, or are leaving."""
     engine: str = ""
     error: str = ""
-    """Why nothing is known, or what is wrong with the list of servers, and what to do."""
+    """Reason why the status is unknown, or a problem with the list of servers, and its remedy."""
     last: SyncTimings | None = None
-    """As the metrics recorded it last: what is left to show once no cluster follows the run any more."""
+    """Last sync recorded in the metrics. Shown once no cluster follows the run any more."""
     heads: Sequence[str] = HEADS
 
 
 def board(run: Run) -> Board:
-    """As the inference server says now."""
+    """Current status from the inference server."""
     last = recorded(run)
     try:
         health = inference.health(timeout=PATIENCE)
@@ -74,7 +74,7 @@ def board(run: Run) -> Board:
 
 
 def clusters(status: DeploymentStatus, newest: int) -> list[Cluster]:
-    """By name. `newest` is the newest version in the weight store."""
+    """Clusters sorted by name. `newest` is the newest version in the weight store."""
     members: dict[str, list[EngineStatus]] = {}
     for engine in status.by_engine:
         members.setdefault(engine.cluster, []).append(engine)
@@ -90,12 +90,12 @@ def clusters(status: DeploymentStatus, newest: int) -> list[Cluster]:
 
 
 def _seconds(sync: SyncTimings) -> tuple[int, float]:
-    """An engine that has not come to a version yet is slower than those that have."""
+    """Sort key: engines that have not reached a version yet count as slower than those that have."""
     return -sync.version, sync.seconds
 
 
 def recorded(run: Run) -> SyncTimings | None:
-    """The last weight sync among the run's metrics."""
+    """Last weight sync among the run's metrics."""
     values = run.latest
     if "sync/version" not in values:
         return None
@@ -104,15 +104,15 @@ def recorded(run: Run) -> SyncTimings | None:
 
 
 class EngineMeter:
-    """What the inference server says, as metrics of a step. What it counts is told as the change since the last step, so
-    nothing at the first."""
+    """Status of the inference server as metrics of a step. Counters are reported as the change since the last step;
+    the first step has none."""
 
     def __init__(self) -> None:
         self._counted: dict[str, EngineStatus] = {}
-        """By address, as of the last step."""
+        """Counters at the last step, by engine address."""
 
     def metrics(self, health: ServerHealth, served: DeploymentStatus | None) -> dict[str, float]:
-        """The last seconds of the server, and of the run's deployment there."""
+        """Metrics of the server's last seconds and of the run's deployment."""
         found = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
         if served is None:
             return found
@@ -132,7 +132,7 @@ class EngineMeter:
         found = {"cache/preemptions": sum(preempted)}
         if read := sum(change.prompt_tokens for change in changes):
             found["cache/prefix_hits"] = sum(change.reused_tokens for change in changes) / read
-        if guessed := sum(change.guessed_tokens for change in changes):
+        if guessed := sum(change.draft_tokens for change in changes):
             found["speculation/accepted"] = sum(change.accepted_tokens for change in changes) / guessed
         if len(changes) > 1:
             shares = [change.reused_tokens / change.prompt_tokens for change in changes if change.prompt_tokens]
@@ -143,16 +143,15 @@ class EngineMeter:
 
 
 def _change(before: EngineStatus, now: EngineStatus) -> EngineStatus:
-    """What it counted since; an engine that began anew counts from 0."""
+    """Change of an engine's counters. A restarted engine counts from 0."""
     if now.prompt_tokens < before.prompt_tokens or now.preemptions < before.preemptions:
         return now
-    counts = ("prompt_tokens", "reused_tokens", "preemptions", "guessed_tokens", "accepted_tokens")
+    counts = ("prompt_tokens", "reused_tokens", "preemptions", "draft_tokens", "accepted_tokens")
     return now.model_copy(update={name: getattr(now, name) - getattr(before, name) for name in counts})
 
 
 def sync_metrics(served: DeploymentStatus | None) -> dict[str, float]:
-    """The last weight sync as metrics of a step, and that of each cluster where there are several; nothing before the
-    first."""
+    """Last weight sync as metrics of a step, also per cluster if there are several. Empty before the first sync."""
     if served is None:
         return {}
     found = _of_sync(served.last_sync, "")

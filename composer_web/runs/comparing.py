@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs in their settings, and what came of them."""
+"""Comparison of several runs: differing settings and outcomes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from composer_web.runs.models import Run
 from composer_web.runs.panels import definition
 
 MAX_RUNS = 6
-"""As many as there are colours."""
+"""Equals the number of colours."""
 
 OUTCOMES = (
     "reward/mean",
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """The settings around it, for rows that are dotted paths."""
+        """Parent path of a row whose name is a dotted path."""
         return self.label.rpartition(".")[0]
 
     @property
@@ -56,7 +56,8 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(configs: Iterable[Mapping[str, Any]], *, everything: bool = False) -> list[Row]:
-    """Settings in which the configurations differ, or all; a dash where one has no such setting."""
+    """Settings that differ between the configurations, or all settings. A dash marks a setting that a configuration
+    lacks."""
     tables = [flat(config) for config in configs]
     paths = dict.fromkeys(path for table in tables for path in table)
     rows = {path: [table.get(path, ...) for table in tables] for path in paths}
@@ -74,7 +75,7 @@ def _shown(value: Any) -> str:
 
 
 def outcomes(runs: Sequence[Run]) -> list[Row]:
-    """The last value of each headline metric that any of the runs has."""
+    """Last value of each headline metric that any of the runs has."""
     rows = []
     for key in OUTCOMES:
         if any(key in run.latest for run in runs):

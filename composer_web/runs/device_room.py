@@ -1,4 +1,4 @@
-"""How much memory a trainer has here: of a GPU, else of the machine. It says so with its heartbeat."""
+"""Memory available to a trainer: of a GPU, or else of the machine. The worker reports it in its heartbeat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 PATIENCE = 10.0
-"""Seconds that the driver has to answer."""
+"""Timeout of the driver in seconds."""
 
 
 def device_room() -> dict[str, int]:

@@ -18,7 +18,7 @@ from trainer.inference.contract import DeploymentStatus, InferenceError, ServerH
 log = logging.getLogger(__name__)
 WATCH_SECONDS = 10.0
 PATIENCE = 2.0
-"""Seconds that the inference server has to answer."""
+"""Timeout of the inference server in seconds."""
 
 
 class Event(Protocol):
@@ -28,14 +28,19 @@ class Event(Protocol):
 
 
 class EngineWatch:
-    def __init__(self, deployment: str, event: Event, in_store: Callable[[int], bool]) -> None:
-        """`in_store` says of a version whether it is published: engines see it there, maybe before `published` is called."""
+    def __init__(self, deployment: str, event: Event, in_store: Callable[[int], bool], *, max_lag: int = 1) -> None:
+        """`in_store` tells whether a version is published: engines may see it in the store before `published` is
+        called.
+        `max_lag` is the number of versions that an engine may lag behind the newest before it is reported."""
         self._deployment, self._event, self._in_store = deployment, event, in_store
         self._digests: dict[int, str] = {}
-        """Of the versions published by this process."""
+        """Digests of the versions published by this process."""
         self._lies: set[int] = set()
         self._differ: set[tuple[str, str]] = set()
-        """Engines that were reported for what they compute, by address and words."""
+        """Engines already reported as failing weight verification, as (address, error)."""
+        self._max_lag = max_lag
+        self._lagging: set[str] = set()
+        """Addresses of engines reported as lagging, until they catch up."""
         self._looked = time.monotonic()
 
     def published(self, version: int, digest: str) -> None:
@@ -47,7 +52,8 @@ class EngineWatch:
             self.look()
 
     def look(self) -> tuple[ServerHealth, DeploymentStatus | None] | None:
-        """What the server says, and of the run's deployment there; None while it does not answer: absent, not zero."""
+        """Query the status of the server and of the run's deployment. None if the server does not answer: no data,
+        not zero."""
         try:
             health = inference.health(timeout=PATIENCE)
         except InferenceError as error:
@@ -61,12 +67,13 @@ class EngineWatch:
         return health, served
 
     def saw(self, served: DeploymentStatus) -> None:
-        """Tell what is wrong with the run's deployment and was not told yet."""
+        """Report new problems of the run's deployment."""
         self._left_out(served)
         self._names_another(served)
+        self._lags(served)
 
     def _left_out(self, served: DeploymentStatus) -> None:
-        """Those that were seen to compute something else, each once for its words."""
+        """Report engines that fail weight verification, once per error."""
         for engine in served.by_engine:
             if engine.proof != "differs" or (engine.url, engine.error) in self._differ:
                 continue
@@ -81,8 +88,24 @@ class EngineWatch:
                 "error", f"an engine is left out: {engine.error}; {rest}", {"engine": engine.url or "the engine"}
             )
 
+    def _lags(self, served: DeploymentStatus) -> None:
+        """Report engines that lag behind the weight store, once until they catch up."""
+        newest = max(self._digests, default=-1)
+        for engine in served.by_engine:
+            if not 0 <= engine.version < newest - self._max_lag:
+                self._lagging.discard(engine.url)
+            elif engine.url not in self._lagging:
+                self._lagging.add(engine.url)
+                who = f"the engine {engine.url}" if engine.url else "the engine"
+                self._event(
+                    "error",
+                    f"{who} serves version {engine.version} and {newest} is published: rollouts go to others or wait for it; "
+                    f"look at its log and at its way to the weight store{': ' + engine.error if engine.error else ''}",
+                    {"engine": engine.url or "the engine", "version": engine.version, "published": newest},
+                )
+
     def _names_another(self, served: DeploymentStatus) -> None:
-        """One that names a version and holds other weights, once a version."""
+        """Report engines whose weights do not match the version that they name, once per version."""
         if served.version in self._lies:
             return
         known = self._digests.get(served.version)

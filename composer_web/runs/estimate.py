@@ -1,4 +1,5 @@
-"""What a configuration will cost, from what an earlier run of the same kind and model has measured; nothing is guessed."""
+"""Cost estimate of a configuration, from measurements of an earlier run of the same kind and model. It contains no
+guesses."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.runs.models import Metric, Run
 from composer_web.runs.plan import evaluation_rollouts
-from trainer.config import HeadsConfig, RLConfig, RunConfig
+from trainer.config import MTPConfig, RLConfig, RunConfig
 
 MIN_STEPS = 3
 CANDIDATES = 5
@@ -25,30 +26,30 @@ class Measured:
     source: Run
     steps: int
     train: float
-    """Seconds of a step in which the trainer had something to do."""
+    """Seconds of a step in which the trainer is busy."""
     wait: float
-    """Seconds in which it waited for rollouts."""
+    """Seconds of a step in which the trainer waits for rollouts."""
     tokens: float | None
-    """Of a rollout."""
+    """Tokens per rollout."""
     idle: float
-    """Share of a step in which the engine computed nothing."""
+    """Share of a step in which the engine is idle."""
     ranks: float
-    """That trained: fewer than configured while machines were missing."""
+    """Number of ranks that trained. Lower than configured while nodes were missing."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     training: float
-    """Seconds."""
+    """Seconds of training."""
     evaluations: float
-    """Seconds of the engine for the run's evaluations, as if they came one after the other."""
+    """Engine seconds for the run's evaluations, as if they ran one after the other."""
     tokens: float | None
-    """Tokens of all training rollouts, where rollouts are made."""
+    """Tokens of all training rollouts, if the stage makes rollouts."""
     source: Run
     steps: int
-    """Steps of `source` that were measured."""
+    """Number of measured steps of `source`."""
     heads: float = 0.0
-    """Seconds in which the head that guesses tokens ahead is trained, once; 0 too where no run has measured it."""
+    """Seconds to train the MTP head, once. Also 0 if no run has measured it."""
 
     @property
     def seconds(self) -> float:
@@ -56,14 +57,14 @@ class Estimate:
 
     @property
     def dollars(self) -> float | None:
-        """None while the installation does not say what an hour of its machines costs."""
+        """None until the installation sets a price per machine hour."""
         price = env().machine_hour_dollars
         return None if price is None else price * self.seconds / 3600
 
 
 @dataclass(frozen=True)
 class Total:
-    """Of several runs one after the other; `unknown` of them have no estimate."""
+    """Estimate for several consecutive runs. `unknown` of them have no estimate."""
 
     seconds: float
     dollars: float | None
@@ -71,14 +72,13 @@ class Total:
 
 
 def estimate(config: RunConfig) -> Estimate | None:
-    """Scaled from the newest run that trained a model of the same shape in the same kind of stage; None while there is
-    none."""
+    """Estimate scaled from the newest run of the same kind of stage and model shape. None without such a run."""
     found = measured(config)
     return None if found is None else scaled(config, found)
 
 
 def total(configs: Iterable[RunConfig]) -> Total:
-    """Each kind of stage and policy is looked up once, however many runs there are."""
+    """Sum of the estimates. Each kind of stage and policy is looked up once, for any number of runs."""
     known: dict[tuple[str, str, bool], Measured | None] = {}
     seconds, unknown = 0.0, 0
     for config in configs:
@@ -95,7 +95,7 @@ def total(configs: Iterable[RunConfig]) -> Total:
 
 
 def measured(config: RunConfig) -> Measured | None:
-    """The newest earlier run that says something."""
+    """Newest earlier run with usable measurements."""
     try:
         architecture = resolve(config.policy).policy.architecture
     except UserError:
@@ -109,18 +109,19 @@ def measured(config: RunConfig) -> Measured | None:
         steps, seconds, wait, tokens, idle, ranks = _means(run)
         if steps >= MIN_STEPS and seconds is not None:
             wait = min(wait or 0.0, seconds)
-            ranks = ranks or run.configuration.stage.parallel.ranks
+            ranks = ranks or run.configuration.stage.parallel.world_size
             return Measured(run, steps, seconds - wait, wait, tokens, min(max(idle or 0.0, 0.0), 1.0), ranks)
     return None
 
 
 def scaled(config: RunConfig, found: Measured) -> Estimate:
-    """Training grows with tokens and passes over them, and shrinks with ranks; waiting grows with the tokens of rollouts and
-    shrinks with how many are in flight. What evaluations take is the engine's and no trainer makes it shorter."""
+    """Scale measured times to `config`. Training time grows with tokens and passes and shrinks with ranks. Waiting
+    time grows with rollout tokens and shrinks with rollouts in flight. Evaluation time depends on the engine
+    only."""
     stage, before = config.stage, found.source.configuration.stage
     more = _tokens(config) / _tokens(found.source.configuration)
     train = found.train * more * _passes(config) / _passes(found.source.configuration)
-    train *= found.ranks / stage.parallel.ranks
+    train *= found.ranks / stage.parallel.world_size
     wait, evaluations = found.wait, 0.0
     rollouts = 0
     if isinstance(stage, RLConfig) and isinstance(before, RLConfig):
@@ -138,24 +139,26 @@ def scaled(config: RunConfig, found: Measured) -> Estimate:
 
 
 def _heads(config: RunConfig, source: Run) -> float:
-    """As the newest run of a policy of that shape took, of any kind of stage, by the positions that the head learns from."""
-    if not config.stage.heads.ahead:
+    """Seconds to train the MTP head, from the newest run of a policy of this shape in any kind of stage, scaled by
+    the trained positions."""
+    if not config.stage.mtp.num_speculative_tokens:
         return 0.0
     alike = Run.objects.filter(policy_in__architecture=source.policy_in.architecture)
     taught = (
         Metric.objects.filter(key__name="time/heads", run__in=alike).select_related("run").order_by("-run_id").first()
     )
-    if taught is None or not taught.run.configuration.stage.heads.ahead:
+    if taught is None or not taught.run.configuration.stage.mtp.num_speculative_tokens:
         return 0.0
-    return taught.value * _positions(config.stage.heads) / _positions(taught.run.configuration.stage.heads)
+    return taught.value * _positions(config.stage.mtp) / _positions(taught.run.configuration.stage.mtp)
 
 
-def _positions(heads: HeadsConfig) -> int:
-    return heads.steps * heads.batch * heads.window * heads.ahead
+def _positions(heads: MTPConfig) -> int:
+    return heads.steps * heads.batch_size * heads.seq_len * heads.num_speculative_tokens
 
 
 def _passes(config: RunConfig) -> int:
-    """Over the tokens of a step: forward, and two of the same size backward; a reference scores them once more."""
+    """Passes over the tokens of a step: one forward pass, a backward pass worth two, and one more to score with a
+    reference."""
     stage = config.stage
     return 3 + (isinstance(stage, RLConfig) and stage.objective.kl_coefficient > 0)
 
@@ -165,8 +168,8 @@ def _of_sessions(config: RunConfig) -> bool:
 
 
 def _means(run: Run) -> tuple[int, float | None, float | None, float | None, float | None, float | None]:
-    """Steps measured, mean seconds of a step (without the head that is trained after the last) and of its waiting, mean
-    tokens of a rollout, mean share in which the engine was idle, mean ranks where machines may have been missing."""
+    """Number of measured steps, then means: seconds of a step (without training the MTP head after the last one),
+    seconds of waiting, tokens per rollout, idle share of the engine, and ranks if nodes may have been missing."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -177,11 +180,11 @@ def _means(run: Run) -> tuple[int, float | None, float | None, float | None, flo
                    avg(m.value) FILTER (WHERE k.name = 'time/wait_for_batch'),
                    avg(m.value) FILTER (WHERE k.name = 'tokens/total'),
                    avg(m.value) FILTER (WHERE k.name = 'idle/rollouts'),
-                   avg(m.value) FILTER (WHERE k.name = 'parallel/ranks')
+                   avg(m.value) FILTER (WHERE k.name = 'distributed/ranks')
             FROM runs_metric m JOIN runs_metrickey k ON k.id = m.key_id
             WHERE m.run_id = %s
               AND k.name IN ('time/step', 'time/heads', 'time/wait_for_batch', 'tokens/total', 'idle/rollouts',
-                             'parallel/ranks')
+                             'distributed/ranks')
             """,
             [run.pk],
         )
@@ -190,7 +193,7 @@ def _means(run: Run) -> tuple[int, float | None, float | None, float | None, flo
 
 
 def _tokens(config: RunConfig) -> int:
-    """What the time of one step grows with: its tokens, at most."""
+    """Maximum number of tokens in one step. The step time scales with it."""
     stage = config.stage
     if isinstance(stage, RLConfig):
         return stage.groups_per_step * stage.group_size * stage.sampling.max_context_tokens

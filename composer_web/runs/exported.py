@@ -1,4 +1,4 @@
-"""Runs and their metrics as files."""
+"""Export of runs and their metrics as files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from composer_web.runs.models import Metric, MetricKey, Run
 
 
 class MetricFilter(filters.FilterSet):
-    """`run` and `name` may be repeated. Without a run there is nothing: the table of all runs has no end."""
+    """`run` and `name` may be repeated. Without `run`, the export is empty: the table of all runs is unbounded."""
 
     run = filters.ModelMultipleChoiceFilter(queryset=lambda _: Run.objects.only("pk"), label="Run", required=True)
     name = filters.ModelMultipleChoiceFilter(
@@ -35,7 +35,7 @@ class MetricFilter(filters.FilterSet):
 
 
 def by_name_and_step(rows: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
-    """One run and one metric after another, in the order of the table's own key."""
+    """Rows by run, then by metric, in the order of the table's primary key."""
     wanted = [*(column.source for column in columns.values()), "key_id"]
     after: dict[str, Any] | None = None
     while True:

@@ -1,4 +1,4 @@
-"""How many runs there are of each kind, beside the filters of the list: each facet counts under all other filters."""
+"""Facet counts beside the filters of the run list. Each facet applies all other filters."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest
 
 from composer_web.ops.facets import Facet, facet, others
+from composer_web.ops.filters import strict
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run, RunKind
 
 Rows = list[tuple[str, str, int]]
-"""Value in the address, what people read, runs."""
+"""(URL value, label, number of runs)."""
 
 
 def facets(request: HttpRequest) -> list[Facet]:
-    """Of the runs that the list shows at this address. One query a facet."""
+    """Facets of the runs that the list shows at this URL. One query per facet."""
     found = []
     for name, label, count in FACETS:
         rest, chosen = others(request.GET, name)
-        query: Any = RunFilter(rest, queryset=Run.objects.all(), request=request).qs.order_by()
+        query: Any = strict(RunFilter, rest, queryset=Run.objects.all(), request=request).qs.order_by()
         if (one := facet(name, label, count(query), rest=rest, chosen=chosen)) is not None:
             found.append(one)
     return found

@@ -31,15 +31,15 @@ from composer_web.runs.series import Line, Row
 log = logging.getLogger(__name__)
 
 MOST = 8
-"""Runs that a page may watch."""
+"""Maximum number of runs that a page may watch."""
 SLOW_INTERVAL = 5.0
-"""Seconds between reads of what costs more, and after one that failed."""
+"""Seconds between expensive reads, and after a failed read."""
 AGAIN = 60.0
-"""Seconds after which everything is read although nothing was said: a lost hint costs freshness, never truth."""
+"""Seconds after which everything is read without a hint. A lost hint costs freshness, never correctness."""
 BUCKETS = 240
-"""As js/chart.js asks for."""
+"""Must match the number that js/chart.js requests."""
 STATUS, ALL = frozenset({"status"}), frozenset({"head", "status", "events", "groups", "evals"})
-"""Parts of the page that change with the metrics, and with whatever else happens."""
+"""Parts of the page that change with the metrics, and parts that change with anything else."""
 SLOW = frozenset({"timing", "clusters"})
 OF_RL = frozenset({"groups", "clusters"})
 HEAD, OPERATORS_HEAD = "head", "head of operators"
@@ -48,18 +48,19 @@ Mark = tuple[float, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a watcher gets of a run."""
+    """What a watcher receives of a run."""
 
     parts: bool
-    """The parts of its page too."""
+    """Whether to send the parts of the run's page too."""
     may_operate: bool
 
 
 class Watcher(Protocol):
-    """A socket."""
+    """A WebSocket."""
 
     def take(self, feed: Feed, text: str) -> None:
-        """Send when the socket takes it. Never waits: what is too much is dropped, and `Feed.everything` sent later."""
+        """Send `text` once the socket accepts it. Never blocks: overflow is dropped, and `Feed.everything` is sent
+        later."""
 
 
 @dataclass(slots=True)
@@ -67,9 +68,9 @@ class Wanted:
     """What to read."""
 
     since: int | None = None
-    """Metrics from this step on."""
+    """Read metrics from this step on."""
     whole: bool = False
-    """All metrics."""
+    """Read all metrics."""
     marks: bool = False
     parts: frozenset[str] = frozenset()
 
@@ -83,13 +84,13 @@ EVERYTHING = Wanted(whole=True, marks=True, parts=ALL)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read; None is what was not wanted."""
+    """Result of a read. None for anything not requested."""
 
     names: tuple[str, ...]
     lines: dict[str, Line] | None
     marks: list[Mark] | None
     parts: dict[str, str]
-    """HTML by name."""
+    """HTML by name of the part."""
 
 
 def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
@@ -111,7 +112,7 @@ def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
 
 
 class Round:
-    """What is wanted, read at most every `seconds`."""
+    """Pending reads of one kind, executed at most every `seconds`."""
 
     def __init__(self, seconds: float, wanted: Wanted) -> None:
         self.seconds = seconds
@@ -134,7 +135,7 @@ class Feed:
     def __init__(self, pk: int) -> None:
         self.pk = pk
         self.seq = 0
-        """0 until the run was read for the first time."""
+        """0 until the first read of the run."""
         self.lines: dict[str, Line] = {}
         self.marks: list[Mark] = []
         self.parts: dict[str, str] = {}
@@ -145,7 +146,7 @@ class Feed:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to listen and to read; the task ends when the run's hints are subscribed to."""
+        """Start listening and reading. The task ends once the run's hints are subscribed to."""
         if not self._tasks:
             subscribed = asyncio.create_task(hub().hear(f"run:{self.pk}", self.hear))
             self._tasks = (subscribed, asyncio.create_task(self._serve(subscribed)))
@@ -171,7 +172,7 @@ class Feed:
             self._slow.want(Wanted(marks=True, parts=SLOW))  # some marks are metrics
 
     def everything(self, watcher: Watcher) -> list[str]:
-        """For a watcher that holds nothing; nothing before the run was read: then everybody is told."""
+        """Messages for a watcher without state. Empty before the first read, which is sent to every watcher."""
         if not self.seq:
             return []
         if self._written[0] != self.seq:
@@ -202,7 +203,7 @@ class Feed:
             await asyncio.sleep(max(0.0, round_.seconds - (time.monotonic() - began)))
 
     def apply(self, found: Found) -> None:
-        """Take over what was read, and tell the watchers what is new in it."""
+        """Store what was read and send the changes to the watchers."""
         told: dict[str, Any] = {}
         self._names = found.names
         if found.lines is not None:
@@ -248,8 +249,8 @@ _feeds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Feed]] = 
 
 
 async def join(pk: int, watcher: Watcher, terms: Terms) -> Feed:
-    """Tell `watcher` of a run from now on, everything first. Who joins again is told everything again. Raises redis'
-    errors."""
+    """Subscribe `watcher` to the run; it receives the full state first. Joining again sends the full state again.
+    Raises redis' errors."""
     feeds = _feeds.setdefault(asyncio.get_running_loop(), {})
     feed = feeds.get(pk) or feeds.setdefault(pk, Feed(pk))
     feed.watchers[watcher] = terms
@@ -264,7 +265,7 @@ async def join(pk: int, watcher: Watcher, terms: Terms) -> Feed:
 
 
 async def leave(feed: Feed, watcher: Watcher) -> None:
-    """The last one ends the feed."""
+    """Unsubscribe. The last watcher to leave stops the feed."""
     feed.watchers.pop(watcher, None)
     feeds = _feeds.get(asyncio.get_running_loop(), {})
     if not feed.watchers and feeds.get(feed.pk) is feed:

@@ -1,4 +1,4 @@
-"""The filters of runs: one set for page, API, export and CLI."""
+"""Filters of runs, shared by page, API, export and CLI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATE = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
 
 
 class RunFilter(filters.FilterSet):
-    """Archived runs are left out unless `archived` asks for them."""
+    """Archived runs are excluded unless `archived` includes them."""
 
     q = filters.CharFilter(method="search", label="Search")
     state = filters.ChoiceFilter(choices=RunState, label="State", empty_label="any")
@@ -44,7 +44,7 @@ class RunFilter(filters.FilterSet):
         return found if self.form.cleaned_data.get("archived") else found.filter(archived_at=None)
 
     def put_away_alone(self) -> PutAway | None:
-        """Archived runs that fit the other filters; None where there are none, or the list shows them."""
+        """Archived runs that match the other filters. None if there are none, or if the list shows them."""
         said = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "")}
         if "archived" in said:
             return None

@@ -1,4 +1,4 @@
-"""The run form: what it starts from (preset, template, run, text), live validation, and the run that it makes."""
+"""Views of the run form: initial values (preset, template, run, text), live validation, and creation of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.http import HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.numbers import ROW_ID, whole
@@ -31,7 +31,8 @@ from trainer.config import RunConfig, SFTConfig
 
 @dataclass(frozen=True)
 class Origin:
-    """What a form was filled from: a preset, a template, or the configuration of a run; changes are told against it."""
+    """Source of a form's initial values: a preset, a template, or the configuration of a run. Changes are computed
+    against it."""
 
     config: RunConfig
     name: str
@@ -41,7 +42,7 @@ class Origin:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The hidden field of the form that leads here again."""
+        """Hidden form field that identifies this origin."""
         if self.run:
             return "parent", str(self.run.pk)
         if self.template:
@@ -80,12 +81,12 @@ def _options() -> dict[str, list[str]]:
         "stage.midtrain.corpus": known,
         "stage.rl.suite": suites,
         "stage.rl.eval_suite": suites,
-        "stage.rl.sampler.policy": ["", *names],
+        "stage.rl.curriculum.policy": ["", *names],
     }
 
 
 def _checked(form: RunForm) -> list[str]:
-    """Warnings of the control plane; what it refuses becomes an error at the field."""
+    """Warnings of the control plane. Its errors are added to the fields."""
     if form.config is None:
         return []
     try:
@@ -97,7 +98,7 @@ def _checked(form: RunForm) -> list[str]:
 
 
 def _form_name(field: str, stage: str) -> str:
-    """The services' dotted path (`stage.suite`) as the form names it (`stage.rl.suite`)."""
+    """Map a dotted path of the services (`stage.suite`) to the form's field name (`stage.rl.suite`)."""
     path = f"stage.{stage}.{field.removeprefix('stage.')}" if field.startswith("stage.") else field
     return path if path in SCHEMA.by_name else field
 
@@ -120,7 +121,7 @@ def _plan(form: RunForm, warnings: list[str], source: Origin) -> dict[str, Any]:
 def _page(
     request: PageRequest, form: RunForm, warnings: list[str], source: Origin, *, refused: str = "", **more: Any
 ) -> HttpResponse:
-    """The form; `refused` says what was not done, and why stands at the fields or in `problems`."""
+    """Render the form. `refused` is the action that failed; the reasons are at the fields or in `problems`."""
     posted = request.POST if request.method == "POST" else None
     context = {
         "form": form,
@@ -163,7 +164,8 @@ def run_new(request: PageRequest) -> HttpResponse:
 
 
 def _posted_form(request: PageRequest) -> HttpResponse:
-    """Start a run, keep a draft or a template, go to the sweep's preview, or download the text, as the button says."""
+    """Start a run, save a draft or a template, open the sweep preview, or download the text, depending on the
+    button."""
     source, action = origin(request.POST), request.POST.get("action", "start")
     form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
     if action in MIME and form.config is not None:
@@ -206,7 +208,7 @@ def _do(request: PageRequest, action: str, config: RunConfig, source: Origin) ->
 def preview_page(
     request: PageRequest, config: RunConfig, fields: dict[str, list[sweeps.Value]], mode: str, source: Origin
 ) -> HttpResponse:
-    """Every run of a sweep before any is made. Raises UserError."""
+    """Preview every run of a sweep before creating any. Raises UserError."""
     found = sweeps.preview(config, fields, mode)
     context = {
         "preview": found,
@@ -224,7 +226,7 @@ def preview_page(
 @require_POST
 @page("operator")
 def run_text(request: PageRequest) -> HttpResponse:
-    """Fill the form from a pasted or uploaded YAML, TOML or JSON text."""
+    """Fill the form from pasted or uploaded YAML, TOML or JSON."""
     source = origin(request.POST)
     upload = request.FILES.get("file")
     text = request.POST.get("text", "")
@@ -248,10 +250,10 @@ def _decoded(data: bytes) -> str:
         raise UserError("text", f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
 
-@require_GET
+@require_safe
 @page()
 def run_file(request: PageRequest, pk: int, form: Format) -> HttpResponse:
-    """The configuration of a run as a file."""
+    """Download the configuration of a run."""
     return text_file(selectors.get_run(pk).configuration, form)
 
 
@@ -267,7 +269,7 @@ def text_file(config: RunConfig, form: Format) -> HttpResponse:
 @require_POST
 @page("operator")
 def run_check(request: PageRequest) -> HttpResponse:
-    """Live validation: the errors of each field, what differs from the origin, and the summary of what would run."""
+    """Live validation: field errors, changes against the origin, and a summary of the run."""
     source = origin(request.POST)
     form = RunForm(_posted(request.POST), base=source.config)
     warnings = _checked(form)

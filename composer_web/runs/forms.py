@@ -1,4 +1,5 @@
-"""The run form: fields from the RunConfig schema, values from a preset, a parent run or a POST, errors at the field."""
+"""The run form: fields from the RunConfig schema, initial values from a preset, a parent run or a POST, errors per
+field."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ class BoundField:
     value: str
     errors: Sequence[str]
     before: str | None = None
-    """What the preset or run that the form was filled from has here, where the value differs."""
+    """Value in the preset or run that filled the form, if it differs."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that differs from the preset or run that the form was filled from."""
+    """A setting that differs from the preset or run that filled the form."""
 
     name: str
     label: str
@@ -39,8 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A group ready for its template: basic fields in sight, advanced ones behind a fold that opens on an
-    error or a change."""
+    """A field group ready for its template. Advanced fields are collapsed unless one has an error or a change."""
 
     label: str
     help: str
@@ -63,7 +63,7 @@ class BoundStage:
 
 
 def default_values() -> dict[str, str]:
-    """Values of every field of every stage, before anything is chosen."""
+    """Values of every field of every stage in an empty form."""
     values: dict[str, str] = {}
     for stage in (MidtrainConfig(), SFTConfig(), RLConfig()):
         values |= flatten(SCHEMA, RunConfig(name="new run", stage=stage))
@@ -102,7 +102,7 @@ class RunForm:
 
     @property
     def changes(self) -> list[Change]:
-        """Settings of the chosen stage that are not those of `base`; its name is expected to be new."""
+        """Settings of the chosen stage that differ from `base`. The name is expected to differ."""
         shown = self.values | (flatten(SCHEMA, self.config) if self.config else {})
         names = [
             "stage",
@@ -120,11 +120,11 @@ class RunForm:
 
     @property
     def wrong(self) -> list[tuple[str, str]]:
-        """Fields with errors: (name, label)."""
+        """Fields with errors, as (name, label)."""
         return [(name, label_of(name) or "Run") for name in self.errors]
 
     def refuse(self, name: str, message: str) -> None:
-        """Add an error that only the control plane can know (an unknown policy)."""
+        """Add an error that only the control plane can detect, such as an unknown policy."""
         self.errors.setdefault(name, []).append(message)
 
     @property

@@ -1,4 +1,4 @@
-"""What people say of runs: tags, notes, and which are put away. Each change is audited with what was before."""
+"""Tags, notes and archiving of runs. Every change is audited with the previous value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_NOTES = 20_000
 
 
 def parse_tags(text: str) -> list[str]:
-    """Tags separated by commas or spaces. Raises UserError for one that is none."""
+    """Split tags at commas or spaces. Raises UserError for an invalid tag."""
     found = [tag for tag in re.split(r"[,\s]+", text.strip().lower()) if tag]
     for tag in found:
         if not TAG.fullmatch(tag):
@@ -31,7 +31,7 @@ def parse_tags(text: str) -> list[str]:
 
 @transaction.atomic
 def set_tags(*, run: Run, tags: Iterable[str], actor: User | None = None) -> Run:
-    """The tags that the run has from now on. Raises UserError."""
+    """Replace the run's tags. Raises UserError."""
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
     before, row.tags = row.tags, parse_tags(",".join(tags))
     if len(row.tags) > MOST_TAGS:
@@ -46,7 +46,8 @@ def set_tags(*, run: Run, tags: Iterable[str], actor: User | None = None) -> Run
 
 @transaction.atomic
 def retag(*, runs: Sequence[Run], text: str, add: bool, actor: User | None = None) -> int:
-    """Add tags to several runs, or take them away. Returns how many runs changed. Raises UserError; then none did."""
+    """Add tags to several runs, or remove them. Returns the number of changed runs. Raises UserError without
+    changing any."""
     wanted = parse_tags(text)
     if not wanted:
         raise UserError("tags", "write at least one tag")
@@ -60,7 +61,7 @@ def retag(*, runs: Sequence[Run], text: str, add: bool, actor: User | None = Non
 
 @transaction.atomic
 def set_notes(*, run: Run, notes: str, actor: User | None = None) -> Run:
-    """Plain text. Raises UserError when it is too long."""
+    """Set the notes (plain text). Raises UserError if they are too long."""
     notes = check_text("notes", notes.replace("\r\n", "\n").strip())
     if len(notes) > MOST_NOTES:
         raise UserError("notes", f"at most {MOST_NOTES} characters; found {len(notes)}")
@@ -76,7 +77,7 @@ def set_notes(*, run: Run, notes: str, actor: User | None = None) -> Run:
 
 @transaction.atomic
 def archive_run(*, run: Run, actor: User | None = None) -> Run:
-    """Leave it out of lists; nothing is deleted. Raises Conflict for one that is still on its way."""
+    """Hide the run from lists without deleting anything. Raises Conflict for an unfinished run."""
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
     if row.state in RUN_LIVE:
         raise Conflict(f"run {run.pk} is {row.state}: stop it first, or wait for its end", "state")
@@ -87,7 +88,7 @@ def archive_run(*, run: Run, actor: User | None = None) -> Run:
 
 @transaction.atomic
 def restore_run(*, run: Run, actor: User | None = None) -> Run:
-    """Show it in lists again. Raises Conflict."""
+    """Show the run in lists again. Raises Conflict."""
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
     if row.archived_at is None:
         raise Conflict(f"run {run.pk} is not archived", "archived_at")

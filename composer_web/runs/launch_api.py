@@ -1,4 +1,4 @@
-"""Launching over HTTP: templates of the team and sweeps. (Text and dry run: api.py.)"""
+"""HTTP API of run templates and sweeps. (Text and dry run: api.py.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launching as the API gives and takes it: text, templates, sweeps."""
+"""API schemas of launching: text, templates, sweeps."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Pages of templates and sweeps."""
+"""Views of templates and sweeps."""
 
 from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
@@ -20,7 +20,7 @@ from composer_web.runs.text import load
 PER_PAGE = 25
 
 
-@require_GET
+@require_safe
 @page()
 def template_list(request: PageRequest) -> HttpResponse:
     return show(request, "runs/templates.html", {"templates": kept.templates()})
@@ -29,7 +29,7 @@ def template_list(request: PageRequest) -> HttpResponse:
 @require_POST
 @page("operator")
 def template_change(request: PageRequest, pk: int) -> HttpResponse:
-    """Its name and description; its settings are changed in the form that it fills."""
+    """Change a template's name and description. The settings are edited in the run form."""
     template = kept.get_template(pk)
     name, description = request.POST.get("name", ""), request.POST.get("description", "")
     return act(
@@ -52,7 +52,7 @@ def template_delete(request: PageRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def sweep_list(request: PageRequest) -> HttpResponse:
     table = SweepTable(sweeps.sweeps())
@@ -64,7 +64,7 @@ def sweep_list(request: PageRequest) -> HttpResponse:
 @require_POST
 @page("operator")
 def sweep_create(request: PageRequest) -> HttpResponse:
-    """What the preview showed, made. A person whose preview has grown old reads why nothing was made."""
+    """Create the previewed sweep. An outdated preview shows why nothing was created."""
     parent = whole(request.POST.get("parent", ""), digits=ROW_ID)
     try:
         made = sweeps.create_sweep(
@@ -81,10 +81,10 @@ def sweep_create(request: PageRequest) -> HttpResponse:
     return redirect("runs:sweep", pk=made.pk)
 
 
-@require_GET
+@require_safe
 @page()
 def sweep_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Its runs with what varies, what came of each, and their curves over each other."""
+    """Runs of a sweep with the varied settings, their outcomes and overlaid curves."""
     sweep = sweeps.get_sweep(pk)
     runs = sweeps.members(sweep)
     outcomes = comparing.outcomes(runs)

@@ -1,4 +1,4 @@
-"""What a run came from and what came of it: runs, checkpoints, suites, environments, code."""
+"""Lineage of a run, in both directions: runs, checkpoints, suites, environments, code."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class UsedEnvironment:
 @dataclass(frozen=True)
 class Lineage:
     ancestors: list[Run]
-    """The parent, its parent, …"""
+    """The parent, its parent, and so on."""
     children: list[Run]
     start: Checkpoint | None
-    """The checkpoint whose weights it started from; None for weights that were imported."""
+    """Checkpoint with the initial weights. None for imported weights."""
     made: list[Checkpoint]
     suites: list[tuple[str, Suite]]
-    """What for, and the suite."""
+    """(purpose, suite)."""
     environments: list[UsedEnvironment]
     bare_tasks: int
-    """Tasks whose files come with the task itself, in no prepared environment."""
+    """Tasks that ship their own files instead of using a prepared environment."""
     more_environments: bool
 
 

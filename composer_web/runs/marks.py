@@ -1,4 +1,4 @@
-"""What happened in a run, placed on the axis of its charts: checkpoints, weight syncs, evaluations, alerts, recoveries."""
+"""Chart annotations of a run: checkpoints, weight syncs, evaluations, alerts, recoveries."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from composer_web.runs.axes import TOKENS, Axis
 from composer_web.runs.models import Run
 
 MOST = 200
-"""Marks of one kind on a chart; beyond, the newest are shown and the rest is counted."""
+"""Maximum number of annotations of one kind on a chart. Beyond it, the newest are shown and the rest are counted."""
 
 
 @dataclass(frozen=True)
 class Mark:
     x: float
-    """Step, seconds since the start, or tokens trained."""
+    """Step, seconds since the start, or trained tokens."""
     step: int
     kind: str
     text: str
@@ -56,7 +56,7 @@ _TOKENS = """
 
 
 def of_run(run: Run, axis: Axis) -> Marks:
-    """In the order of the axis. At most MOST of each kind, the newest; `left_out` counts the others."""
+    """Annotations in axis order: the newest MOST of each kind. `left_out` counts the others."""
     names: dict[str, int | str] = {"run": run.pk, "about": f"run:{run.pk}", "tokens": TOKENS, "most": MOST}
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,5 +1,5 @@
-"""What each rank of the trainer and the engine must hold, from the policy's shape and the settings: arithmetic, nothing
-measured."""
+"""Memory estimate of each trainer rank and of the engine, computed from the policy's shape and the settings without
+measuring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 FLOAT32, HALF = 4, 2
 MOMENTS = {"adamw": 2, "muon": 2}
-"""Optimiser tensors of a weight, at most: Muon keeps one of its matrices, AdamW two of the rest."""
+"""Maximum number of optimiser tensors per weight: Muon keeps one for its matrices, AdamW two for the rest."""
 LOGIT_COPIES = 2
 """The logits and their gradient."""
 
@@ -27,19 +27,19 @@ class Part:
     label: str
     bytes: int
     how: str
-    """The arithmetic in words, so that the number can be checked by eye."""
+    """The formula, so that a reader can check the number."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one rank of the trainer; of one engine that holds all of the run's rollouts."""
+    """Memory of one trainer rank, and of one engine that holds all of the run's rollouts."""
 
     ranks: int
     trainer: tuple[Part, ...]
     engine: tuple[Part, ...]
-    """Empty where no rollouts are made."""
+    """Empty if the stage makes no rollouts."""
     available: int | None
-    """Bytes that one rank has at the largest trainer that is up; None while none says."""
+    """Bytes per rank on the largest live train worker. None if no worker reports any."""
 
     @property
     def rank_bytes(self) -> int:
@@ -56,22 +56,22 @@ class Memory:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a decoder, as its config.json says."""
+    """Dimensions of a decoder, from its config.json."""
 
     width: int
     layers: int
     queries: int
-    """Heads × their size."""
+    """Number of heads × head size."""
     keys: int
-    """Heads of keys × their size; of values as many."""
+    """Number of key heads × head size. Values have the same size."""
     inner: int
-    """Width of the network of a layer; of all experts that a token goes to."""
+    """Width of a layer's MLP, summed over the experts that a token is routed to."""
     vocabulary: int
 
 
 def memory(config: RunConfig) -> Memory | None:
-    """None while the policy is unknown or does not say how many weights it has; without what grows with the batch where it
-    does not say what they are arranged in."""
+    """Memory of a run. None if the policy or its weight count is unknown. Without the policy's shape,
+    batch-dependent parts are omitted."""
     try:
         weights = resolve(config.policy)
     except UserError:
@@ -82,11 +82,11 @@ def memory(config: RunConfig) -> Memory | None:
     stage, shape = config.stage, read_shape(Path(weights.path))
     trainer = (_state(config, parameters), *(_activations(config, shape) if shape else ()))
     engine = _engine(stage, parameters, shape) if isinstance(stage, RLConfig) else ()
-    return Memory(stage.parallel.ranks, trainer, engine, available(stage.parallel.ranks_each))
+    return Memory(stage.parallel.world_size, trainer, engine, available(stage.parallel.ranks_per_node))
 
 
 def read_shape(folder: Path) -> Shape | None:
-    """None where a configuration lacks what is needed: no number is guessed."""
+    """Shape from config.json. None if a needed value is missing; nothing is guessed."""
     try:
         found: dict[str, Any] = json.loads((folder / "config.json").read_text())
         heads, width = int(found["num_attention_heads"]), int(found["hidden_size"])
@@ -100,8 +100,8 @@ def read_shape(folder: Path) -> Shape | None:
 
 
 def _state(config: RunConfig, parameters: int) -> Part:
-    """What stays for the whole run. Shards and context ranks cut it; replicas hold it again. Where ranks may be missing: of
-    the fewest."""
+    """State held for the whole run. FSDP shards and context-parallel ranks divide it; replicas duplicate it. Elastic
+    training uses the minimum number of ranks."""
     stage = config.stage
     low_rank = isinstance(stage, RLConfig) and stage.lora.rank > 0
     copies, words = 1, ["weights"]
@@ -113,32 +113,36 @@ def _state(config: RunConfig, parameters: int) -> Part:
     if isinstance(stage, RLConfig) and stage.objective.kl_coefficient > 0:
         copies += 1
         words.append("the KL reference")
-    fewest = stage.parallel.worlds[0]
-    _, shards = stage.parallel.cut(fewest)
-    cut = shards * stage.parallel.context
+    fewest = stage.parallel.world_sizes[0]
+    _, shards = stage.parallel.dims_for(fewest)
+    cut = shards * stage.parallel.cp
     how = f"{copies} × {parameters} values of {FLOAT32} bytes: {', '.join(words)}"
     how += f"; cut over {cut} ranks" if cut > 1 else ""
     how += (
-        f", with {stage.parallel.least} of {stage.parallel.machines} machines" if fewest < stage.parallel.ranks else ""
+        f", with {stage.parallel.fewest_nodes} of {stage.parallel.max_nodes} machines"
+        if fewest < stage.parallel.world_size
+        else ""
     )
     how += "; adapters with their moments on top" if low_rank else ""
     return Part("State", math.ceil(copies * parameters * FLOAT32 / cut), how)
 
 
 def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
-    """At most, of one forward pass before its backward pass; attention keeps no square."""
+    """Peak activations of one forward pass before its backward pass. Attention stores no quadratic matrix."""
     stage = config.stage
     parallel = stage.parallel
-    tokens = math.ceil(_pass_tokens(stage) / parallel.context)
+    tokens = math.ceil(_pass_tokens(stage) / parallel.cp)
     size = HALF if parallel.precision == "bfloat16" else FLOAT32
     layer = 6 * shape.width + 5 * shape.queries + 6 * shape.keys + 4 * shape.inner  # norms of heads are among them
-    if parallel.checkpoint_activations:
+    if parallel.activation_checkpointing:
         values, words = shape.layers * shape.width + layer, "the input of each layer, and one whole layer"
     else:
         values, words = shape.layers * layer, f"{layer} values in each of {shape.layers} layers"
     logits = tokens * shape.vocabulary
-    bounded = min(logits, parallel.logits_at_once or logits)
-    said = f"logits_at_once bounds them to {bounded}" if bounded < logits else f"{tokens} tokens × {shape.vocabulary}"
+    bounded = min(logits, parallel.lm_head_chunk_size or logits)
+    said = (
+        f"lm_head_chunk_size bounds them to {bounded}" if bounded < logits else f"{tokens} tokens × {shape.vocabulary}"
+    )
     return (
         Part("Activations, at most", tokens * values * size, f"{tokens} tokens × {words}, {size} bytes each"),
         Part("Logits, at most", bounded * FLOAT32 * LOGIT_COPIES, f"{said}, and their gradient, {FLOAT32} bytes each"),
@@ -146,20 +150,21 @@ def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
 
 
 def _pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
-    """Most padded tokens of one forward and backward pass of one rank: rows are never cut, so one that is longer than the
-    bound has a pass of its own (`learning/packing.py`, `learning/supervised.py`)."""
+    """Maximum padded tokens in one forward and backward pass of a rank. Rows are never split, so a row above the
+    limit gets a pass of its own (`learning/packing.py`, `learning/supervised.py`)."""
     if isinstance(stage, RLConfig):
         return max(stage.micro_batch_tokens, stage.sampling.max_context_tokens)
-    own = math.ceil(stage.batch_tokens / (stage.parallel.worlds[0] // stage.parallel.context))
+    own = math.ceil(stage.batch_tokens / (stage.parallel.world_sizes[0] // stage.parallel.cp))
     if isinstance(stage, SFTConfig):
         row = stage.max_tokens if stage.dataset else 0  # the toy's demonstrations are short
     else:
-        row = max(stage.row_tokens, stage.long_tokens if stage.long_share else 0)
+        row = max(stage.seq_len, stage.long_context_seq_len if stage.long_context_share else 0)
     return min(own, max(stage.micro_batch_tokens, row)) if stage.micro_batch_tokens else own
 
 
 def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part, ...]:
-    """Where all that may be in flight has its whole context; engines with less room make requests wait, or shrink."""
+    """Engine memory if every rollout in flight uses its full context. Engines with less room make requests wait,
+    or shrink."""
     size = HALF if env().inference_engine == "vllm" else FLOAT32
     held = Part("Weights", parameters * size, f"{parameters} values of {size} bytes")
     if shape is None:
@@ -173,9 +178,9 @@ def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part
 
 
 def available(ranks: int) -> int | None:
-    """A rank has a GPU of its own, or its share of a machine without any, which has so many `ranks`."""
+    """Memory of one rank: a GPU of its own, or its share of a machine without GPUs that runs `ranks` of them."""
     found = []
-    for detail in WorkerHeartbeat.objects.filter(kind="trainer").values_list("detail", flat=True):
+    for detail in WorkerHeartbeat.objects.filter(kind="train").values_list("detail", flat=True):
         if of_gpu := detail.get("gpu_bytes"):
             found.append(int(of_gpu))
         elif of_machine := detail.get("machine_bytes"):

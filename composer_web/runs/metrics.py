@@ -1,4 +1,4 @@
-"""Metrics: loaded by COPY. (Read as buckets: series.py.)"""
+"""Writes of metrics, by COPY. (Bucketed reads: series.py.)"""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ COPY_ROW = np.dtype(
         ("at_bytes", ">i4"), ("at", ">i8"),
     ]
 )  # fmt: skip
-"""A row of COLUMNS as COPY reads it in binary form: a third of the time of text."""
+"""Row of COLUMNS in COPY's binary format, which takes a third of the time of the text format."""
 COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 CURVES = {"rl": "reward/mean", "sft": "loss/train", "midtrain": "loss/train"}
-"""Kind of run → the metric whose last points are kept with the run: the curve beside it in lists."""
+"""Kind of run → the metric whose last points are stored with the run, for the sparkline in lists."""
 POINTS = 40
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""From where Postgres counts microseconds."""
+"""Postgres counts microseconds from this date."""
 
 
 def key_ids(names: Iterable[str]) -> dict[str, int]:
-    """Ids of metric names, making the missing ones."""
+    """Ids of metric names. Missing names are created."""
     wanted = set(names)
     known = dict(MetricKey.objects.filter(name__in=wanted).values_list("name", "id"))
     if missing := wanted - known.keys():
@@ -93,7 +93,7 @@ def record_many(*, run: Run, rows: Iterable[tuple[int, str, float]]) -> int:
 
 
 def carried_on(curve: Iterable[tuple[int, float]], values: Mapping[int, float]) -> list[list[float]]:
-    """The last points of a metric once it has these values at these steps: a step trained again has its new one."""
+    """Last points of a metric after these values are recorded. A step trained again gets its new value."""
     points = {**{int(step): value for step, value in curve}, **values}
     return [[step, points[step]] for step in sorted(points)[-POINTS:]]
 
@@ -115,7 +115,7 @@ def _copy(cursor: CursorWrapper, table: str, encoded: bytes) -> None:
 
 
 def names(run: Run) -> list[str]:
-    """Names of all metrics of a run, by a skip scan over the key (not over its points)."""
+    """Names of all metrics of a run, by a skip scan over the key instead of a scan of its points."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -134,7 +134,7 @@ def names(run: Run) -> list[str]:
 
 
 def last_update(run: Run) -> datetime | None:
-    """When the newest metric of a run was written."""
+    """Time of the run's newest metric."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT max(at) FROM runs_metric WHERE run_id = %s", [run.pk])
         found: datetime | None = cursor.fetchone()[0]

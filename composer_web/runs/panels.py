@@ -1,4 +1,4 @@
-"""Which charts a run page shows first, by kind of run.
+"""Charts at the top of a run page, by kind of run.
 
 Names, units and meanings come from `trainer.learning.metrics`.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from trainer.learning.metrics import Metric, describe
 
 DASHES = ("solid", "dotted", "dashed", "dash-dotted")
-"""As js/chart.js draws the series of a panel that shows several runs."""
+"""Line styles in which js/chart.js draws the series of a panel with several runs."""
 
 
 MOST_MEMBERS = 6
-"""Lines of one family in a panel, those with the largest values first."""
+"""Maximum number of lines of one family in a panel: those with the largest values."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,18 @@ class Panel:
     keys: tuple[str, ...]
     labels: tuple[str, ...] = ()
     right: tuple[str, ...] = ()
-    """Of another unit, on an axis of their own at the right."""
+    """Series of another unit, on a separate axis on the right."""
     right_labels: tuple[str, ...] = ()
     right_title: str = ""
-    """What they are called where they have a panel of their own."""
+    """Titles of those series in a panel of their own."""
     families: tuple[str, ...] = ()
+    alone: bool = False
+    """A family of one member is drawn, too, and its lines are named with their family."""
     """Prefixes whose members are drawn too where a run has several of them: `reward/source/`."""
     instead: bool = False
-    """The members take the place of `keys`."""
+    """Members replace `keys`."""
     markers: bool = False
-    """Few points far apart (evaluations): draw them as points joined by a line."""
+    """For few, distant values such as evaluations: draw points joined by a line."""
 
     @property
     def unit(self) -> str:
@@ -46,12 +48,12 @@ class Panel:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Every metric in it."""
+        """All metrics in the panel."""
         return self.keys + self.right
 
     @property
     def series(self) -> str:
-        """What js/chart.js draws: [{key, label}], with `right` for those of the other axis."""
+        """Series for js/chart.js: [{key, label}], with `right` for those on the second axis."""
         left = zip(self.keys, self.labels or _last_words(self.keys), strict=True)
         right = zip(self.right, self.right_labels or _last_words(self.right), strict=True)
         return json.dumps(
@@ -61,7 +63,7 @@ class Panel:
 
     @property
     def dashes(self) -> str:
-        """Which dash means what when runs are laid over each other; empty for a single line."""
+        """Meaning of each line style when runs are overlaid. Empty for a single line."""
         return ", ".join(f"{dash}: {label}" for dash, label in zip(DASHES, self.labels, strict=False))
 
     @property
@@ -69,11 +71,13 @@ class Panel:
         return definition(self.keys[0]).meaning
 
     def of_run(self, recorded: Mapping[str, float]) -> Panel:
-        """With the members of its families that the run has recorded."""
-        members = [(prefix, name) for prefix in self.families for name in _members(prefix, recorded)]
+        """The panel with the family members that the run has recorded."""
+        members = [(prefix, name) for prefix in self.families for name in _members(prefix, recorded, self.alone)]
         if not members:
             return self
         labels = [name.removeprefix(prefix) for prefix, name in members]
+        if self.alone:
+            labels = [f"{_last_words([prefix.rstrip('/')])[0]} {name.removeprefix(prefix)}" for prefix, name in members]
         if len(self.families) > 1:
             labels = [
                 f"{_last_words([prefix.rstrip('/')])[0]}, {label}"
@@ -83,7 +87,7 @@ class Panel:
         return replace(self, keys=(*kept[0], *(name for _, name in members)), labels=(*kept[1], *labels))
 
     def apart(self) -> list[Panel]:
-        """Each axis as a panel of its own: where runs lie over each other the line's dash says which metric it is."""
+        """One panel per axis. With overlaid runs, the line style identifies the metric."""
         left = replace(self, right=(), right_labels=(), right_title="")
         if not self.right:
             return [left]
@@ -99,15 +103,15 @@ def _last_words(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(key.rpartition("/")[2].replace("_", " ") for key in keys)
 
 
-def _members(prefix: str, recorded: Mapping[str, float]) -> list[str]:
-    """None when there is one alone: it says what the whole says."""
+def _members(prefix: str, recorded: Mapping[str, float], alone: bool) -> list[str]:
+    """Recorded members of a family. Empty for a single member, which repeats the total, unless `alone` is set."""
     found = [name for name in recorded if name.startswith(prefix)]
     found.sort(key=lambda name: (-recorded[name], name))
-    return sorted(found[:MOST_MEMBERS]) if len(found) > 1 else []
+    return sorted(found[:MOST_MEMBERS]) if len(found) > 1 or alone else []
 
 
 def definition(key: str) -> Metric:
-    """What the table of metrics says; a run may hold names that this version no longer defines."""
+    """Definition from the metric table. A run may contain names that this version no longer defines."""
     try:
         return describe(key)
     except KeyError:
@@ -116,7 +120,7 @@ def definition(key: str) -> Metric:
 
 RL = (
     Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K"), families=("reward/source/",)),
-    Panel("Held-out evaluation", ("eval/pass1", "eval/best_of_k"), ("pass@1", "best of K"), markers=True),
+    Panel("Held-out evaluation", ("eval/pass1",), ("pass@1",), families=("eval/best_of/",), alone=True, markers=True),
     Panel(
         "Groups without signal",
         ("groups/zero_signal", "groups/solved_none", "groups/solved_all"),
@@ -229,17 +233,17 @@ SUPERVISED = (
 
 
 def headline(kind: str, recorded: Mapping[str, float] | None = None) -> list[Panel]:
-    """What a run page shows first; with what the run has recorded of each panel's families."""
+    """Panels at the top of a run page, with the recorded members of each panel's families."""
     return [panel.of_run(recorded or {}) for panel in (RL if kind == "rl" else SUPERVISED)]
 
 
 def overlaid(kinds: Iterable[str]) -> list[Panel]:
-    """Panels for runs of these kinds in one page, without repeats; each axis of a panel alone."""
+    """Panels for runs of these kinds on one page: no duplicates, one axis per panel."""
     return list(dict.fromkeys(alone for kind in kinds for panel in headline(kind) for alone in panel.apart()))
 
 
 def further(shown: Iterable[Panel], kinds: Sequence[str], recorded: Iterable[str]) -> list[Panel]:
-    """Panels for each recorded metric that those that are `shown` leave out."""
+    """Panels for recorded metrics that `shown` does not include."""
     known = {key for panel in shown for key in panel.shown}
     rest = [key for key in sorted(recorded) if key not in known]
     joined = [panel for panel in RL_FURTHER if "rl" in kinds and any(key in rest for key in panel.keys)]

@@ -1,4 +1,4 @@
-"""What the live parts of a run page show (`templates/runs/_<part>.html`)."""
+"""Context and HTML of a run page's live parts (`templates/runs/_<part>.html`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from django.template.loader import render_to_string
 from composer_web.evals import selectors as evals
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
-from composer_web.runs import actions, clusters, lineage, selectors, status, timing
+from composer_web.runs import actions, clusters, lineage, selectors, status, timing, waiting
 from composer_web.runs.models import Run
 
 FORKS = 12
-"""Checkpoints that the page offers to start from; the policy's page has them all."""
+"""Maximum number of start checkpoints on the page. The policy's page lists all."""
 EXPORTABLE = (
     ("metrics", "metrics"),
     ("rollouts", "rollouts"),
     ("findings", "findings"),
     ("evaluations", "evaluations"),
 )
-"""Tables that a run's page gives out: (table, its name)."""
+"""Tables that a run's page exports, as (table, name)."""
 
 
 def _head(run: Run) -> dict[str, Any]:
@@ -37,7 +37,8 @@ def _head(run: Run) -> dict[str, Any]:
 def _status(run: Run) -> dict[str, Any]:
     step = selectors.step_seconds(run) if run.state in ("running", "pausing") else None
     eta = step * max(0, run.steps_total - run.step) if step is not None else selectors.eta_seconds(run)
-    return {"figures": status.figures(run), "eta": eta, "step_seconds": step}
+    waits = waiting.waits_for(run)
+    return {"figures": status.figures(run), "eta": eta, "step_seconds": step, "waits_for": waits}
 
 
 def _events(run: Run) -> dict[str, Any]:
@@ -76,9 +77,10 @@ PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "clusters": _clusters,
 }
 LATER = ("lineage", "clusters")
-"""Parts that the page fetches once it stands: they ask more than the database's smallest tables."""
+"""Parts that the page loads after rendering, because they need expensive queries."""
 
 
 def html(run: Run, part: str, *, may_operate: bool) -> str:
-    """For pages that are open already: without a form's token, which is each browser's own (js/stream.js puts it in)."""
+    """HTML for pages that are already open. It has no CSRF token, which differs per browser; js/stream.js inserts
+    it."""
     return render_to_string(f"runs/_{part}.html", {"run": run, "may_operate": may_operate, **PARTS[part](run)})

@@ -1,4 +1,4 @@
-"""What a configuration will run, counted before it runs."""
+"""Amount of work that a configuration will run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class PlanRow:
     label: str
     value: int
     how: str
-    """The arithmetic in words, so that the number can be checked by eye."""
+    """The formula, so that a reader can check the number."""
 
 
 def what_will_run(config: RunConfig) -> list[PlanRow]:
-    """Counts of the run's work, in the order in which a person asks for them."""
+    """Counts of the run's work, most wanted first."""
     match config.stage:
         case RLConfig() as stage:
             return _rl(stage)
@@ -48,13 +48,13 @@ def _data(stage: SFTConfig) -> PlanRow:
 
 
 def evaluation_rollouts(stage: RLConfig) -> int:
-    """Of all evaluations of a run: before, between and after."""
+    """Number of rollouts in all evaluations of a run: before, during and after training."""
     during, fewer = _during(stage)
     return stage.eval_tasks * (2 * stage.eval_samples + during * fewer) if stage.eval_suite else 0
 
 
 def _during(stage: RLConfig) -> tuple[int, int]:
-    """Evaluations between the first and the last, and the samples of a task in each."""
+    """Number of evaluations between the first and the last, and samples per task in each."""
     return (stage.steps - 1) // stage.eval_every, max(1, stage.eval_samples // 4)
 
 

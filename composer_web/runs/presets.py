@@ -1,4 +1,4 @@
-"""Named configurations that the form, the API and the command line offer."""
+"""Named configurations offered by the form, the API and the CLI."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRESETS = (
         "rl-on-policy",
         "RL, on-policy",
         "No staleness: each step waits for rollouts of the newest version.",
-        RunConfig(name="On-policy RL", stage=RLConfig(max_staleness=0, max_in_flight_groups=12)),
+        RunConfig(name="On-policy RL", stage=RLConfig(max_off_policy_steps=0, max_in_flight_groups=12)),
     ),
     Preset(
         "rl-smoke",

@@ -22,7 +22,7 @@ LIVE = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.PAUSING, RunState.
 
 
 def in_force(run: Run) -> RewardConfig:
-    """What groups that start now are scored by. Raises UserError for a run that has no rewards."""
+    """Reward for groups that start now. Raises UserError for a run without rewards."""
     stage = run.configuration.stage
     if not isinstance(stage, RLConfig):
         raise UserError("run", f"run {run.pk} is of kind {run.kind}: only RL runs have rewards")
@@ -32,7 +32,8 @@ def in_force(run: Run) -> RewardConfig:
 
 @transaction.atomic
 def change(*, run: Run, reward: RewardConfig, actor: User | None = None) -> RunEvent:
-    """Score groups that start from now on by `reward`. Raises UserError, Conflict (the run has not started or ended)."""
+    """Score new groups by `reward` from now on. Raises UserError, or Conflict if the run has not started or has
+    ended."""
     state = Run.objects.select_for_update().values_list("state", flat=True).get(pk=run.pk)
     before = in_force(run)
     if state not in LIVE:
@@ -52,7 +53,7 @@ def change(*, run: Run, reward: RewardConfig, actor: User | None = None) -> RunE
 
 
 def differences(before: RewardConfig, after: RewardConfig) -> list[str]:
-    """`name: old → new` for each setting that differs."""
+    """`name: old → new` for each differing setting."""
     old, new = _flat(before.model_dump()), _flat(after.model_dump())
     return [f"{name}: {old[name]} → {new[name]}" for name in new if old[name] != new[name]]
 

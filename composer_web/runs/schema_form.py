@@ -28,14 +28,14 @@ class FormField:
     advanced: bool = False
     choices: tuple[str, ...] = ()
     nothing: str = "any"
-    """What the empty choice is called."""
+    """Label of the empty choice."""
     bounds: str = ""
-    """The allowed range in words (`> 0, ≤ 1`)."""
+    """Allowed range as text (`> 0, ≤ 1`)."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The fields of one nested model, and the models nested in it."""
+    """Fields of one nested model, with the models nested in it."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Choice:
-    """A discriminated union: the field that chooses, and one group a variant."""
+    """A discriminated union: the discriminator field and one group per variant."""
 
     name: str
     tag: str
@@ -66,7 +66,7 @@ class FormSchema:
 
 
 def label_of(name: str) -> str:
-    """`max_turn_tokens` → `Max turn tokens`; short names of the field stay in capitals."""
+    """`max_turn_tokens` → `Max turn tokens`. The field's acronyms stay in capitals."""
     text = name.rpartition(".")[2].replace("_", " ")
     known = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training", "kl coefficient": "KL coefficient"}
     return known.get(text, text[:1].upper() + text[1:])
@@ -74,14 +74,14 @@ def label_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Heading:
-    """A setting over a column: what the form calls it, and where it is."""
+    """Column heading of a setting: its form label and its location."""
 
     path: str
     label: str
 
 
 def headings(paths: Sequence[str]) -> list[Heading]:
-    """With their group where two would be called the same."""
+    """Headings of the settings. The group is included if two labels would be equal."""
     labels = [label_of(path) for path in paths]
     return [
         Heading(path, f"{label_of(path.rpartition('.')[0])}: {label.lower()}" if labels.count(label) > 1 else label)
@@ -90,7 +90,7 @@ def headings(paths: Sequence[str]) -> list[Heading]:
 
 
 def form_schema(model: type[BaseModel]) -> FormSchema:
-    """The whole form of a model: plain fields, nested groups, and choices at the top level."""
+    """The whole form of a model: plain fields, nested groups, and top-level choices."""
     schema = model.model_json_schema()
     definitions: dict[str, Any] = schema.get("$defs", {})
     plain = {k: v for k, v in schema["properties"].items() if "discriminator" not in v}
@@ -117,7 +117,7 @@ def form_schema(model: type[BaseModel]) -> FormSchema:
 
 
 def _in_order(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(tag, reference) in the order in which the model names its variants."""
+    """(tag, reference) in the model's order of variants."""
     refs = [option["$ref"] for option in spec["oneOf"]]
     return sorted(spec["discriminator"]["mapping"].items(), key=lambda pair: refs.index(pair[1]))
 
@@ -165,7 +165,7 @@ def _bounds(core: Mapping[str, Any]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as its control shows it."""
+    """A value as its form control shows it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -174,7 +174,7 @@ def text_of(value: Any) -> str:
 
 
 def flatten(schema: FormSchema, config: BaseModel) -> dict[str, str]:
-    """The strings that the form shows for an existing configuration; variants that it has not chosen are absent."""
+    """Form strings of an existing configuration. Variants that it does not use are absent."""
     dump = config.model_dump()
     values: dict[str, str] = {}
     for choice in schema.choices:
@@ -193,7 +193,8 @@ def flatten(schema: FormSchema, config: BaseModel) -> dict[str, str]:
 
 
 def nest(schema: FormSchema, posted: Mapping[str, str]) -> dict[str, Any]:
-    """Posted strings as the nested mapping that the model validates. Unknown names are refused as extra fields."""
+    """Convert posted strings to the nested mapping that the model validates. Unknown names are rejected as extra
+    fields."""
     result: dict[str, Any] = {}
     for choice in schema.choices:
         result[choice.name] = {choice.tag: posted.get(choice.name, "")}
@@ -218,8 +219,8 @@ def nest(schema: FormSchema, posted: Mapping[str, str]) -> dict[str, Any]:
 
 
 def field_errors(schema: FormSchema, error: ValidationError) -> dict[str, list[str]]:
-    """Messages by field name. An error of a whole group goes to the first of its fields that the message names,
-    and to the group itself when it names none."""
+    """Messages by field name. A group's error is attached to the first field that the message names, or to the group
+    itself if it names none."""
     found: dict[str, list[str]] = {}
     for item in error.errors():
         name = ".".join(str(part) for part in item["loc"])

@@ -1,4 +1,4 @@
-"""Runs as the API gives them."""
+"""API schemas of runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from composer_web.api.schemas import Body
 from composer_web.rollouts.selectors import group_counts, verdict_counts
 from composer_web.runs.selectors import eta_seconds
+from composer_web.runs.waiting import waits_for
 
 
 class RunOut(Schema):
@@ -66,6 +67,7 @@ class RunDetail(RunOut):
     config: dict[str, Any]
     code_version: str
     eta_seconds: float | None
+    waits_for: str = Field(description="What it waits for: a worker of its pool, a quota, a batch; empty for nothing")
     rollouts: dict[str, int] = Field(description="dispatched = passed + failed + infra_error + open")
     groups: dict[str, int]
     transitions: list[TransitionOut]
@@ -73,6 +75,10 @@ class RunDetail(RunOut):
     @staticmethod
     def resolve_eta_seconds(run: Any) -> float | None:
         return eta_seconds(run)
+
+    @staticmethod
+    def resolve_waits_for(run: Any) -> str:
+        return waits_for(run)
 
     @staticmethod
     def resolve_rollouts(run: Any) -> dict[str, int]:

@@ -1,8 +1,10 @@
-"""Metrics of a run over its steps, in buckets that can be carried on.
+"""Metrics of a run over its steps, in buckets that can be extended.
 
-A bucket is as wide as a power of two and begins at a multiple of its width. So what a longer run shows has the buckets of the
-shorter one, except for the last and except that pairs of them become one: a page that holds a series is told its new end
-(`Tail`) and then holds what a fresh read would give.
+A bucket's width is a power of two, and it starts at a multiple of its width. A longer run therefore has the buckets
+of
+the shorter one, except for the last one and for pairs that are merged. A page that holds a series only needs its new
+end
+(`Tail`) to hold the same data as a fresh read.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from django.db import connection
 from composer_web.runs.models import Run
 
 Row = tuple[int, float, float, float]
-"""Of a bucket: its last step, the least, the greatest and the last value. What a page draws."""
+"""A bucket as drawn on the page: last step, minimum, maximum, last value."""
 T = TypeVar("T")
 Tail = tuple[int, list[T]]
-"""A list's change: how many of its first members stay, and what follows them now."""
+"""Update of a list: number of leading items kept, and the items that follow them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Values of one metric in steps [first, last]: extremes and the last one, so that no spike is lost."""
+    """Values of one metric in steps [first, last]: minimum, maximum and last value, so that no spike is lost."""
 
     first: int
     last: int
@@ -34,7 +36,7 @@ class Bucket:
     """Value at `last`."""
     count: int
     x: float
-    """Where `value` lies on the axis asked for (`runs/axes.py`): its step, seconds or tokens."""
+    """Position of `value` on the requested axis (`runs/axes.py`): step, seconds or tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Line:
     """A metric over all steps of a run."""
 
     first: int
-    """Its first step; with the last it says how wide the buckets are."""
+    """First step. Together with the last step, it determines the bucket width."""
     rows: list[Row]
 
 
@@ -65,7 +67,7 @@ LAST_STEP = 2**31 - 1
 
 
 def width(low: int, high: int, count: int) -> int:
-    """The least power of two that covers steps [low, high] in at most `count` buckets."""
+    """Smallest power of two that covers steps [low, high] in at most `count` buckets."""
     found = 1
     while high // found - low // found >= max(1, count):
         found *= 2
@@ -75,8 +77,8 @@ def width(low: int, high: int, count: int) -> int:
 def buckets(
     run: Run, names: Iterable[str], *, count: int = 500, first: int | None = None, last: int | None = None
 ) -> dict[str, list[Bucket]]:
-    """Each metric over steps [first, last] in at most `count` buckets, in order; [] for what has no value there. Two
-    queries, however many metrics."""
+    """Each metric over steps [first, last] in at most `count` ordered buckets; [] without values. Two queries for
+    any number of metrics."""
     found: dict[str, list[Bucket]] = {name: [] for name in names}
     limits = {"first": max(0, first or 0), "last": LAST_STEP if last is None else min(last, LAST_STEP)}
     if not found or limits["last"] < limits["first"]:
@@ -88,15 +90,15 @@ def buckets(
 
 
 def lines(run: Run, names: Iterable[str], *, count: int) -> dict[str, Line]:
-    """Those of the metrics that have values."""
+    """Lines of the metrics that have values."""
     return {name: _line(found) for name, found in buckets(run, names, count=count).items() if found}
 
 
 def carried_on(
     run: Run, names: Iterable[str], before: Mapping[str, Line], *, since: int, count: int
 ) -> dict[str, Line]:
-    """What `lines` gives now, if no step before `since` has changed after it gave `before`: the newest buckets are read, and
-    all of a metric that had no value."""
+    """Extend `before` to the current result of `lines`, provided that no step before `since` has changed. Reads only
+    the newest buckets, and all buckets of metrics without earlier values."""
     asked: list[tuple[str, int, int, int]] = []
     kept: dict[str, list[Row]] = {}
     for name, line in before.items():
@@ -114,7 +116,7 @@ def carried_on(
 
 
 def tail(before: Sequence[T], now: Sequence[T]) -> Tail[T] | None:
-    """What makes `now` of `before`; None when they are the same."""
+    """Difference between `before` and `now`. None if they are equal."""
     same = next((at for at, (old, new) in enumerate(zip(before, now, strict=False)) if old != new), None)
     if same is None:
         if len(before) == len(now):
@@ -124,7 +126,7 @@ def tail(before: Sequence[T], now: Sequence[T]) -> Tail[T] | None:
 
 
 def _read(run: Run, asked: Sequence[tuple[str, int, int, int]]) -> dict[str, list[Bucket]]:
-    """Buckets of (name, first step, last step, width)."""
+    """Buckets for (name, first step, last step, width)."""
     if not asked:
         return {}
     names, first, last, widths = (list(column) for column in zip(*asked, strict=True))
@@ -145,7 +147,7 @@ def _row(bucket: Bucket) -> Row:
 
 
 def _narrowed(line: Line, count: int) -> Line:
-    """With pairs of buckets made one until there are at most `count` places."""
+    """Merge pairs of buckets until at most `count` remain."""
     wide = width(line.first, line.rows[-1][0], count)
     joined: list[Row] = []
     for row in line.rows:

@@ -1,4 +1,4 @@
-"""Writes of runs: create, validate, and every change of state."""
+"""Writes of runs: creation, validation, and all state changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import create_child, describe_architecture
 from composer_web.runs.checks import check_feedback, check_reward, check_words
-from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch
+from composer_web.runs.messages import send_look, send_run
+from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
 
@@ -34,11 +35,12 @@ TOLD = {
     RunState.FAILED.value: (Event.RUN_FAILED, "failed"),
     RunState.CANCELLED.value: (Event.RUN_STOPPED, "was stopped"),
 }
-"""State of which webhooks are told → the event, and how its title says it."""
+"""State that triggers webhooks → (event, word for its title)."""
 
 
 def parse_config(data: Mapping[str, Any]) -> RunConfig:
-    """The configuration, or UserError with one message per wrong field (dotted paths such as `stage.steps`)."""
+    """Parse the configuration. Raises UserError with one message per invalid field (dotted paths such as
+    `stage.steps`)."""
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
@@ -51,7 +53,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 
 def check_config(config: RunConfig) -> list[str]:
-    """What only the control plane can check. Raises UserError; returns warnings that a person should read."""
+    """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
     from composer_web.datasets.checks import check_data  # datasets and review are built on runs
     from composer_web.review.applying import check as check_labels
 
@@ -63,12 +65,13 @@ def check_config(config: RunConfig) -> list[str]:
         stage = config.stage
         check_plays(weights.policy)
         check_reward(stage.reward, "stage.reward.")
-        check_feedback(stage.feedback, "stage.feedback.")
+        check_feedback(stage.textual_feedback, "stage.textual_feedback.")
         check_labels(stage, "stage.labels.")
-        if stage.sampling.speculate and not (weights.path / "mtp").is_dir():
+        if stage.sampling.num_speculative_tokens and not (weights.path / "mtp").is_dir():
             warnings.append(
-                f"{config.policy!r} has no head to guess tokens with, so stage.sampling.speculate={stage.sampling.speculate} "
-                "changes nothing; stages train one as their last act with heads.ahead"
+                f"{config.policy!r} has no head to guess tokens with, so "
+                f"stage.sampling.num_speculative_tokens={stage.sampling.num_speculative_tokens} "
+                "changes nothing; stages train one as their last act with mtp.num_speculative_tokens"
             )
         need = stage.steps * stage.groups_per_step if not stage.sessions.channel else 0
         usable, rejected = _usable_tasks(stage.suite, "stage.suite") if need else (0, 0)
@@ -104,7 +107,7 @@ def _beside(rejected: int) -> str:
 
 
 def _usable_tasks(name: str, field: str) -> tuple[int, int]:
-    """Tasks of a suite that may train, and those that were rejected by their controls. Raises UserError."""
+    """Number of tasks in a suite that may be trained on, and number rejected by their controls. Raises UserError."""
     suite = Suite.objects.filter(name=name).first()
     if suite is None:
         known = (
@@ -120,7 +123,7 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
 def create_run(
     *, config: RunConfig, actor: User | None = None, parent: Run | None = None, sweep: Sweep | None = None
 ) -> Run:
-    """A draft. Raises UserError when the policy, suites or counts cannot work."""
+    """Create a draft. Raises UserError if the policy, suites or counts cannot work."""
     check_config(config)
     weights = resolve(config.policy)
     run = Run.objects.create(
@@ -143,48 +146,55 @@ def create_run(
 
 @transaction.atomic
 def start_run(*, run: Run, actor: User | None = None) -> Run:
-    """Queue a draft; a trainer process takes it. Raises UserError, Conflict."""
+    """Queue a draft for a train worker of its pool. Raises UserError, Conflict."""
     check_config(run.configuration)
     name = f"run-{run.pk}"
     policy = run.policy_out or create_child(
         name=name, parent=run.policy_in, parent_version=run.policy_in_version, project_id=run.project_id
     )
     _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now(), archived_at=None)
+    send_run(run)
     return run
 
 
 def pause_run(*, run: Run, actor: User | None = None) -> Run:
-    """Stop after the current step, keeping everything; `resume_run` goes on from there. Raises Conflict."""
+    """Stop after the current step without losing anything. `resume_run` continues from there. Raises Conflict."""
     to = RunState.PAUSED if _state(run) == RunState.QUEUED else RunState.PAUSING
     return _move(run, to, actor, "paused")
 
 
+@transaction.atomic
 def resume_run(*, run: Run, actor: User | None = None) -> Run:
-    """Go on from the last checkpoint, on exactly the prompts not yet consumed; also for a failed run. Raises Conflict."""
+    """Continue from the last checkpoint with exactly the prompts not consumed yet. Also for a failed run. Raises
+    Conflict."""
     if _state(run) == RunState.PAUSING:
         return _move(run, RunState.RUNNING, actor, "resumed before it paused", failure="")
-    fresh = {"queued_at": timezone.now(), "finished_at": None, "failure": "", "archived_at": None}
-    return _move(run, RunState.QUEUED, actor, "resumed", **fresh)
+    fresh = {"queued_at": timezone.now(), "finished_at": None, "failure": "", "archived_at": None, "lost_in_a_row": 0}
+    run = _move(run, RunState.QUEUED, actor, "resumed", **fresh)
+    send_run(run)
+    return run
 
 
 @transaction.atomic
 def cancel_run(*, run: Run, actor: User | None = None) -> Run:
-    """End it for good. Workers and the trainer see the state and stop; what was accepted stays. Raises Conflict."""
+    """Cancel the run permanently. Workers and the trainer see the state and stop; accepted work is kept. Raises
+    Conflict."""
     _move(run, RunState.CANCELLED, actor, "cancelled", finished_at=timezone.now(), phase="")
-    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
     enqueue("evals.cancel_of_run", {"run_id": run.pk}, queue="control")
     return run
 
 
 def mark_running(*, run: Run, owner: str) -> Run:
-    """The trainer took a queued run. Idempotent for one that runs already (another trainer was lost)."""
+    """Mark a queued run as running. Idempotent for a running run whose previous trainer was lost."""
     with transaction.atomic():
         state = _state(run)
         if state == RunState.QUEUED:
             run = _move(run, RunState.RUNNING, None, f"taken by {owner}", started_at=run.started_at or timezone.now())
         else:
-            Run.objects.filter(pk=run.pk).update(recoveries=run.recoveries + 1)
             run.recoveries += 1
+            run.lost_in_a_row += 1
+            run.save(update_fields=["recoveries", "lost_in_a_row"])
             add_event(
                 run=run,
                 kind="recovery",
@@ -197,7 +207,7 @@ def mark_running(*, run: Run, owner: str) -> Run:
 @transaction.atomic
 def mark_finished(*, run: Run) -> Run:
     _move(run, RunState.FINISHED, None, "all steps done", finished_at=timezone.now(), phase="")
-    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
     return run
 
 
@@ -205,7 +215,7 @@ def mark_finished(*, run: Run) -> Run:
 def mark_failed(*, run: Run, cause: str) -> Run:
     _move(run, RunState.FAILED, None, cause, finished_at=timezone.now(), failure=cause, phase="")
     add_event(run=run, kind="alert", level="error", message=cause)
-    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="control")
+    enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
     return run
 
 
@@ -261,7 +271,7 @@ def set_progress(*, run: Run, step: int | None = None, total: int | None = None,
 
 @transaction.atomic
 def record_version(*, run: Run, version: int) -> Run:
-    """The weight store holds `version`; never goes back."""
+    """Record that the weight store holds `version`. The version never decreases."""
     Run.objects.filter(pk=run.pk, policy_version__lt=version).update(policy_version=version)
     run.policy_version = max(run.policy_version, version)
     hint(f"run:{run.pk}")
@@ -270,11 +280,18 @@ def record_version(*, run: Run, version: int) -> Run:
 
 @transaction.atomic
 def record_batch(*, run: Run, step: int, group_ids: list[int]) -> TrainBatch:
-    """The groups of a step, before it is trained. Recorded once; the same again is fine, another batch is a Conflict."""
+    """Record the groups of a step before training. Repeating the same batch is allowed; a different one raises
+    Conflict."""
     batch, created = TrainBatch.objects.get_or_create(run=run, step=step, defaults={"group_ids": group_ids})
     if not created and batch.group_ids != group_ids:
         raise Conflict(f"step {step} of run {run.pk} was recorded with other groups")
     return batch
+
+
+def record_trained(*, run: Run, step: int, digest: str, token: int) -> None:
+    """Record that the trainer with this fencing token finished `step` and stored its weights. Idempotent."""
+    row = TrainedStep(run=run, step=step, digest=digest, token=token)
+    TrainedStep.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def _state(run: Run) -> str:
@@ -291,6 +308,8 @@ def _move(run: Run, to: str, actor: User | None, reason: str, **fields: Any) -> 
             raise Conflict(str(error), "state") from error
         if actor is not None:
             audit(actor=actor, action=f"run.{to}", target=f"run:{run.pk}", reason=reason)
+        if to in (RunState.PAUSING, RunState.CANCELLED):
+            send_look(run.pk)
         if to in TOLD:
             _tell(run, *TOLD[to], reason)
         hint("runs", f"run:{run.pk}")
@@ -315,7 +334,7 @@ def _tell(run: Run, event: Event, words: str, reason: str) -> None:
 
 @functools.lru_cache(maxsize=1)
 def code_version() -> str:
-    """Commit of the running code, with `+` when the checkout has changes; empty outside a checkout."""
+    """Commit of the running code, with a trailing `+` for a modified checkout. Empty outside a checkout."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Running the configured stage in this process, with the control plane as its source and sink."""
+"""Runs the configured stage in this process, with the control plane as its source and sink."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainer.inference.contract import InferenceError, InferenceRefused
 from trainer.stages.base import StageError, StageResult
 
 if TYPE_CHECKING:
-    from trainer.stages.checkpoint import CheckpointStore
-    from trainer.stages.data import ExpertEpisode
+    from trainer.checkpoint.store import CheckpointStore
+    from trainer.toy.data import ExpertEpisode
 
 
 def run_stage(*, run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> bool:
-    """Run to the end or until asked to stop; True when it was stopped. Raises StageError."""
+    """Run to the end or until asked to stop; True if stopped. Raises StageError."""
     from trainer.policy import PolicyUnreadable
     from trainer.weights import WeightError
 
@@ -33,15 +33,15 @@ def run_stage(*, run: Run, control: RunControl, sink: DatabaseSink, policy_dir: 
 
 
 def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> StageResult:
-    from trainer.stages.checkpoint import CheckpointStore
+    from trainer.checkpoint.store import CheckpointStore
 
     stage = run.configuration.stage
     checkpoints = CheckpointStore(checkpoints_folder(run), keep=stage.checkpoint.keep)
     if isinstance(stage, MidtrainConfig):
-        from trainer.stages.midtrain import run_midtrain
+        from trainer.midtrain.stage import run_midtrain
 
         sink.phase(f"training on the corpus {stage.corpus}" if stage.corpus else "training on source and drills")
-        if stage.parallel.ranks > 1:
+        if stage.parallel.world_size > 1:
             return _on_ranks(run, stage, sink, policy_dir, checkpoints, corpora=env().data / "corpora")
         return run_midtrain(
             policy_dir=policy_dir,
@@ -55,9 +55,11 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         return _sft(run, stage, sink, policy_dir, checkpoints)
     assert isinstance(stage, RLConfig)
     from composer_web.gateway.training import SessionGroupSource
-    from trainer.stages.rl import run_rl
+    from trainer.policy import published_dtype
+    from trainer.rl.stage import run_rl
     from trainer.weights import WeightStore
 
+    refuse_sessions_with_experts(stage, policy_dir)
     _ask_engine(run, sink)
     sink.phase("reinforcement learning")
     source = (
@@ -65,7 +67,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         if stage.sessions.channel
         else DatabaseGroupSource(control, waiting=sink.engines.waiting)
     )
-    if stage.parallel.ranks > 1:
+    if stage.parallel.world_size > 1:
         return _on_ranks(
             run,
             stage,
@@ -84,7 +86,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         sink=sink,
         store=WeightStore(
             weights_folder(run),
-            dtype=stage.checkpoint.published_dtype,
+            dtype=published_dtype(stage.checkpoint, policy_dir),
             anchor_every=stage.checkpoint.anchor_every,
             mode=stage.checkpoint.codec,
         ),
@@ -93,8 +95,21 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     )
 
 
+def refuse_sessions_with_experts(stage: RLConfig, policy_dir: Path) -> None:
+    """Recorded sessions hold no routed experts, so router replay is impossible. Raises StageError if a run requires
+    it."""
+    from trainer.router_replay.validate import shape_of
+
+    if stage.sessions.channel and stage.sampling.enable_router_replay and shape_of(policy_dir).experts:
+        raise StageError(
+            "sampling.enable_router_replay asks to replay the sampler's experts, and the sessions of "
+            f"{stage.sessions.channel!r} are "
+            "recorded without them; set sampling.enable_router_replay to false to train with the trainer's own routing"
+        )
+
+
 def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore) -> StageResult:
-    from trainer.stages.sft import run_sft
+    from trainer.sft.stage import run_sft
 
     data: dict[str, Any] = {"corpora": env().data / "corpora"}
     if stage.dataset:
@@ -104,13 +119,13 @@ def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, check
         sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
         data["episodes"] = _episodes(stage, run.seed)
         sink.phase("training on expert episodes")
-    if stage.parallel.ranks > 1:
+    if stage.parallel.world_size > 1:
         return _on_ranks(run, stage, sink, policy_dir, checkpoints, **data)
     return run_sft(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints, **data)
 
 
 def _dataset(run: Run, stage: SFTConfig) -> Path:
-    """Folder of the dataset, which is the run's project's. Raises StageError."""
+    """Folder of the dataset in the run's project. Raises StageError."""
     from composer_web.datasets.selectors import ready
     from composer_web.datasets.services import folder_of
 
@@ -123,13 +138,13 @@ def _dataset(run: Run, stage: SFTConfig) -> Path:
 def _on_ranks(
     run: Run, stage: Stage, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore, **of_stage: Any
 ) -> StageResult:
-    from trainer.parallel.launch import run_stage_on_ranks
-    from trainer.parallel.machines import Meeting
+    from trainer.distributed.elastic.launch import run_stage_on_ranks
+    from trainer.distributed.elastic.nodes import Meeting
 
     parallel, training = stage.parallel, run.phase
-    if parallel.machines > 1:
-        few = f"{parallel.least - 1} to " if parallel.least < parallel.machines else ""
-        sink.phase(f"waiting for {few}{parallel.machines - 1} more machines")
+    if parallel.max_nodes > 1:
+        few = f"{parallel.fewest_nodes - 1} to " if parallel.fewest_nodes < parallel.max_nodes else ""
+        sink.phase(f"waiting for {few}{parallel.max_nodes - 1} more machines")
     return run_stage_on_ranks(
         policy_dir=policy_dir,
         config=stage,
@@ -143,7 +158,8 @@ def _on_ranks(
 
 
 def _ask_engine(run: Run, sink: DatabaseSink) -> None:
-    """Have the policy served before the first prompt is spent on it. Raises StageError when the engine never will."""
+    """Wait until the policy is served before using the first prompt. Raises StageError if the engine cannot serve
+    it."""
     try:
         inference.deploy(served_weights(run))
     except InferenceRefused as error:
@@ -153,14 +169,14 @@ def _ask_engine(run: Run, sink: DatabaseSink) -> None:
 
 
 def _episodes(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
-    """Expert episodes from the cache, recorded in real sandboxes first if need be. Raises StageError."""
+    """Expert episodes from the cache, or recorded in real sandboxes first. Raises StageError."""
     import asyncio
 
-    from sandbox.backends import default_backend
     from sandbox.backends.base import SandboxError
+    from sandbox.backends.choice import default_backend
     from sandbox.tasks.environments import EnvironmentStore
     from sandbox.tasks.generators.procedural_expert import Habits
-    from trainer.stages.expert import Recording, expert_episodes
+    from trainer.toy.expert import Recording, expert_episodes
 
     async def record() -> list[ExpertEpisode]:
         backend = default_backend()

@@ -1,4 +1,4 @@
-"""The figures at the head of a run page."""
+"""Figures at the top of a run page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from composer_web.runs.models import Run
 
 
 def figures(run: Run) -> list[Figure]:
-    """The last value of what a person looks at first; a dash until it has been measured."""
+    """Latest values of the headline metrics. A dash marks a value not measured yet."""
     return _rl(run) if run.kind == "rl" else _supervised(run.latest)
 
 

@@ -1,4 +1,4 @@
-"""What would run: the dry run of form, API and command line."""
+"""Dry-run summary for the form, the API and the CLI."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def summarise(config: RunConfig) -> Summary:
 
 
 def against_parent(config: RunConfig, parent: Run | None) -> list[Row]:
-    """Settings that differ from those of the parent run: [parent's, new] each; nothing without a parent."""
+    """Settings that differ from the parent run, as [parent's, new]. Empty without a parent."""
     return differences([parent.config, config.model_dump(mode="json")]) if parent else []
 
 
 def as_data(summary: Summary) -> dict[str, Any]:
-    """As the API and the command line print it."""
+    """Summary as the API and the CLI print it."""
     found, held = summary.estimate, summary.memory
     return {
         "plan": [{"label": row.label, "value": row.value, "how": row.how} for row in summary.plan],

@@ -1,4 +1,4 @@
-"""Sweeps: one configuration with several values for named fields, as many runs, made together or not at all."""
+"""Sweeps: runs of one configuration with several values for named fields, created all together or not at all."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a sweep before it exists."""
+    """One run of a sweep before its creation."""
 
     values: tuple[Value, ...]
     config: RunConfig | None
     errors: Mapping[str, str]
-    """Field → what the model or the control plane says against it; empty when the run can start."""
+    """Field → error from the model or the control plane. Empty if the run can start."""
     warnings: tuple[str, ...] = ()
 
 
@@ -73,7 +73,7 @@ def parse_fields(text: str) -> dict[str, list[Value]]:
 
 
 def _number(value: Value) -> Value:
-    """YAML takes `1e-4` for a word; people mean the number."""
+    """Parse `1e-4` as the number that the user means; YAML reads it as a string."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value):
         return float(value)
     return value
@@ -116,7 +116,7 @@ def check_fields(config: RunConfig, fields: Mapping[str, Sequence[Value]], mode:
 
 
 def preview(config: RunConfig, fields: Mapping[str, Sequence[Value]], mode: str) -> Preview:
-    """Every run that the sweep would make, each checked as a single one is. Raises UserError."""
+    """Every run that the sweep would create, each checked like a single run. Raises UserError."""
     checked = check_fields(config, fields, mode)
     combinations = (
         itertools.product(*checked.values()) if mode == SweepMode.GRID else zip(*checked.values(), strict=True)
@@ -136,7 +136,7 @@ def _point(base: dict[str, Any], names: tuple[str, ...], values: tuple[Value, ..
 
 
 def _set_all(base: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
-    """A copy with the dotted fields set; `check_fields` has made sure that each is there."""
+    """Copy of `base` with the dotted fields set. `check_fields` has verified that they exist."""
     out = {key: _set_all(value, {}) if isinstance(value, Mapping) else value for key, value in base.items()}
     for path, value in values.items():
         *tables, last = path.split(".")
@@ -148,7 +148,7 @@ def _set_all(base: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, 
 
 
 def run_name(base: str, names: Sequence[str], values: Sequence[Value]) -> str:
-    """`base lr=0.001 seed=2`: what varies, in the letters that a run's name may have; at most 80 of them."""
+    """`base lr=0.001 seed=2`: the varied values in characters allowed in a run name, at most 80."""
     parts = []
     for name, value in zip(names, values, strict=True):
         shown = "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
@@ -170,7 +170,7 @@ def create_sweep(
     start: bool = False,
     actor: User | None = None,
 ) -> Sweep:
-    """All runs of a sweep, as drafts or queued in order. Raises UserError when any of them cannot work."""
+    """Create all runs of a sweep, as drafts or queued in order. Raises UserError if any run cannot work."""
     found = preview(config, fields, mode)
     for number, point in enumerate(found.points, 1):
         if point.errors:
@@ -192,7 +192,7 @@ def create_sweep(
 
 
 def sweeps() -> QuerySet[Sweep]:
-    """For lists: with `run_count`, `live_count` and `ended_count`."""
+    """Sweeps for lists, with `run_count`, `live_count` and `ended_count`."""
     rows = Sweep.objects.select_related("created_by").annotate(
         run_count=Count("runs"),
         live_count=Count("runs", filter=Q(runs__state__in=RUN_LIVE)),
@@ -210,7 +210,7 @@ def get_sweep(pk: int) -> Sweep:
 
 
 def members(sweep: Sweep) -> list[Run]:
-    """Its runs in the order in which they were made, each with `varied`: its value of every field of the sweep."""
+    """Runs of the sweep in creation order. `varied` has each run's value of every swept field."""
     runs = list(Run.objects.filter(sweep=sweep).select_related("policy_in", "policy_out").order_by("pk"))
     for run in runs:
         table = flat(run.config)

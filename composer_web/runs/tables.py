@@ -19,7 +19,7 @@ DONE = mark_safe(' class="done"')
 
 
 class LatestColumn(tables.Column):
-    """The last value of a metric, from a column of the run's own row. Runs without one come last in either order."""
+    """Last value of a metric, from a column of the run's row. Runs without a value sort last in both directions."""
 
     def __init__(self, show: Callable[[Any], str], *, accessor: str, **kwargs: Any) -> None:
         super().__init__(accessor=accessor, empty_values=(), attrs={"td": {"class": "num"}}, **kwargs)
@@ -99,13 +99,13 @@ class RunTable(Table):
         order_by = ("-created_at",)
 
     def __init__(self, *args: Any, chosen: Sequence[str] = (), **kwargs: Any) -> None:
-        """`chosen` are the columns to show besides the tick and the name; none: the usual ones."""
+        """`chosen` lists the columns after the checkbox and the name. Empty means the default columns."""
         shown = {*ALWAYS, *(set(chosen) & set(self.base_columns) or USUAL)}
         super().__init__(*args, exclude=[name for name in self.base_columns if name not in shown], **kwargs)
 
     @classmethod
     def offered(cls) -> list[tuple[str, str]]:
-        """(name, label) of the columns that a person may choose."""
+        """(name, label) of the selectable columns."""
         return [(name, _label(name, column)) for name, column in cls.base_columns.items() if name not in ALWAYS]
 
     def render_kind(self, record: Run) -> str:

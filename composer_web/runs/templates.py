@@ -1,4 +1,4 @@
-"""Templates of the team: configurations to start from, kept, changed and deleted by operators, each change audited."""
+"""Run templates of the team. Operators create, change and delete them; every change is audited."""
 
 from __future__ import annotations
 
@@ -29,18 +29,9 @@ def get_template(pk: int) -> RunTemplate:
     return found
 
 
-def by_name(name: str) -> RunTemplate:
-    """Raises NotFound."""
-    found = templates().filter(name=name).first()
-    if found is None:
-        known = ", ".join(templates().values_list("name", flat=True)[:8]) or "none yet"
-        raise NotFound("template", f"{name!r}; there are: {known}")
-    return found
-
-
 @transaction.atomic
 def save_template(*, name: str, config: RunConfig, description: str = "", actor: User | None = None) -> RunTemplate:
-    """Keep a configuration under a new name. Raises UserError, Conflict when the name is taken."""
+    """Save a configuration under a new name. Raises UserError, or Conflict if the name is taken."""
     name, description = _words(name, description)
     check_words(config)
     try:
@@ -65,7 +56,7 @@ def change_template(
     config: RunConfig | None = None,
     actor: User | None = None,
 ) -> RunTemplate:
-    """Change what is given. Runs that were started from it keep their settings. Raises UserError, Conflict."""
+    """Change the given attributes. Runs started from the template keep their settings. Raises UserError, Conflict."""
     row = RunTemplate.objects.select_for_update().get(pk=template.pk)
     before = {"name": row.name, "description": row.description, "config": row.config}
     row.name, row.description = _words(
@@ -87,7 +78,7 @@ def change_template(
 
 @transaction.atomic
 def delete_template(*, template: RunTemplate, actor: User | None = None) -> None:
-    """Runs that were started from it stay as they are; the audit log keeps its settings."""
+    """Delete a template. Runs started from it do not change; the audit log keeps its settings."""
     audit(
         actor=actor,
         action="template.delete",
@@ -108,6 +99,6 @@ def _words(name: str, description: str) -> tuple[str, str]:
 
 
 def _changed(before: dict[str, object], after: dict[str, object]) -> dict[str, list[object]]:
-    """Dotted path → [before, after] of what differs; None where one has no such setting."""
+    """Dotted path → [before, after] for each difference; None for an absent setting."""
     old, new = flat(before), flat(after)
     return {path: [old.get(path), new.get(path)] for path in {**old, **new} if old.get(path) != new.get(path)}

@@ -1,7 +1,8 @@
-"""A configuration as YAML or TOML, and back: what a person writes, keeps in git, pastes into the form.
+"""Conversion of a configuration to YAML or TOML and back, for files in git and pasting into the form.
 
-The text holds every setting, so that it means the same when defaults change. TOML has no null: there an empty string
-stands for "none" in the fields that may be empty, as in the form. JSON is YAML. Errors name the field and the line.
+The text contains every setting, so that its meaning does not change with the defaults. TOML has no null: as in the
+form,
+an empty string stands for "none" in optional fields. JSON is read as YAML. Errors name the field and the line.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ MIME: dict[Format, str] = {"yaml": "application/yaml", "toml": "application/toml
 
 @dataclass(frozen=True)
 class Written:
-    """What a text says, and on which line (from 1) it says each field."""
+    """Parsed text with the line number (from 1) of each field."""
 
     data: dict[str, Any]
     lines: dict[str, int] = field(default_factory=dict)
 
 
 def render(config: RunConfig, form: Format) -> str:
-    """Every setting, in the order of the schema."""
+    """Text with every setting, in schema order."""
     data = config.model_dump(mode="json")
     if form == "yaml":
         return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
@@ -43,7 +44,7 @@ def render(config: RunConfig, form: Format) -> str:
 
 
 def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
-    """None as the empty string."""
+    """Replace None with the empty string."""
     return {
         key: _filled(value) if isinstance(value, Mapping) else "" if value is None else value
         for key, value in data.items()
@@ -51,7 +52,7 @@ def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(text: str) -> RunConfig:
-    """The configuration that a YAML, TOML or JSON text holds. Raises UserError with one message a wrong field."""
+    """Parse a configuration from YAML, TOML or JSON. Raises UserError with one message per invalid field."""
     written = read(text)
     try:
         return parse_config(written.data)
@@ -62,7 +63,7 @@ def load(text: str) -> RunConfig:
 
 
 def _place(written: Written, path: str) -> str:
-    """`line 7: ` of a field, else of the nearest table around it; nothing where the text names neither."""
+    """`line 7: ` of the field, or of its nearest enclosing table. Empty if the text contains neither."""
     while path:
         if path in written.lines:
             return f"line {written.lines[path]}: "
@@ -71,7 +72,7 @@ def _place(written: Written, path: str) -> str:
 
 
 def read(text: str) -> Written:
-    """The text's mapping, before any setting is checked. Raises UserError naming the line."""
+    """Parse the text without checking any setting. Raises UserError naming the line."""
     if len(text) > MOST_CHARACTERS:
         raise UserError("text", f"the text has {len(text)} characters; a configuration has at most {MOST_CHARACTERS}")
     if not text.strip():
@@ -85,7 +86,7 @@ TOML_START = re.compile(r"""^\s*(\[[^\]\n]*\]\s*(#.*)?$|[\w."'-]+\s*=)""")
 
 
 def looks_like_toml(text: str) -> bool:
-    """By the first line that says anything."""
+    """Decide by the first non-blank, non-comment line."""
     first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     return bool(TOML_START.match(first))
 
@@ -104,7 +105,7 @@ def _read_toml(text: str) -> Written:
 
 
 def _emptied(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The empty string as None in the fields that may be empty."""
+    """Replace the empty string with None in optional fields."""
     stage = data.get("stage")
     kind = stage.get("kind", "") if isinstance(stage, Mapping) else ""
 
@@ -127,7 +128,7 @@ KEY = re.compile(r"""^\s*([\w."' -]+?)\s*=""")
 
 
 def _toml_lines(text: str) -> dict[str, int]:
-    """Line of each dotted key. Lines inside a multi-line string may be taken for keys; they only place errors."""
+    """Line of each dotted key. Lines inside a multi-line string may be mistaken for keys; they only locate errors."""
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -147,7 +148,7 @@ def _dotted(key: str) -> str:
 
 
 class _Plain(yaml.SafeLoader):
-    """YAML without dates: `2026-01-01` is a name."""
+    """YAML without dates: `2026-01-01` stays a string."""
 
 
 _Plain.yaml_implicit_resolvers = {
@@ -175,7 +176,7 @@ def _read_yaml(text: str) -> Written:
 
 
 def _bounded(text: str) -> None:
-    """Refuses what could grow without end: nesting, and aliases (a few lines of them make gigabytes)."""
+    """Reject input of unbounded size: deep nesting, and aliases, a few lines of which expand to gigabytes."""
     depth = 0
     for event in yaml.parse(text, Loader=_Plain):
         line = event.start_mark.line + 1 if event.start_mark else 1

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: of the trainer's mean step, and of a mean rollout."""
+"""Time breakdown of a run: the trainer's mean step and the mean rollout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db import connection
 from composer_web.runs.models import Run
 
 STEPS = 20
-"""Newest steps that are averaged."""
+"""Number of newest steps to average."""
 
 STEP_PARTS = (
     ("time/wait_for_batch", "Waits for rollouts", True),
@@ -32,12 +32,12 @@ class Part:
     seconds: float
     share: float
     start: float
-    """Share of the whole that lies before it, for drawing."""
+    """Share of the total before this part, for drawing."""
     idle: bool
 
     @property
     def x(self) -> str:
-        """Where it begins in a drawing 100 wide."""
+        """Start in a drawing of width 100."""
         return f"{100 * self.start:.2f}"
 
     @property
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Parts that add up to `seconds`; what no measurement explains is a part of its own."""
+    """Parts that sum to `seconds`. Unexplained time is a part of its own."""
 
     title: str
     seconds: float
@@ -55,7 +55,7 @@ class Breakdown:
 
 
 def breakdowns(run: Run) -> tuple[int, list[Breakdown]]:
-    """Steps that were averaged, and one breakdown for each whole that was measured."""
+    """Number of averaged steps, and one breakdown per measured total."""
     steps, means = _means(run)
     found = [
         _parts("A step of the trainer", means, "time/step", STEP_PARTS),
@@ -87,7 +87,7 @@ def _parts(
 
 
 def _means(run: Run) -> tuple[int, dict[str, float]]:
-    """Mean of each `time/` metric over the newest steps of the run; a part that a step lacks took no time in it."""
+    """Mean of each `time/` metric over the run's newest steps. A part missing from a step counts as 0."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

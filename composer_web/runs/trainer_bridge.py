@@ -1,7 +1,7 @@
-"""Between a training stage and the control plane: accepted groups in, facts out, over the ORM.
+"""Bridge between a training stage and the control plane over the ORM: accepted groups in, results out.
 
-Implements `trainer.stages.base.GroupSource` and `StageSink`. Every call survives a restart of Postgres; writes are
-refused once the lease of the run is lost.
+Implements `trainer.stages.base.GroupSource` and `StageSink`. Every call survives a restart of Postgres. Writes are
+rejected once the lease of the run is lost.
 """
 
 from __future__ import annotations
@@ -11,150 +11,156 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from django.db import connections, transaction
 
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
 from composer_web.ops import disk, leases
-from composer_web.ops.artifacts import artifacts
+from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
 from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import auditing, lens, scheduling
+from composer_web.rollouts import auditing, batches, lens, scheduling
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
 from composer_web.runs.clusters import EngineMeter
 from composer_web.runs.engine_watch import EngineWatch
-from composer_web.runs.models import Run, RunState, TrainBatch
+from composer_web.runs.models import Run, RunState
+from composer_web.runs.wakes import Wakes
 from composer_web.runs.whereabouts import deployment_name, weights_folder
-from trainer.asynchrony.window import choose
 from trainer.config import RLConfig
-from trainer.learning.streams import TrainedGroup
-from trainer.rollouts.types import TrainGroup
+from trainer.learning.token_export import TrainedGroup
 from trainer.stages.base import BatchTimeout, StageError
+from trainer.types import TrainGroup
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2
+T = TypeVar("T")
+
+WAITING_SECONDS = 5.0
+"""Interval at which a waiting trainer checks the disk and the engine. It queries Postgres when it is woken."""
 
 
 class Interrupted(StageError):
-    """The run was paused or cancelled, this process stops, or the lease went to another trainer."""
+    """The run was paused or cancelled, this process is stopping, or another trainer has the lease."""
 
 
 class RunControl:
-    """Whether the stage should go on. Asked between steps and while it waits."""
+    """Tells the stage whether to continue. Checked between steps, and when a waiting trainer is woken."""
 
-    def __init__(self, run: Run, held: leases.Held, *, stopping: Callable[[], bool]) -> None:
-        self.run, self.held, self._stopping = run, held, stopping
+    def __init__(self, run: Run, held: leases.Held, *, wakes: Wakes | None = None) -> None:
+        """Without `wakes`, only the deadline ends a wait."""
+        self.run, self.held, self.wakes = run, held, wakes or Wakes()
 
     def should_stop(self) -> bool:
-        """Raises DiskFull when there is no room for another step."""
+        """Raises DiskFull if there is no room for another step."""
         disk.require_space()
-        return self.held.lost.is_set() or self._stopping() or self.state() != RunState.RUNNING
+        return self.held.lost.is_set() or self.wakes.stopping() or self.state() != RunState.RUNNING
 
     def state(self) -> str:
         return survives_restart(lambda: Run.objects.values_list("state", flat=True).get(pk=self.run.pk))()
 
     def fence(self) -> None:
-        """Inside a transaction. Raises LeaseLost."""
+        """Call it inside a transaction. Raises LeaseLost."""
         leases.require(self.held)
+
+    def wait_for(
+        self, look: Callable[[], T | None], *, timeout: float, what: str, waiting: Callable[[], None] = lambda: None
+    ) -> T | None:
+        """What `look` finds: now, or after a wake-up within `timeout` seconds; None at the deadline.
+
+        `waiting` is called every few seconds of the wait. Raises Interrupted, and what `look` raises.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            self.wakes.clear()
+            found = look()
+            if found is not None:
+                return found
+            if self.should_stop():
+                raise Interrupted(f"stopped while waiting for {what}")
+            while not self.wakes.wait(min(WAITING_SECONDS, end - time.monotonic())):
+                if time.monotonic() >= end:
+                    return look()
+                disk.require_space()
+                waiting()
 
 
 class DatabaseGroupSource:
-    """Accepted groups of a run, assigned to steps in windowed first-in-first-out order."""
-
-    waits_for: tuple[int, ...] = ()
-    """Prompts that the batch asked for last waits for."""
+    """Accepted groups of a run, assigned to steps in windowed FIFO order."""
 
     def __init__(self, control: RunControl, *, waiting: Callable[[], None] = lambda: None) -> None:
-        """`waiting` is called about once a second while there are too few groups."""
+        """`waiting` is called every few seconds while there are too few groups."""
         self.control, self._waiting = control, waiting
         stage = control.run.configuration.stage
         assert isinstance(stage, RLConfig)
         self.stage = stage
 
     def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
-        """See GroupSource. Raises BatchTimeout, Interrupted, ArtifactError."""
-        end = time.monotonic() + timeout
-        asked = time.monotonic()
-        while True:
-            ids = survives_restart(self._assign)(step)
-            if ids is not None:
-                return self._load(ids)
-            if time.monotonic() > end:
-                raise BatchTimeout(
-                    f"step {step}: fewer than {self.stage.groups_per_step} groups were accepted within {timeout:g} s; "
-                    f"it waits for prompts {list(self.waits_for)}; look at the run's infra events and at the health page "
-                    "for rollout workers and inference"
-                )
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() - asked > 1.0:
-                asked = time.monotonic()
-                self._waiting()
-                if self.control.should_stop():
-                    raise Interrupted(f"stopped while waiting for the batch of step {step}")
+        """See GroupSource. Raises BatchTimeout, Interrupted, LeaseLost, ArtifactError."""
+        run, held = self.control.run, self.control.held
+
+        def look() -> list[int] | None:
+            if (ids := batches.recorded(run, step)) is None and batches.assign(run_id=run.pk, held=held):
+                ids = batches.recorded(run, step)
+            return ids
+
+        survives_restart(batches.want)(run=run, held=held, step=step)
+        ids = self.control.wait_for(
+            survives_restart(look), timeout=timeout, what=f"the batch of step {step}", waiting=self._waiting
+        )
+        if ids is None:
+            raise BatchTimeout(
+                f"step {step}: fewer than {self.stage.groups_per_step} groups were accepted within {timeout:g} s; "
+                f"it waits for prompts {list(batches.choice(run, self.stage, step)[0].waits_for)}; look at the run's infra "
+                "events and at the health page for rollout workers and inference"
+            )
+        survives_restart(batches.taken)(run=run, step=step)
+        return self._load(ids)
 
     def flow(self) -> Mapping[str, float]:
         """See GroupSource."""
         return survives_restart(scheduling.flow)(self.control.run)
 
-    @transaction.atomic
-    def _assign(self, step: int) -> list[int] | None:
-        """Group ids of the step, recorded now if they were not yet; None while there are too few."""
-        run = self.control.run
-        recorded = TrainBatch.objects.filter(run=run, step=step).values_list("group_ids", flat=True).first()
-        if recorded is not None:
-            return list(recorded)
-        places = scheduling.places(run)
-        choice = choose(
-            [place for place, _ in places],
-            step=step,
-            groups_per_step=self.stage.groups_per_step,
-            window=self.stage.window_groups,
-            lag_limit=self.stage.lag_limit,
-        )
-        self.waits_for = choice.waits_for
-        if choice.batch is None:
-            return None
-        key = {place.prompt: pk for place, pk in places}
-        accepted = [key[prompt] for prompt in choice.batch]
-        self.control.fence()
-        rollouts.consume(run=run, group_ids=accepted, step=step)
-        services.record_batch(run=run, step=step, group_ids=accepted)
-        return accepted
-
     def _load(self, ids: list[int]) -> list[TrainGroup]:
         read = survives_restart(lambda: dict(Group.objects.filter(pk__in=ids).values_list("pk", "train_key")))
         keys = read()
-        return [artifacts().get_model(keys[pk], TrainGroup) for pk in ids]
+        return [artifacts().get_model(keys[pk], TrainGroup, max_bytes=MAX_GROUP_BYTES) for pk in ids]
 
 
 class DatabaseSink:
-    """Where a stage reports: rows, events and hints."""
+    """Reports of a stage as rows, events and hints."""
 
     def __init__(self, control: RunControl) -> None:
         self.control = control
         self.run = control.run
         self._pins: set[int] = set()
         self._home = threading.get_ident()
-        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store)
+        stage = self.run.configuration.stage
+        allowed = stage.staleness_limit if isinstance(stage, RLConfig) else 0
+        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store, max_lag=max(1, allowed))
         self._meter = EngineMeter()
+        self._reported: int | None = None
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        survives_restart(run_metrics.record)(run=self.run, step=step, values={**values, **self._engine()})
-        if self.run.kind == "rl":
+        """Record a step's metrics. A second call for the same step adds values known after its checkpoint; the
+        engine is queried once."""
+        first, self._reported = step != self._reported, step
+        survives_restart(run_metrics.record)(
+            run=self.run, step=step, values={**values, **(self._engine() if first else {})}
+        )
+        if first and self.run.kind == "rl":
             survives_restart(auditing.watch)(run=self.run)
 
     def streams(self, trained: Sequence[TrainedGroup]) -> None:
-        """Keep what a step knew of each token beside the trajectories of its groups (the token lens reads it)."""
+        """Store per-token training data beside the trajectories of the step's groups, for the token lens."""
         survives_restart(lens.keep)(run=self.run, trained=trained)
 
     def _engine(self) -> dict[str, float]:
-        """What the inference server says of its last seconds; nothing while it restarts."""
+        """Metrics of the inference server's last seconds. Empty while it restarts."""
         seen = self.engines.look() if self.run.kind == "rl" else None
         return self._meter.metrics(*seen) if seen else {}
 
@@ -162,14 +168,14 @@ class DatabaseSink:
         survives_restart(services.set_progress)(run=self.run, step=done, total=total)
 
     def phase(self, text: str) -> None:
-        """What the stage does now, in words."""
+        """Record the current activity of the stage as text."""
         survives_restart(services.set_progress)(run=self.run, phase=text)
 
     def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:
-        """Also from the thread that publishes, at once: rollouts are admitted by it while the trainer computes."""
+        """Also called by the publishing thread, immediately: it admits rollouts while the trainer computes."""
         self.engines.published(version, digest)
         try:
-            survives_restart(self._version_published)(version)
+            survives_restart(self._version_published)(version, digest)
             if values:
                 survives_restart(run_metrics.record)(run=self.run, step=version, values=values)
         finally:
@@ -177,9 +183,11 @@ class DatabaseSink:
                 connections.close_all()  # of a thread that may be gone before another query
 
     @transaction.atomic
-    def _version_published(self, version: int) -> None:
+    def _version_published(self, version: int, digest: str) -> None:
         self.control.fence()
         services.record_version(run=self.run, version=version)
+        if version > 0:
+            services.record_trained(run=self.run, step=version, digest=digest, token=self.control.held.token)
         if self.run.kind == "rl":
             evaluation = evals.for_version(run=self.run, version=version)
             if evaluation is not None and evaluation.state not in EVALUATION_FINAL:
@@ -188,7 +196,7 @@ class DatabaseSink:
             rollouts.pump(run_id=self.run.pk)
 
     def _in_store(self, version: int) -> bool:
-        """Whether it is published, told of or not yet; as long as the store does not answer nothing is said against it."""
+        """Whether the version is in the weight store, reported or not. Assumed true while the store does not answer."""
         from trainer.weights import WeightError, open_versions
 
         try:
@@ -220,6 +228,7 @@ class DatabaseSink:
     @transaction.atomic
     def _checkpoint_saved(self, step: int, path: Path, final: bool) -> None:
         self.control.fence()
+        Run.objects.filter(pk=self.run.pk).update(lost_in_a_row=0)
         policy = services.output_policy(self.run)
         checkpoint = record_checkpoint(policy=policy, version=step, path=path / "policy", final=final)
         kind = "final checkpoint" if final else "checkpoint"

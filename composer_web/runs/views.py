@@ -1,4 +1,4 @@
-"""Pages of runs: table, live run page and its parts, comparison. (The form: form_views.py.)"""
+"""Views of runs: table, live run page and its parts, comparison. (The form: form_views.py.)"""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from django.db import transaction
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
+from composer_web.ops.filters import strict
 from composer_web.ops.numbers import row_ids
 from composer_web.ops.pages import PageRequest, act, page, rows, show
 from composer_web.runs import (
@@ -37,15 +38,15 @@ from composer_web.runs.tables import RunTable
 PER_PAGE = 25
 MAX_KEYS = 60
 MOST_OTHERS = 20
-"""Runs that the page of a comparison offers at a time; typing narrows them."""
+"""Maximum number of runs offered at a time on the comparison page. Typing narrows them."""
 MAX_BUCKETS = 1000
 
 
-@require_GET
+@require_safe
 @page()
 def run_list(request: PageRequest) -> HttpResponse:
-    """Filters, order and columns (`cols=`) are in the address; a saved view is such an address."""
-    found = RunFilter(request.GET, queryset=selectors.runs())
+    """Run list. Filters, order and columns (`cols=`) are in the URL; a saved view stores such a URL."""
+    found = strict(RunFilter, request.GET, queryset=selectors.runs())
     chosen = [name for name in request.GET.get("cols", "").split(",") if name]
     table = RunTable(found.qs, chosen=chosen)
     table.put_away = found.put_away_alone
@@ -66,7 +67,7 @@ def run_list(request: PageRequest) -> HttpResponse:
     return show(request, "runs/list.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def run_facets(request: PageRequest) -> HttpResponse:
     return show(request, "partials/facets.html", {"facets": facets.facets(request)})
@@ -75,7 +76,7 @@ def run_facets(request: PageRequest) -> HttpResponse:
 @require_POST
 @page()
 def view_save(request: PageRequest) -> HttpResponse:
-    """Everybody may keep addresses; the list is read-only."""
+    """Save a view of the list. Every user may save views, because the list is read-only."""
     name, query = request.POST.get("name", ""), request.POST.get("query", "")
     shared = request.POST.get("shared") == "on"
     act(
@@ -126,7 +127,7 @@ def run_bulk_tags(request: PageRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
@@ -141,7 +142,7 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "runs/detail.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def run_further(request: PageRequest) -> HttpResponse:
     """The panels behind “more metrics”, asked for when somebody opens them: a run may have hundreds."""
@@ -156,7 +157,7 @@ def _asked(request: PageRequest) -> list[Run]:
     return [found[pk] for pk in asked if pk in found]
 
 
-@require_GET
+@require_safe
 @page()
 def run_compare(request: PageRequest) -> HttpResponse:
     """Up to six runs (`?run=3&run=5`) over each other."""
@@ -181,7 +182,7 @@ def run_compare(request: PageRequest) -> HttpResponse:
     return show(request, "runs/compare.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def run_others(request: PageRequest) -> HttpResponse:
     """Runs that could be compared too, as somebody types (`q=`)."""
@@ -200,7 +201,7 @@ def _others(request: PageRequest, runs: list[Run]) -> list[Run]:
     return others
 
 
-@require_GET
+@require_safe
 @page()
 def run_part(request: PageRequest, pk: int, part: str) -> HttpResponse:
     """One live part of the run page."""
@@ -240,7 +241,7 @@ def run_bulk(request: PageRequest, action: str) -> HttpResponse:
     return redirect("runs:list")
 
 
-@require_GET
+@require_safe
 @page()
 def run_metrics(request: PageRequest, pk: int) -> HttpResponse:
     """Buckets of some metrics for js/chart.js: {series: {key: [{x, step, min, max, last}]}}."""
@@ -261,7 +262,7 @@ def run_metrics(request: PageRequest, pk: int) -> HttpResponse:
     return JsonResponse({"series": series})
 
 
-@require_GET
+@require_safe
 @page()
 def run_marks(request: PageRequest, pk: int) -> HttpResponse:
     """What happened in a run, where it lies on an axis, for js/chart.js: {marks: [{x, step, kind, text}]}."""

@@ -51,10 +51,10 @@ def served_weights(run: Run) -> DeploymentSpec:
         policy_dir=str(starting_folder(run)),
         store=weights_folder(run),
         follow=True,
-        speculate=sampling.speculate,
+        speculate=sampling.num_speculative_tokens,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
-        experts=isinstance(stage, RLConfig) and sampling.routed_experts,
+        experts=isinstance(stage, RLConfig) and sampling.enable_router_replay,
     )
 
 

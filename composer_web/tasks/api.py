@@ -1,4 +1,4 @@
-"""Tasks and suites over HTTP."""
+"""HTTP API of tasks and suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two versions of a task side by side: what differs, by part."""
+"""Comparison of two versions of a task, by part."""
 
 from __future__ import annotations
 

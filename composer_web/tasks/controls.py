@@ -1,4 +1,4 @@
-"""Running the controls of task versions in this process."""
+"""Runs the controls of task versions in this process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from composer_web.env import env
+from composer_web.ops import leases
 from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.services import quarantine_tests, record_controls
-from sandbox.backends import default_backend
+from sandbox.backends.choice import default_backend
 from sandbox.grading.controls import Controls
 from sandbox.grading.controls import run_controls as grade_controls
 from sandbox.tasks.environments import EnvironmentStore
@@ -32,12 +33,15 @@ def run_again(version_ids: Sequence[int]) -> list[str]:
 def run_versions(
     versions: Sequence[TaskVersion], *, full: bool, told: Told = lambda version, controls: None
 ) -> list[str]:
-    """Grade and record the controls of these versions, several at once; each is given to `told` when it is recorded."""
+    """Grade and record the controls of these versions, several at once; each is given to `told` when it is recorded.
+    Raises LeaseLost where another worker grades them by now."""
     failed = []
     for start in range(0, len(versions), AT_ONCE):
+        leases.check()
         part = versions[start : start + AT_ONCE]
         for version, controls in zip(part, asyncio.run(_grade(part, full)), strict=True):
             if controls.graded:
+                leases.check()
                 record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
                 if controls.flaky:
                     quarantine_tests(version=version, ids=controls.flaky)

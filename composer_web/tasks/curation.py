@@ -1,4 +1,4 @@
-"""Changes that people make to tasks: tags, the side of the split, suites, instructions; one or many at once.
+"""Edits of tasks by users: tags, split, suites, instructions; singly or in bulk.
 
 Each change is a row of the history with what was before and after. Undoing a batch makes the opposite changes, as rows of
 their own, and only when nothing else has changed the same thing since.
@@ -34,7 +34,7 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one action changed; `id` undoes it."""
+    """Changes made by one action. `id` undoes them."""
 
     id: uuid.UUID
     changed: int
@@ -69,7 +69,7 @@ def apply(*, tasks: Sequence[Task], action: Action, value: str, actor: User) -> 
 
 
 def tags(text: str) -> list[str]:
-    """Tags of a text, by commas, each once. Raises UserError."""
+    """Unique tags of a comma-separated text. Raises UserError."""
     found = list(dict.fromkeys(" ".join(part.split()).lower() for part in text.split(",") if part.strip()))
     if not found:
         raise UserError("value", "give at least one tag, several by commas")
@@ -103,7 +103,7 @@ def _resplit(rows: Sequence[Task], side: str) -> list[TaskChange]:
 
 
 def refuse_side(rows: Sequence[Task], side: str) -> None:
-    """Raises UserError when a task is in a suite of the other side of the split."""
+    """Raises UserError if a task is in a suite of the other split."""
     if not side:
         return
     members = SuiteMembership.objects.filter(task_version__task__in=rows).select_related("suite", "task_version__task")
@@ -131,7 +131,8 @@ def suite_by_name(name: str, *, lock: bool = False) -> Suite:
 
 @transaction.atomic
 def open_suite(*, name: str, purpose: str, description: str = "", reviewed: bool, actor: User) -> Suite:
-    """An empty suite to be filled by hand. `reviewed`: only what two reviewers admit may join. Raises UserError, Conflict."""
+    """Create an empty suite to be filled manually. `reviewed`: only admitted versions may join. Raises UserError,
+    Conflict."""
     if purpose not in Split.values:
         raise UserError("purpose", f"{', '.join(Split.values)}, not {purpose!r}")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name):
@@ -154,7 +155,7 @@ def open_suite(*, name: str, purpose: str, description: str = "", reviewed: bool
 
 @transaction.atomic
 def require_reviews(*, suite: Suite, actor: User) -> Suite:
-    """From now on, for good, only admitted versions may join. Raises UserError when there are others in it."""
+    """Permanently restrict the suite to admitted versions. Raises UserError if it contains others."""
     require_admitted(list(suite.versions.select_related("task").defer("spec")))
     suite.reviewed = True
     suite.save(update_fields=["reviewed"])
@@ -163,7 +164,7 @@ def require_reviews(*, suite: Suite, actor: User) -> Suite:
 
 
 def refuse_used(suite: Suite) -> None:
-    """Raises Conflict when a run, an evaluation or a release has used the suite."""
+    """Raises Conflict if a run, an evaluation or a release has used the suite."""
     from composer_web.evals.models import Evaluation, Release
     from composer_web.rollouts.models import Group
 
@@ -177,7 +178,7 @@ def refuse_used(suite: Suite) -> None:
 
 
 def named(slugs: Sequence[str]) -> list[Task]:
-    """The tasks of these slugs. Raises NotFound that names the first that is none."""
+    """Tasks with these slugs. Raises NotFound naming the first unknown one."""
     found = {task.slug: task for task in Task.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in found:
@@ -306,7 +307,7 @@ def _write(changes: Sequence[TaskChange], *, batch: uuid.UUID, actor: User) -> N
 
 
 def batch_of(text: str) -> uuid.UUID:
-    """Raises UserError for what is no batch."""
+    """Raises UserError for an invalid batch id."""
     try:
         return uuid.UUID(text)
     except ValueError:
@@ -314,7 +315,7 @@ def batch_of(text: str) -> uuid.UUID:
 
 
 def require_may_undo(*, batch: uuid.UUID, actor: User) -> None:
-    """Operators undo anybody's changes, reviewers their own. Raises UserError."""
+    """Operators may undo all changes, reviewers only their own. Raises UserError."""
     if actor.may("operator"):
         return
     if TaskChange.objects.filter(batch=batch).exclude(actor=actor).exists():
@@ -323,7 +324,7 @@ def require_may_undo(*, batch: uuid.UUID, actor: User) -> None:
 
 @transaction.atomic
 def undo(*, batch: uuid.UUID, actor: User) -> Batch:
-    """Make the opposite of every change of a batch, or of none. Raises NotFound, Conflict, UserError."""
+    """Revert every change of a batch, or none. Raises NotFound, Conflict, UserError."""
     changes = list(TaskChange.objects.filter(batch=batch).select_related("task", "undone_by").order_by("pk"))
     if not changes:
         raise NotFound("batch of changes", batch)

@@ -1,4 +1,4 @@
-"""Curation over HTTP: facets, reviews, instructions, bulk changes, undo, history, versions side by side."""
+"""HTTP API of curation: facets, reviews, instructions, bulk changes, undo, history, version comparison."""
 
 from __future__ import annotations
 

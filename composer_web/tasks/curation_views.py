@@ -1,4 +1,4 @@
-"""Pages of curation: the review queue, bulk changes with undo, history, versions side by side, disagreements."""
+"""Views of curation: review queue, bulk changes with undo, history, version comparison, disagreements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.ops.errors import NotFound, UserError
+from composer_web.ops.filters import strict
 from composer_web.ops.numbers import row_ids, whole
 from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts import selectors as rollouts
@@ -32,7 +33,7 @@ DONE = {"accept": "Accepted", "reject": "Rejected", "withdrawn": "Withdrawn"}
 
 
 def _tasks(request: PageRequest) -> Any:
-    return TaskFilter(request.GET, queryset=selectors.tasks(), request=request).qs
+    return strict(TaskFilter, request.GET, queryset=selectors.tasks(), request=request).qs
 
 
 def _address(request: PageRequest, task: Task | None) -> str:
@@ -42,7 +43,7 @@ def _address(request: PageRequest, task: Task | None) -> str:
     return f"{place}?{query}" if query else place
 
 
-@require_GET
+@require_safe
 @page()
 def task_facets(request: PageRequest) -> HttpResponse:
     """Counts beside the list, asked for after it: a scan of all tasks must not hold the page up. `only` is the facet that
@@ -55,7 +56,7 @@ def task_facets(request: PageRequest) -> HttpResponse:
     return show(request, "tasks/_facets.html", {"facets": facets(request, now), "later": later})
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def review(request: PageRequest) -> HttpResponse:
     """The first task of the queue, or that there is none."""
@@ -67,7 +68,7 @@ def review(request: PageRequest) -> HttpResponse:
     return show(request, "tasks/review_done.html", context)
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def review_task(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, environment, hidden tests, gold patch and rollouts of one task, and what to do with it."""
@@ -245,7 +246,7 @@ def suite_open(request: PageRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def changes(request: PageRequest) -> HttpResponse:
     """What was changed, newest first; of one task with ?task=."""
@@ -255,7 +256,7 @@ def changes(request: PageRequest) -> HttpResponse:
     return show(request, "tasks/changes.html", {"changes": current, "slug": slug, "tab": "changes"})
 
 
-@require_GET
+@require_safe
 @page()
 def compare(request: PageRequest, slug: str) -> HttpResponse:
     """Two versions of a task, ?from= and ?to=; without them the newest and the one before."""
@@ -281,7 +282,7 @@ def compare(request: PageRequest, slug: str) -> HttpResponse:
     return show(request, "tasks/compare.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def disagreements(request: PageRequest) -> HttpResponse:
     """Tasks whose reviewers do not agree; others' words only for those who have said theirs."""

@@ -1,4 +1,4 @@
-"""How hard tasks are for a policy: measured by a pre-pass (an evaluation over their suite), used by the sampler."""
+"""Task difficulty for a policy: measured by an evaluation of the suite, used by the curriculum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.ops.artifacts import artifacts
 from composer_web.tasks.models import Suite, TaskStatistic
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 if TYPE_CHECKING:
     from composer_web.evals.models import Evaluation
@@ -28,7 +28,7 @@ MAX_LISTED = 500
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """Of a suite, by one policy."""
+    """Difficulty of a suite, measured with one policy."""
 
     policy: str
     measured: int

@@ -1,9 +1,9 @@
-"""Pages of generators, and the buttons that take tasks out of here."""
+"""Views of generators, and task export actions."""
 
 from __future__ import annotations
 
 from django.http import Http404, HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
@@ -20,7 +20,7 @@ from sandbox.tasks.spec import TaskSpec
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @page()
 def generator_list(request: PageRequest) -> HttpResponse:
     if request.GET.get("part") == "orders":
@@ -72,14 +72,14 @@ def generator_run(request: PageRequest) -> HttpResponse:
     return act(request, start, done=done, to="tasks:generators")
 
 
-@require_GET
+@require_safe
 @page("operator")
 def task_export(request: PageRequest, slug: str, form: str) -> HttpResponse:
     version = selectors.get_task(slug).versions.order_by("-number")[0]
     return _export([version.bundle], slug, form)
 
 
-@require_GET
+@require_safe
 @page("operator")
 def suite_export(request: PageRequest, name: str, form: str) -> HttpResponse:
     versions = selectors.get_suite(name).versions.order_by("memberships__position")

@@ -1,4 +1,4 @@
-"""The table of tasks as a file: never what is in a bundle, which holds hidden tests."""
+"""Export of the task table. It never contains bundles, which hold hidden tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tasks there are of each kind, beside the filters of the list: each facet counts under all other filters."""
+"""Facet counts beside the filters of the task list. Each facet applies all other filters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.db.models.expressions import Combinable
 from django.http import HttpRequest, QueryDict
 
 from composer_web.ops.facets import Facet, facet, others
+from composer_web.ops.filters import strict
 from composer_web.tasks.filters import DIFFICULTIES, RATES, SHARES, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
@@ -19,9 +20,9 @@ CONTROLS = {True: ("true", "passed"), False: ("false", "rejected"), None: ("none
 
 
 def facets(request: HttpRequest, names: Collection[str] | None = None) -> list[Facet]:
-    """Of the tasks that the list shows at this address, all facets or those of these `names`. Facets of a task's own row
-    that choose nothing count the same tasks: they are counted together, in one walk over them; each of the others takes a
-    query of its own."""
+    """Facets of the tasks that the list shows at this URL: all, or those in `names`. Facets on the task's own row
+    with no chosen value count the same tasks, so one query counts them together. Each other facet takes a query
+    of its own."""
     wanted = [(name, label) for name, label in LABELS if names is None or name in names]
     together = [name for name, _ in wanted if name in OWN and not request.GET.get(name)]
     counted = _together(_narrowed(request.GET, request), together) if together else {}
@@ -39,7 +40,7 @@ def facets(request: HttpRequest, names: Collection[str] | None = None) -> list[F
 
 
 def _narrowed(given: QueryDict, request: HttpRequest) -> QuerySet[Task]:
-    return TaskFilter(given, queryset=tasks(), request=request).qs.order_by()
+    return strict(TaskFilter, given, queryset=tasks(), request=request).qs.order_by()
 
 
 def _together(query: QuerySet[Task], names: list[str]) -> dict[str, Numbers]:

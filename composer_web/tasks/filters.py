@@ -1,4 +1,4 @@
-"""The filters of tasks: one set for page, API, export and CLI."""
+"""Filters of tasks, shared by page, API, export and CLI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites made by the generators over locked packages and installed repositories, with what each run tried and spent."""
+"""Suites generated from locked packages and installed repositories, with the attempts and costs of each run."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
     """Send the order to the build workers. Raises UserError for packages that are not there, or have no history to mine."""
     _check(wanted)
     with transaction.atomic():
-        order = {"wanted": wanted.model_dump(mode="json"), "project": project_now()}
-        enqueue("tasks.generate", order, queue="build", key=f"generate:{wanted.name}")
-        orders.asked(name=wanted.name, generators=wanted.generators, actor=actor)
+        order = orders.asked(name=wanted.name, generators=wanted.generators, actor=actor)
+        message = {"wanted": wanted.model_dump(mode="json"), "project": project_now(), "order": order}
+        enqueue("tasks.generate", message, queue="build", key=f"generate:{order}")
 
 
 def sources() -> dict[str, Environment | None]:
@@ -136,34 +136,48 @@ def _rewriter(name: str) -> Rewriter | None:
     return Rewriter(asked.url, asked.model, key=key, guard=asked.guard, cache=store().root / "rewritings")
 
 
-def carry_out(wanted: Wanted, *, project: int) -> None:
+def carry_out(wanted: Wanted, *, project: int, order: int = 0) -> None:
     """Make an ordered suite on a build worker, and note what came of it: pages and API show nothing else of an order.
 
-    The suite, its tasks and what was tried belong to the project that the order was placed in.
+    The suite, its tasks and what was tried belong to the project that the order was placed in. An order that has ended is
+    left alone. Raises LeaseLost where another worker carries it out by now; then nothing is kept.
     """
+    if orders.has_ended(order):
+        return
     libraries = Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True)
     with acting(Access(0, Role.REVIEWER, project, project, tuple(libraries))):
-        _carry_out(wanted)
+        _carry_out(wanted, order)
 
 
-def _carry_out(wanted: Wanted) -> None:
+def _carry_out(wanted: Wanted, order: int) -> None:
+    """The suite and the end of the order are one transaction: a worker that dies before it leaves nothing behind."""
+    nothing = "the generators tried, and kept nothing: see their reasons below"
     try:
-        suite = generate_suite(wanted)
+        specs, yields = _made(wanted)
+        with transaction.atomic():
+            suite = _kept(wanted, specs, yields)
+            tasks = suite.memberships.count() if suite else 0
+            orders.ended(name=wanted.name, tasks=tasks, why="" if suite else nothing, order=order)
     except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:
-        orders.failed(name=wanted.name, why=str(error))
+        orders.failed(name=wanted.name, why=str(error), order=order)
         raise
-    if suite is None:
-        orders.ended(name=wanted.name, tasks=0, why="the generators tried, and kept nothing: see their reasons below")
-    else:
-        orders.ended(name=wanted.name, tasks=suite.memberships.count())
 
 
 def generate_suite(wanted: Wanted) -> Suite | None:
     """Make the tasks here and now; None when no generator gave one. Raises UserError, TaskError, SandboxError."""
+    specs, yields = _made(wanted)
+    with transaction.atomic():
+        return _kept(wanted, specs, yields)
+
+
+def _made(wanted: Wanted) -> tuple[list[TaskSpec], list[Yield]]:
     chosen = _check(wanted)
     built = [_built(name, environment) for name, environment in chosen.items()]
     mined = [_history(one) if "mining" in wanted.generators else () for one in chosen.values()]
-    specs, yields = generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter))
+    return generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter))
+
+
+def _kept(wanted: Wanted, specs: list[TaskSpec], yields: Sequence[Yield]) -> Suite | None:
     for found in yields:
         save_yield(found)
     specs = drop_duplicates(specs)

@@ -1,11 +1,11 @@
-"""The page where tasks and trajectories of other projects come in, and that of a suite's difficulty."""
+"""Views for importing external tasks and trajectories, and for a suite's difficulty."""
 
 from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.ops.errors import UserError
@@ -24,7 +24,7 @@ MAX_STEPS = 100
 MAX_ENVIRONMENTS = 500
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def imports(request: PageRequest) -> HttpResponse:
     table = TrajectoryTable(selectors.imported_trajectories())
@@ -77,7 +77,7 @@ def import_trajectory(request: PageRequest) -> HttpResponse:
     return redirect("tasks:trajectory", name=name)
 
 
-@require_GET
+@require_safe
 @page("reviewer")
 def trajectory(request: PageRequest, name: str) -> HttpResponse:
     record = importing.kept_trajectory(name)
@@ -96,7 +96,7 @@ def trajectory(request: PageRequest, name: str) -> HttpResponse:
     return show(request, "tasks/trajectory.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def suite_difficulty(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)

@@ -1,4 +1,4 @@
-"""What other projects' files become here: tasks of a suite, or a trajectory that is kept and can be written in other formats.
+"""Imports external files: as tasks of a suite, or as a trajectory that can be exported to other formats.
 
 All of a file comes in or nothing; what stood in the way is named with its line, entry or field.
 """

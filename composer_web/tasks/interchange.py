@@ -1,4 +1,4 @@
-"""Tasks and rollouts in other projects' formats, out of the database and into it."""
+"""Export and import of tasks and rollouts in external formats."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from sandbox.tasks.spec import TaskSpec
 
 
 class Split(models.TextChoices):
-    """The side of the split that a person put a task on; it may join no suite of the other side."""
+    """Split assigned by a user. The task may not join a suite of the other split."""
 
     TRAIN = "train", "training"
     HELD_OUT = "held-out", "held out"
@@ -23,7 +23,7 @@ class Split(models.TextChoices):
 
 
 class ReviewState(models.TextChoices):
-    """What reviewers make of the newest version. One review alone says nothing yet, so that the second is unbiased."""
+    """Review outcome of the newest version. A single review is not shown, so that the second is unbiased."""
 
     NEW = "new", "not reviewed"
     ONE = "one", "one review"
@@ -166,7 +166,7 @@ class Suite(Material):
 
 
 class SuiteMembership(models.Model):
-    """`task` is that of the version and `slug` its name, filled in by triggers (migrations 0008, 0015): what pages sort by."""
+    """Triggers fill `task` from the version and `slug` from its name (migrations 0008, 0015), for sorting on pages."""
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="memberships")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="memberships")
@@ -190,7 +190,7 @@ class SuiteMembership(models.Model):
 
 
 class TaskReview(models.Model):
-    """One person's opinion of a task version. Append-only: a changed mind is a new row, a person's newest counts."""
+    """One user's opinion of a task version. Append-only: a new opinion is a new row, and a user's newest counts."""
 
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="reviews")
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="task_reviews")
@@ -216,7 +216,7 @@ class TaskReview(models.Model):
 
 
 class TaskChange(models.Model):
-    """One change that a person made to a task: what was before and after. Append-only; undoing is a change of its own."""
+    """One change of a task by a user, with the values before and after. Append-only; an undo is a separate change."""
 
     batch = models.UUIDField(default=uuid.uuid4, db_index=True, help_text="Changes made in one go")
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="changes")
@@ -241,7 +241,7 @@ class TaskChange(models.Model):
 
 
 class TaskStatistic(models.Model):
-    """How one policy version did on a task in its last pre-pass: what the sampler goes by."""
+    """Result of one policy version on a task in its last pre-pass. The curriculum uses it."""
 
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="statistics")
     policy = models.CharField(max_length=120)
@@ -272,7 +272,8 @@ class TaskStatistic(models.Model):
 
 
 class ImportedTrajectory(Owned):
-    """A trajectory of another project, as it is listed; its steps are an artifact under `name`. Nothing here judged it."""
+    """A trajectory imported from another project, as listed. Its steps are an artifact under `name`. It has no
+    verdict of ours."""
 
     name = models.SlugField(max_length=32, unique=True, help_text="Begin of the SHA-256 of its content")
     title = models.CharField(max_length=200, help_text="Its id in the project that it comes from")
@@ -296,7 +297,7 @@ class ImportedTrajectory(Owned):
 
 
 class GeneratorRun(Owned):
-    """What one run of a task generator over one package tried, kept and spent."""
+    """Attempts, results and costs of one run of a task generator on one package."""
 
     generator = models.CharField(max_length=20)
     package = models.CharField(max_length=200)

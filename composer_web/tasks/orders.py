@@ -1,4 +1,4 @@
-"""What became of the suites that were asked of the generators: asked for, under way, made, without a task, or failed.
+"""Status of requested suites: requested, in progress, created, empty, or failed.
 
 An order is a row of the audit log, and so is its end: who asked for what and what came of it is history anyway.
 """
@@ -17,6 +17,7 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.owned import project_now, within
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
+from composer_web.ops import leases
 
 ASKED, DONE, FAILED = "suite.generate", "suite.generated", "suite.generate-failed"
 RECENT = timedelta(days=14)
@@ -44,22 +45,32 @@ class Order:
         return {"under way": "running", "made": "finished", "failed": "failed", "no task": "warning"}[self.state]
 
 
-def asked(*, name: str, generators: Sequence[str], actor: User | None) -> None:
-    audit(actor=actor, action=ASKED, target=_target(name), generators=list(generators), project=project_now())
+def asked(*, name: str, generators: Sequence[str], actor: User | None) -> int:
+    """A new order; returns its id."""
+    row = audit(actor=actor, action=ASKED, target=_target(name), generators=list(generators), project=project_now())
+    hint("suites")
+    return row.pk
+
+
+@transaction.atomic
+def ended(*, name: str, tasks: int, why: str = "", order: int = 0) -> None:
+    """An order that was carried out, perhaps without a task that could be kept. Raises LeaseLost."""
+    leases.fence()
+    audit(actor=None, action=DONE, target=_target(name), tasks=tasks, why=why, project=project_now(), order=order)
     hint("suites")
 
 
 @transaction.atomic
-def ended(*, name: str, tasks: int, why: str = "") -> None:
-    """An order that was carried out, perhaps without a task that could be kept."""
-    audit(actor=None, action=DONE, target=_target(name), tasks=tasks, why=why, project=project_now())
+def failed(*, name: str, why: str, order: int = 0) -> None:
+    """Raises LeaseLost."""
+    leases.fence()
+    audit(actor=None, action=FAILED, target=_target(name), why=why[:2000], project=project_now(), order=order)
     hint("suites")
 
 
-@transaction.atomic
-def failed(*, name: str, why: str) -> None:
-    audit(actor=None, action=FAILED, target=_target(name), why=why[:2000], project=project_now())
-    hint("suites")
+def has_ended(order: int) -> bool:
+    """Whether the order was carried out, or failed."""
+    return bool(order) and AuditEntry.objects.filter(action__in=(DONE, FAILED), detail__order=order).exists()
 
 
 def recent() -> list[Order]:
@@ -67,12 +78,12 @@ def recent() -> list[Order]:
     entries = AuditEntry.objects.filter(at__gte=timezone.now() - RECENT, action__in=(ASKED, DONE, FAILED))
     rows = within(entries, path="detail__project").order_by("-id")
     found: list[Order] = []
-    ends: dict[str, AuditEntry] = {}
+    ends: dict[str | int, AuditEntry] = {}
     for row in rows[:MOST_ENTRIES]:
         if row.action != ASKED:
-            ends[row.target] = row
+            ends[row.detail.get("order") or row.target] = row
             continue
-        found.append(_order(row, ends.pop(row.target, None)))
+        found.append(_order(row, ends.pop(row.pk, None) or ends.pop(row.target, None)))
     return found[:MOST]
 
 

@@ -1,4 +1,4 @@
-"""Overlap of suites by content, with the tasks that the database holds."""
+"""Content overlap of suites with the tasks in the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def store() -> EnvironmentStore:
 
 
 def prints(specs: Iterable[TaskSpec]) -> list[Print]:
-    """Of tasks that were not made by the procedural family, whose splits share no structure by construction."""
+    """Prints of tasks outside the procedural family. Splits of that family share no structure by construction."""
     environments = store()
 
     def read(digest: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Reviews of tasks: opinions of single people, the queue that they work through, and what two of them together admit.
+"""Task reviews: individual opinions, the queue of open reviews, and admission by two reviewers.
 
 A version is admitted when at least two people accept it and fewer reject it. The database keeps that rule (migration
 0007); here are the words for it. Whoever may still review a version does not see what others made of it.
@@ -27,7 +27,7 @@ MAX_NOTE = 2000
 
 @transaction.atomic
 def review(*, version: TaskVersion, decision: Decision, actor: User, note: str = "") -> TaskReview:
-    """Record a person's opinion of the newest version of a task. Raises UserError, Conflict."""
+    """Record a user's opinion of the newest version of a task. Raises UserError, Conflict."""
     if decision not in ("accept", "reject", "withdrawn"):
         raise UserError("decision", f"a review is accept, reject or withdrawn, not {decision!r}")
     if len(note) > MAX_NOTE:
@@ -46,7 +46,7 @@ def review(*, version: TaskVersion, decision: Decision, actor: User, note: str =
 
 
 def newest_opinions(versions: Iterable[int]) -> QuerySet[TaskReview]:
-    """What each person thinks now of these versions; withdrawn ones are left out by the caller's filter."""
+    """Newest opinion of each user on these versions. The caller's filter removes withdrawn ones."""
     return (
         TaskReview.objects.filter(task_version__in=list(versions))
         .select_related("reviewer")
@@ -56,31 +56,31 @@ def newest_opinions(versions: Iterable[int]) -> QuerySet[TaskReview]:
 
 
 def opinions(version: TaskVersion) -> list[TaskReview]:
-    """Everybody's present opinion, oldest first."""
+    """Everybody's current opinion, oldest first."""
     found = [one for one in newest_opinions([version.pk]) if one.decision != "withdrawn"]
     return sorted(found, key=lambda one: one.pk)
 
 
 def opinion(version: TaskVersion, user: User) -> TaskReview | None:
-    """What this person thinks of the version now."""
+    """The user's current opinion of the version."""
     found = TaskReview.objects.filter(task_version=version, reviewer=user).order_by("-id").first()
     return None if found is None or found.decision == "withdrawn" else found
 
 
 def sees_opinions(version: TaskVersion, user: User) -> bool:
-    """Whether others' opinions would not bias this person: there is one of theirs, or they have none to give."""
+    """Whether others' opinions can no longer bias this user: they have given theirs, or may not give any."""
     return not user.ranks("reviewer") or version.author_id == user.pk or opinion(version, user) is not None
 
 
 def admitted(version: TaskVersion) -> bool:
-    """Two people or more accept it, and fewer reject it."""
+    """Whether at least two users accept it and fewer reject it."""
     decisions = [one.decision for one in opinions(version)]
     accepts = decisions.count("accept")
     return accepts >= 2 and accepts > decisions.count("reject")
 
 
 def require_admitted(versions: Sequence[TaskVersion]) -> None:
-    """Raises UserError that names the first version that two reviewers have not admitted."""
+    """Raises UserError naming the first version that two reviewers have not admitted."""
     by_version: dict[int, list[str]] = {version.pk: [] for version in versions}
     for one in newest_opinions(by_version):
         by_version[one.task_version_id].append(one.decision)
@@ -98,7 +98,7 @@ def require_admitted(versions: Sequence[TaskVersion]) -> None:
 
 
 def waiting(query: QuerySet[Task], user: User) -> QuerySet[Task]:
-    """Of these tasks, those whose newest version this person may review and has not, in the order of their making."""
+    """Tasks whose newest version this user may review but has not reviewed, in creation order."""
     mine = TaskReview.objects.filter(reviewer=user, task_version=OuterRef("newest_version")).order_by("-id")
     said = Coalesce(Subquery(mine.values("decision")[:1]), Value(""))
     rows = query.alias(said_by_me=said).exclude(said_by_me__in=["accept", "reject"])
@@ -106,7 +106,7 @@ def waiting(query: QuerySet[Task], user: User) -> QuerySet[Task]:
 
 
 def following(query: QuerySet[Task], user: User, current: Task | None) -> Task | None:
-    """The next task of the queue after `current`; at its end the first that was skipped. None when nothing waits."""
+    """Next task of the queue after `current`; at its end, the first skipped one. None if the queue is empty."""
     rows = waiting(query, user)
     if current is None:
         return rows.first()
@@ -114,7 +114,7 @@ def following(query: QuerySet[Task], user: User, current: Task | None) -> Task |
 
 
 def preceding(query: QuerySet[Task], current: Task) -> Task | None:
-    """The task before `current` among those of the filter, reviewed or not."""
+    """Task before `current` in the filtered list, reviewed or not."""
     return query.filter(pk__lt=current.pk).order_by("-pk").first()
 
 
@@ -123,7 +123,8 @@ def preceding(query: QuerySet[Task], current: Task) -> Task | None:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A task whose reviewers do not agree about its newest version. `opinions` is empty for who has none yet."""
+    """A task whose reviewers disagree about its newest version. `opinions` is empty for users without an opinion
+    yet."""
 
     task: Task
     version: TaskVersion
@@ -133,7 +134,7 @@ class Disagreement:
 
 
 def disagreements(user: User, *, limit: int = 200) -> list[Disagreement]:
-    """Newest versions that some accept and others reject, oldest first. Two queries."""
+    """Newest versions that some users accept and others reject, oldest first. Two queries."""
     newest = TaskVersion.objects.filter(task=OuterRef("task")).order_by("-number").values("pk")[:1]
     versions = (
         TaskVersion.objects.filter(pk=Subquery(newest), task__review__in=["disputed", "admitted", "rejected"])
@@ -162,7 +163,7 @@ def disagreements(user: User, *, limit: int = 200) -> list[Disagreement]:
 
 
 def as_decision(text: str) -> Decision:
-    """What a form or an address says. Raises UserError."""
+    """Decision from a form or URL. Raises UserError."""
     if text not in ("accept", "reject", "withdrawn"):
         raise UserError("decision", f"a review is accept, reject or withdrawn, not {text!r}")
     return cast(Decision, text)

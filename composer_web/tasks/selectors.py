@@ -1,4 +1,4 @@
-"""Reads of tasks and suites."""
+"""Read queries of tasks and suites."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from composer_web.tasks.models import (
     TaskChange,
     TaskVersion,
 )
-from trainer.config import SamplerConfig
-from trainer.sampler import Candidate, arrange
+from trainer.config import CurriculumConfig
+from trainer.orchestrator.curriculum import Candidate, arrange
 
 
 def tasks() -> QuerySet[Task]:
-    """For lists: the newest version's id and controls come along, never its bundle."""
+    """Tasks for lists, with the newest version's id and controls, without its bundle."""
     return Task.objects.all()
 
 
@@ -64,7 +64,7 @@ def get_suite(key: int | str) -> Suite:
 
 
 MANY = 5000
-"""Members from which a suite is walked in the order of its tasks; the members of smaller ones are sorted."""
+"""Suite size from which the query scans in task order. Members of smaller suites are sorted."""
 
 
 def members(suite: Suite) -> QuerySet[SuiteMembership]:
@@ -74,7 +74,7 @@ def members(suite: Suite) -> QuerySet[SuiteMembership]:
     return rows.defer("task_version__spec", "task_version__controls").order_by("position")
 
 
-def prompt_order(suite_name: str, *, seed: int, sampler: SamplerConfig | None = None, prompts: int = 0) -> list[int]:
+def prompt_order(suite_name: str, *, seed: int, sampler: CurriculumConfig | None = None, prompts: int = 0) -> list[int]:
     """Task version ids of a suite in the seeded order in which a run uses them, rejected ones left out.
 
     A `sampler` that is not neutral chooses and orders them by difficulty and category; `prompts` is what the run needs.
@@ -87,7 +87,7 @@ def prompt_order(suite_name: str, *, seed: int, sampler: SamplerConfig | None = 
     )
     order = list(rows)
     random.Random(f"{seed}:{suite_name}").shuffle(order)
-    if sampler is None or sampler == SamplerConfig():
+    if sampler is None or sampler == CurriculumConfig():
         return [pk for pk, _ in order]
     rates = {one.task_version_id: one.pass_rate for one in newest(suite_name=suite_name, policy=sampler.policy)}
     candidates = [Candidate(pk, category, rates.get(pk)) for pk, category in order]
@@ -95,13 +95,13 @@ def prompt_order(suite_name: str, *, seed: int, sampler: SamplerConfig | None = 
 
 
 def first_versions(suite: Suite, count: int) -> list[int]:
-    """The first `count` usable versions of a suite by position: the same tasks for every evaluation."""
+    """First `count` usable versions of a suite by position: the same tasks for every evaluation."""
     rows = suite.memberships.exclude(task_version__controls_ok=False).order_by("position")
     return list(rows.values_list("task_version_id", flat=True)[:count])
 
 
 def changes(task: Task | None = None) -> QuerySet[TaskChange]:
-    """What people changed, of one task or of all, newest first; what undid it comes along."""
+    """User changes of one task or of all, newest first, with the changes that undid them."""
     query = TaskChange.objects.select_related("task", "undone_by").order_by("-pk")
     return query.filter(task=task) if task else query
 
@@ -115,7 +115,7 @@ def generator_runs() -> QuerySet[GeneratorRun]:
 
 
 def generator_totals() -> list[dict[str, Any]]:
-    """What each generator tried, kept and spent in all. One query."""
+    """Total attempts, results and costs of each generator. One query."""
     sums = {name: Sum(name) for name in ("tried", "kept", "seconds", "control_seconds", "model_tokens")}
     query = GeneratorRun.objects.order_by().values("generator").annotate(runs=Count("pk"), **sums)
     rows: list[dict[str, Any]] = [dict(row) for row in query]

@@ -17,14 +17,15 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from composer_web.tasks.overlap import drop_duplicates, refuse_overlap
 from composer_web.tasks.reviewing import require_admitted
+from sandbox.grading.admission import refusal_of
 from sandbox.grading.flaky import without_tests
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 BATCH = 500
 CONTROLS_CHUNK = 16
-"""Versions of one message to the build workers: they share a sandbox backend."""
+"""Versions per message to the build workers. They share a sandbox backend."""
 AGAIN_CHUNK = 2
-"""All controls of one task are a hundred times the work of those that it needs to train."""
+"""Running all controls of a task takes a hundred times the work of those required for training."""
 
 
 @transaction.atomic
@@ -32,13 +33,16 @@ def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
     """One task version for each bundle, in order; a bundle that is already there is not stored again.
 
     A known task id with a new bundle becomes its next version. Raises UserError when two bundles of one call
-    share an id, or when a built environment is not known.
+    share an id, when a built environment is not known, or when a verifier cannot be trusted (`sandbox.grading.admission`).
     """
     hashes = [spec.bundle_hash for spec in specs]
     if len({spec.id for spec in specs}) < len(set(hashes)):
         raise UserError("tasks", "two different bundles have the same task id; give each its own")
     known = {v.bundle_hash: v for v in TaskVersion.objects.filter(bundle_hash__in=hashes)}
     fresh = {digest: spec for digest, spec in zip(hashes, specs, strict=True) if digest not in known}
+    for spec in fresh.values():
+        if (refusal := refusal_of(spec)) is not None:
+            raise UserError(refusal.field, f"task {spec.id}: {refusal}")
     environments = _environments(fresh.values())
     Task.objects.bulk_create(
         [Task(slug=s.id, source=s.source, category=s.category, family=s.family) for s in fresh.values()],
@@ -133,7 +137,7 @@ def build_procedural(
     held_out: str = "held-out",
     actor: User | None = None,
 ) -> tuple[Suite, Suite]:
-    """The procedural suites: disjoint families and identifiers in `train` and `held_out`, from one seed."""
+    """Create the procedural suites from one seed, with disjoint families and identifiers in `train` and `held_out`."""
     from sandbox.tasks.generators.procedural import generate
 
     suites = []
@@ -154,7 +158,8 @@ PACKAGE_SUITES = {"packages": "train", "packages-held-out": "held-out"}
 def build_packages_suite(
     *, name: str, purpose: str, specs: Sequence[TaskSpec], seed: int, validate: bool = True
 ) -> Suite:
-    """One of PACKAGE_SUITES from mutation tasks, of near-duplicates the first. Raises UserError, Conflict."""
+    """Build one of PACKAGE_SUITES from mutation tasks, keeping the first of near-duplicates. Raises UserError,
+    Conflict."""
     specs = drop_duplicates(specs)
     recipe = {"generator": "mutation", "seed": seed, "split": purpose, "count": len(specs)}
     text = f"Bugs planted in functions of real packages, {purpose} split; hidden tests are the packages' own"
@@ -162,7 +167,7 @@ def build_packages_suite(
 
 
 def request_controls(version_ids: Sequence[int], *, again: bool = False) -> None:
-    """Ask the build workers for the controls of these versions: those that they need to train, or `again` all there are."""
+    """Request controls of these versions from the build workers: those required for training, or all with `again`."""
     size = AGAIN_CHUNK if again else CONTROLS_CHUNK
     chunks = [list(version_ids[i : i + size]) for i in range(0, len(version_ids), size)]
     key = "controls-again" if again else "controls"
@@ -171,7 +176,7 @@ def request_controls(version_ids: Sequence[int], *, again: bool = False) -> None
 
 @transaction.atomic
 def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
-    """Controls for every version of the suite that has none yet; returns how many were asked for."""
+    """Request controls for every version of the suite without any. Returns their number."""
     wanted = list(suite.versions.filter(controls_ok=None).values_list("pk", flat=True))
     request_controls(wanted)
     audit(actor=actor, action="suite.validate", target=f"suite:{suite.pk}", tasks=len(wanted))
@@ -180,7 +185,7 @@ def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
 
 @transaction.atomic
 def request_task_controls(*, versions: Sequence[TaskVersion], actor: User | None = None) -> int:
-    """Controls of these versions, once more for those that have some; returns how many were asked for."""
+    """Request controls of these versions, again if they have some. Returns their number."""
     request_controls([version.pk for version in versions], again=True)
     for version in versions:
         audit(actor=actor, action="task.validate", target=f"task_version:{version.pk}")
@@ -189,7 +194,7 @@ def request_task_controls(*, versions: Sequence[TaskVersion], actor: User | None
 
 @transaction.atomic
 def record_controls(*, version: TaskVersion, controls: dict[str, Any], ok: bool) -> TaskVersion:
-    """Outcome of the controls, bound to the bundle's hash. Raises UserError when it is another's."""
+    """Store the outcome of the controls, bound to the bundle's hash. Raises UserError for another bundle's hash."""
     if controls.get("bundle_hash") != version.bundle_hash:
         raise UserError(
             "controls", f"these controls are of bundle {controls.get('bundle_hash')!r}, not {version.bundle_hash!r}"

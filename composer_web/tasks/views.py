@@ -1,12 +1,13 @@
-"""Pages of tasks and suites."""
+"""Views of tasks and suites."""
 
 from __future__ import annotations
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
+from composer_web.ops.filters import strict
 from composer_web.ops.numbers import row_ids
 from composer_web.ops.pages import PageRequest, act, page, rows, show
 from composer_web.rollouts import selectors as rollouts
@@ -25,10 +26,10 @@ MAX_FILE = 20_000
 FILES_PER_PAGE = 20
 
 
-@require_GET
+@require_safe
 @page()
 def task_list(request: PageRequest) -> HttpResponse:
-    found = TaskFilter(request.GET, queryset=selectors.tasks(), request=request)
+    found = strict(TaskFilter, request.GET, queryset=selectors.tasks(), request=request)
     may_review = request.user.may("reviewer")
     table = TaskTable(found.qs, exclude=() if may_review else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
@@ -47,7 +48,7 @@ def task_list(request: PageRequest) -> HttpResponse:
     return show(request, "tasks/list.html", context)
 
 
-@require_GET
+@require_safe
 @page()
 def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, files, controls and rollouts; the gold patch and the hidden cases for operators only."""
@@ -95,7 +96,7 @@ def task_controls(request: PageRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @page()
 def suite_list(request: PageRequest) -> HttpResponse:
     table = SuiteTable(selectors.suites())
@@ -105,7 +106,7 @@ def suite_list(request: PageRequest) -> HttpResponse:
     return show(request, template, {**context, "purposes": Split.choices})
 
 
-@require_GET
+@require_safe
 @page()
 def suite_detail(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)

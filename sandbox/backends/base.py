@@ -7,12 +7,16 @@ conformance suite (`tests/sandbox/backends/`).
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, Self
+
+log = logging.getLogger(__name__)
 
 HOME = "/home/dev"
 """Home directory inside every sandbox: an overlay whose lower layers are `EnvSpec.layers`."""
@@ -61,8 +65,24 @@ class PathError(ValueError):
     """A file operation was refused for its path or content (absent, a directory, too large, not regular)."""
 
 
-Guarantee = Literal["memory", "processes", "cpu", "disk", "inodes", "files", "output", "time", "network", "seccomp"]
-"""What a backend can promise to hold: `files` is open files and file size, `time` is per call and per life."""
+@asynccontextmanager
+async def released(sandbox: Sandbox) -> AsyncIterator[Sandbox]:
+    """The sandbox, destroyed at the end. One that does not end in time is left to its backend's sweep: what was taken from
+    it before counts."""
+    try:
+        yield sandbox
+    finally:
+        try:
+            await sandbox.close()
+        except SandboxError:
+            log.warning("sandbox %s did not end", sandbox.name, exc_info=True)
+
+
+Guarantee = Literal[
+    "memory", "processes", "cpu", "disk", "inodes", "files", "output", "time", "network", "seccomp", "users"
+]
+"""What a backend can promise to hold: `files` is open files and file size, `time` is per call and per life, `users` that
+each sandbox is a kernel user of its own, so that nothing the kernel counts by user is shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +188,8 @@ class ExecResult:
     """What the command wrote to the private result descriptor, when `private_result` was asked for."""
     overflowed: bool = False
     """It wrote more there than is taken; `result` is empty then."""
+    starved: float = 0.0
+    """Seconds that it waited for a processor of a busy machine; measured where `longest` was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +257,16 @@ class Sandbox(Protocol):
         command: str,
         *,
         timeout: float | None = None,
+        longest: float | None = None,
         stdin: bytes = b"",
         env: dict[str, str] | None = None,
         private_result: bool = False,
         keep_state: bool = True,
     ) -> ExecResult:
         """Run `command` in a fresh bash that carries cwd, variables, functions and options from the last call.
+
+        With `longest`, time that the command waited for a processor of a busy machine does not count against `timeout`,
+        up to `longest` seconds in all; sleeping, stopped and blocked time counts.
 
         What the command leaves in the background runs on, also after calls that end in other ways than a timeout. A
         call that times out is answered when every process that it started is gone, however those hid (new sessions,

@@ -1,4 +1,4 @@
-"""Making changes in the checkout of a clean sandbox."""
+"""Apply changes in the checkout of a clean sandbox."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Several runs of tests in one sandbox and from one loaded interpreter, each over other files: for measuring, never for a
-verdict over somebody's work.
+"""Several test runs in one sandbox and from one loaded interpreter, each over different files: for measurements, never for a
+verdict on submitted work.
 
 Loading pytest takes most of a short run. Here it is loaded once, and each run is a process forked from that (a fresh
 interpreter where loading pytest loaded something of the checkout). Files that a run changed are as they were for the next
@@ -17,12 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.backends.base import WORKDIR, EndReason, ExecResult, Sandbox
-from sandbox.grading.adapters.base import Invocation, Order, TestRun, json_lines, processor_seconds, wall_seconds
+from sandbox.grading.adapters.base import (
+    Invocation,
+    Order,
+    TestRun,
+    json_lines,
+    own_seconds,
+    processor_seconds,
+    read_report,
+    wall_seconds,
+)
 from sandbox.grading.adapters.pytest import ENVIRONMENT, RUNNER, PytestAdapter
 
 BATCH = (Path(__file__).parent / "runners" / "batch.py").read_text(encoding="utf-8")
 WORD_CHARS = 16
-"""Of the secret word that each record begins with (`adapters/pytest.py`)."""
+"""Length of the secret word that starts each record (`adapters/pytest.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,8 @@ async def collect_all(sandbox: Sandbox, runs: Sequence[Run], pristine: Mapping[s
     request = {"word": word, "runner": RUNNER, "runs": _requests(runs, invocations, pristine)}
     command = f"cd {WORKDIR} && {ENVIRONMENT} exec {runs[0].order.python} -P -s -B -c {shlex.quote(BATCH)}"
     result = await sandbox.exec(
-        command, stdin=json.dumps(request).encode(), timeout=sum(wall_seconds(run.order) for run in runs),
+        command, stdin=json.dumps(request).encode(), timeout=sum(own_seconds(run.order) for run in runs),
+        longest=sum(wall_seconds(run.order) for run in runs),
         private_result=True, keep_state=False,
     )  # fmt: skip
     return _read(adapter, runs, invocations, word, result)
@@ -88,5 +98,5 @@ def _read(
         own = dataclasses.replace(
             result, exit_code=endings.get(number), ended=ended, result=b"\n".join(lines.get(invocation.secret, ()))
         )
-        found.append(adapter.read(run.order, invocation, own))
+        found.append(read_report(adapter, run.order, invocation, own))
     return found

@@ -1,8 +1,8 @@
-"""Controls: what must be true of a task before it may train, measured, and bound to the bundle's hash.
+"""Controls: measured preconditions for training on a task, bound to the bundle's hash.
 
-The oracle must pass and doing nothing must fail, several times each; gutted patches must fail; no exploit that
-applies may score; nothing in the image may give the answer away. Besides, the share of small mutants of the oracle's
-patch that the hidden tests reject says how strong they are; that is shown and refuses nothing.
+The oracle must pass and a no-op must fail, several times each. Gutted patches must fail. No applicable exploit may
+score. Nothing in the image may reveal the answer. The share of small mutants of the oracle's patch that the hidden
+tests reject measures their strength; it is shown but blocks nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.backends.base import Backend, Patch, SandboxError
-from sandbox.grading.canaries.pool import OracleFails, PoolStore
+from sandbox.grading.admission import refusal_of, refusal_of_tests
+from sandbox.grading.canaries.pool import CanaryPool, OracleFails, PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
+from sandbox.grading.entropy import MIN_ENTROPY
 from sandbox.grading.flaky import oracle_runs, unsteady
 from sandbox.grading.grader import grade, grading_limits
 from sandbox.grading.mutants import Mutant, gutted, mutants
@@ -29,9 +31,11 @@ from sandbox.tasks.errors import TaskError, TaskInvalid
 from sandbox.tasks.leaks import scan_task
 from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
 
-GRADER = 2
+GRADER = 5
 """Version of grading and of these controls; what an older one found is to be found again."""
 ORACLE_AGAIN = 3
+MIN_ANSWERS = 4
+"""Different expected values of hidden calls with which no fixed answer can score."""
 
 
 class Attempt(BaseModel):
@@ -40,7 +44,7 @@ class Attempt(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     what: str
     id: str = ""
-    """Of an exploit: its id in the catalogue."""
+    """Catalogue id of an exploit; empty for a wrong patch."""
     verdict: Verdict
     outcome: Cause | None = None
     rules: tuple[str, ...] = ()
@@ -54,7 +58,7 @@ class Controls(BaseModel):
     bundle_hash: str
     grader: int = GRADER
     full: bool = False
-    """Whether all controls ran, or only oracle, no-op and one wrong patch."""
+    """Whether all controls ran, or only those that can refuse the task."""
     oracle: tuple[Verdict, ...] = ()
     noop: tuple[Verdict, ...] = ()
     wrong: tuple[Attempt, ...] = ()
@@ -68,6 +72,8 @@ class Controls(BaseModel):
     """Expected tests that do not always pass with the oracle's work."""
     canaries: int = 0
     """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
+    entropy: float | None = None
+    """Bits that work without knowledge of the hidden tests would have to guess; None where nobody measures them."""
     ok: bool
     graded: bool = True
     """False when the machine prevented an answer: nothing was found out, and it is to be tried again."""
@@ -89,12 +95,16 @@ async def run_controls(
 ) -> Controls:
     """Oracle and no-op `k` times, and wrong patches; with `full` also exploits and mutants. Stops at what disqualifies.
 
+    Without `full`, exploits are left out only where they cannot score: where every test that must start to pass demands
+    something that the sandbox does not hold (`withholds`). So both forms refuse the same tasks; mutants refuse none.
+
     Each is graded once at least. Of the repeats count the runs of the oracle's work that finding its canaries takes now,
     and `noops` runs of the untouched checkout, in other fresh sandboxes, that the caller saw fail.
     """
     run = _Run(backend, environments, task)
     ok, graded, reason = True, True, ""
     try:
+        run.bundle()
         await run.image()
         await run.seen(min(noops, k - 1), k - 1)
         while len(run.oracles) < k or len(run.noops) < k:
@@ -102,9 +112,11 @@ async def run_controls(
                 await run.oracle()
             if len(run.noops) < k:
                 await run.noop()
-        await run.wrong(1 if not full else None)
-        if full:
+        run.entropy()
+        await run.wrong()
+        if full or not withholds(task, run.pool()):
             await run.cheats()
+        if full:
             await run.mutants()
     except _Refused as error:
         ok, reason = False, str(error)
@@ -137,8 +149,12 @@ class _Run:
         self._leaks: tuple[str, ...] = ()
         self._flaky: tuple[str, ...] = ()
 
+    def pool(self) -> CanaryPool | None:
+        """The task's canaries; None where there can be none."""
+        return PoolStore(self._environments.root).load(self._task.bundle_hash)
+
     def outcome(self, *, ok: bool, graded: bool, reason: str, full: bool) -> Controls:
-        pool = PoolStore(self._environments.root).load(self._task.bundle_hash)
+        pool = self.pool()
         return Controls(
             bundle_hash=self._task.bundle_hash,
             full=full,
@@ -151,11 +167,17 @@ class _Run:
             leaks=self._leaks,
             flaky=self._flaky,
             canaries=0 if pool is None else len(pool.twins),
+            entropy=None if pool is None else pool.entropy,
             ok=ok,
             graded=graded,
             reason=reason[:500],
             seconds=round(time.monotonic() - self._began, 3),
         )
+
+    def bundle(self) -> None:
+        refusal = refusal_of(self._task)
+        if refusal is not None:
+            raise _Refused(f"{refusal.field}: {refusal}")
 
     async def image(self) -> None:
         self._leaks = tuple(str(leak) for leak in scan_task(self._environments, self._task))
@@ -192,8 +214,20 @@ class _Run:
         if report.verdict is not Verdict.FAILED:
             raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
 
-    async def wrong(self, count: int | None) -> None:
-        for mutant in gutted(self._task, self._environments)[:count]:
+    def entropy(self) -> None:
+        pool = self.pool()
+        refusal = refusal_of_tests(self._task, None if pool is None else pool.plan)
+        if refusal is not None:
+            raise _Refused(f"{refusal.field}: {refusal}")
+        bits = None if pool is None else pool.entropy
+        if bits is not None and bits < MIN_ENTROPY:
+            raise _Refused(
+                f"the tests in verifier.fail_to_pass ask for {bits:.1f} bits that work cannot know, and must ask for "
+                f"{MIN_ENTROPY:g}. Add hidden tests that compare computed values"
+            )
+
+    async def wrong(self) -> None:
+        for mutant in gutted(self._task, self._environments):
             attempt = await self._try(mutant)
             self._wrong.append(attempt)
             if attempt.verdict is not Verdict.FAILED:
@@ -236,6 +270,17 @@ class _Run:
                 k=ORACLE_AGAIN,
             )
             self._flaky = unsteady((*verifier.fail_to_pass, *verifier.pass_to_pass), runs)
+
+
+def withholds(task: TaskSpec, pool: CanaryPool | None) -> bool:
+    """Whether the tests that must start to pass demand what no work can know or forge: then no exploit can score.
+
+    Hidden calls do unless a few constants answer most of them, suites by the bits of their expectations.
+    """
+    verifier = task.verifier
+    if isinstance(verifier, CallsVerifier):
+        return len({expected for _, expected in verifier.cases}) >= MIN_ANSWERS
+    return pool is not None and pool.entropy is not None and pool.entropy >= MIN_ENTROPY
 
 
 def strength_of(tried: Sequence[Attempt]) -> float | None:

@@ -1,15 +1,16 @@
-"""Which of an agent's changes are carried into grading.
+"""Filter an agent's changes before grading.
 
-Dropped is whatever could change the judge instead of the product: git's own files, byte code and other files that
-an interpreter picks up by itself, test and build configuration, installed dependencies, the hidden test files,
-protected paths, what lies among the tests, and new modules that would hide the standard library or the test runner.
-What is dropped stays as it is in the pristine image. A path that the task's own oracle changes is always legitimate.
+The filter drops every change that could affect the judge instead of the product: git's own files, byte code and other
+files that an interpreter picks up by itself, test and build configuration, installed dependencies, the hidden test files,
+protected paths, files among the tests, and new modules that would hide the standard library or the test runner.
+Dropped paths stay as they are in the pristine image. A path that the task's own oracle changes is always legitimate.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -17,7 +18,7 @@ from pathlib import PurePosixPath
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.adapters import ADAPTERS, adapter_of
 from sandbox.grading.findings import MAX_FINDINGS, ReportFinding, Rule, finding
-from sandbox.tasks.spec import SuiteVerifier, TaskSpec, check_relative_path
+from sandbox.tasks.spec import FrameworkVerifier, SuiteVerifier, TaskSpec, check_relative_path
 
 MAX_CHANGES = 2000
 MAX_BYTES = 32 << 20
@@ -81,6 +82,21 @@ def carry(task: TaskSpec, patch: Patch) -> Carried:
     return Carried(tuple(kept), tuple(dropped), tuple(noticed[:MAX_FINDINGS]))
 
 
+def without(carried: Carried, paths: Collection[str]) -> Carried:
+    """`carried` without changes of these files, which hidden tests assert with (`helpers.py`)."""
+    held = [change for change in carried.changes if change.path in paths]
+    if not held:
+        return carried
+    reason = "hidden tests assert with it"
+    return Carried(
+        changes=tuple(change for change in carried.changes if change.path not in paths),
+        dropped=(*carried.dropped, *(f"{change.path}: {reason}" for change in held)),
+        findings=(*carried.findings, *(finding(Rule.TEST_EDIT, f"{change.path}: {reason}") for change in held))[
+            :MAX_FINDINGS
+        ],
+    )
+
+
 def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
     """Why `change` is not carried into grading, or None."""
     try:
@@ -120,9 +136,14 @@ def _general(task: TaskSpec, change: FileChange, path: PurePosixPath) -> Drop | 
         return Drop(Rule.TEST_CONFIGURATION, "part of the command that runs the hidden tests")
     if _supports_tests(task, path):
         return Drop(None if change.before is None else Rule.TEST_EDIT, "beside the hidden tests, which may import it")
-    if change.before is None and _top_level_name(path) in sys.stdlib_module_names | RUNNER_MODULES:
+    if change.before is None and _runs_python(task) and new_module(path) in sys.stdlib_module_names | RUNNER_MODULES:
         return Drop(Rule.SHADOW_MODULE, "would hide a module of the standard library or the test runner")
     return None
+
+
+def _runs_python(task: TaskSpec) -> bool:
+    """Whether grading this task starts a Python interpreter beside the checkout."""
+    return not isinstance(task.verifier, FrameworkVerifier) or task.verifier.framework in ("unittest", "junit")
 
 
 def _programs(task: TaskSpec) -> frozenset[str]:
@@ -154,7 +175,13 @@ def configuration_of(task: TaskSpec) -> frozenset[str]:
     return pytest | adapter_of(task.verifier).configuration if isinstance(task.verifier, SuiteVerifier) else pytest
 
 
-def _top_level_name(path: PurePosixPath) -> str:
-    """The importable name that a new file adds at the top level of the checkout or of a source root in it."""
+def new_module(path: PurePosixPath) -> str:
+    """The Python module that a new file at `path` makes importable from the checkout or a source root; "" for none.
+
+    Only `name.py` and `name/__init__.py` hide another module `name`: a folder without `__init__.py` is found after
+    every regular module and package, and files inside a package that exists hide nothing.
+    """
     parts = path.parts[1:] if len(path.parts) > 1 and path.parts[0] in SOURCE_ROOTS else path.parts
-    return parts[0].removesuffix(".py") if len(parts) > 1 or path.suffix == ".py" else ""
+    if len(parts) == 1 and path.suffix == ".py":
+        return path.stem
+    return parts[0] if len(parts) == 2 and parts[1] == "__init__.py" else ""

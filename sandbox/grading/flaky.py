@@ -1,4 +1,4 @@
-"""Tests that do not always say the same of the same work: found by repeats, and taken out of the task."""
+"""Flaky tests, whose results differ on the same work: found by repeats and removed from the task."""
 
 from __future__ import annotations
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 import time
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from sandbox.backends.base import (
     Backend,
@@ -15,12 +19,16 @@ from sandbox.backends.base import (
     SandboxExpired,
     SandboxLost,
     SandboxUnavailable,
+    released,
 )
+from sandbox.grading import observing
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
 from sandbox.grading.canaries.pool import CanaryPool
-from sandbox.grading.filter import Carried, carry
+from sandbox.grading.filter import Carried, carry, without
+from sandbox.grading.findings import ReportFinding
+from sandbox.grading.helpers import protection_of
 from sandbox.grading.judging import Judgement
 from sandbox.grading.outcomes import OUTCOMES, Cause
 from sandbox.grading.report import Report
@@ -31,12 +39,25 @@ from sandbox.tasks.spec import CallsVerifier, TaskSpec
 
 SPARE_SECONDS = 300.0
 """What a grading sandbox lives beyond the longest run of the tests."""
+NET_SECONDS = 60.0
+"""Beyond a grading sandbox's life: the work has ended by then or holds up the grader, and has failed either way."""
 LOSSES = 2
-"""Sandboxes that a patch may lose before it is asked whether the patch is the reason."""
+"""Gradings that a patch may break before it is asked whether the patch is the reason."""
+log = logging.getLogger(__name__)
 
 
-class LostUnderWork(Exception):
-    """The sandbox died after the work was in it."""
+class BrokenUnderWork(Exception):
+    """Grading could not go on after the work was in the sandbox. `outcome` is the verdict if the work is the reason."""
+
+    def __init__(self, outcome: Cause, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class _Machine(TypedDict):
+    backend: Backend
+    environments: EnvironmentStore
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +80,25 @@ async def grade(
     """
     started = time.monotonic()
     limits = limits or grading_limits(task)
-    carried = carry(task, patch)
     refused: list[str] = []
+    carried = Carried((), (), ())
     try:
+        carried = _carry(task, patch)
         pool = None
         if not isinstance(task.verifier, CallsVerifier):
-            pool = await canary_pool(task, task.verifier, backend=backend, environments=environments, limits=limits)
+            machine: _Machine = {"backend": backend, "environments": environments, "limits": limits}
+            pool = await canary_pool(task, task.verifier, **machine)
+            carried = without(carried, (await protection_of(task, task.verifier, **machine)).paths)
         judged = await _judged(_Grading(backend, environments, task, limits, pool, refused), carried)
+    except PatchUnusable as error:
+        judged = Judgement((), Cause.PATCH_REFUSED, str(error))
     except (SandboxError, PathError, TaskError, OSError) as error:
         judged = Judgement((), cause_of(error), f"{type(error).__name__}: {error}")
+    observed: tuple[ReportFinding, ...] = ()
+    if judged.outcome is Cause.ALL_PASSED and observing.wanted(carried.changes):
+        observed = await observing.observe(
+            backend=backend, environments=environments, task=task, changes=carried.changes
+        )
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,
         outcome=judged.outcome,
@@ -77,8 +108,22 @@ async def grade(
         bundle_hash=task.bundle_hash,
         dropped=(*carried.dropped, *refused),
         canaries=judged.canaries,
-        findings=(*carried.findings, *judged.findings),
+        findings=(*carried.findings, *judged.findings, *observed),
     )
+
+
+class PatchUnusable(Exception):
+    """A patch that cannot even be sorted out."""
+
+
+def _carry(task: TaskSpec, patch: Patch) -> Carried:
+    """What of the patch is graded. Raises PatchUnusable: paths and contents are the policy's, whatever they do to us."""
+    try:
+        return carry(task, patch)
+    except Exception as error:
+        carry(task, Patch())  # a fault of the task's own description is raised as it is
+        log.warning("a patch of task %s could not be sorted out", task.id, exc_info=True)
+        raise PatchUnusable(f"the patch cannot be sorted out: {type(error).__name__}: {error}") from error
 
 
 def grading_limits(task: TaskSpec) -> Limits:
@@ -89,6 +134,8 @@ def grading_limits(task: TaskSpec) -> Limits:
 
 def cause_of(error: Exception) -> Cause:
     """The row of the table for a failure of ours."""
+    if _disk_is_full(error):
+        return Cause.DISK_FULL
     if isinstance(error, SandboxUnavailable):
         return Cause.SANDBOX_UNAVAILABLE
     if isinstance(error, SandboxError):
@@ -100,6 +147,16 @@ def cause_of(error: Exception) -> Cause:
     return Cause.HOST_FAILED
 
 
+def _disk_is_full(error: BaseException) -> bool:
+    """Whether the kernel said so of a file of the host, anywhere in the chain of causes."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
 async def _judged(grading: _Grading, carried: Carried) -> Judgement:
     """Judge the work; a sandbox that is lost under it is tried again, and then without it.
 
@@ -108,32 +165,42 @@ async def _judged(grading: _Grading, carried: Carried) -> Judgement:
     for attempt in range(LOSSES):
         try:
             return await _once(grading, carried)
-        except LostUnderWork as error:
+        except BrokenUnderWork as error:
             if attempt < LOSSES - 1:
                 continue
             try:
                 await _once(grading, Carried((), (), ()))
-            except LostUnderWork:
+            except BrokenUnderWork as alone:
+                if alone.outcome is not Cause.SANDBOX_BROKEN_BY_WORK:
+                    return Judgement((), Cause.INTERNAL_ERROR, f"grading fails with the work and without it: {alone}")
                 raise SandboxLost(f"a sandbox is lost with the work and without it: {error}") from error
-            return Judgement(
-                (), Cause.SANDBOX_BROKEN_BY_WORK, f"the sandbox died {LOSSES} times under the work: {error}"
-            )
+            return Judgement((), error.outcome, f"{LOSSES} times under the work, and not without it: {error}")
     raise AssertionError("unreachable")
 
 
 async def _once(grading: _Grading, carried: Carried) -> Judgement:
-    """One fresh sandbox. Raises LostUnderWork, SandboxError (it did not start), TaskError."""
+    """One fresh sandbox. Raises BrokenUnderWork, SandboxError (it did not start), TaskError."""
     spec = grading.environments.spec(grading.task.environment)
-    async with await grading.backend.start(spec, limits=grading.limits) as sandbox:
+    async with released(await grading.backend.start(spec, limits=grading.limits)) as sandbox:
         try:
-            grading.refused[:] = await apply(sandbox, carried.changes)
-            return await _verify(sandbox, grading)
+            async with asyncio.timeout(grading.limits.life_seconds + NET_SECONDS) as net:
+                grading.refused[:] = await apply(sandbox, carried.changes)
+                return await _verify(sandbox, grading)
+        except TimeoutError as error:
+            if net.expired():
+                return Judgement((), Cause.TIME_OUT, f"the tests did not end within {grading.limits.life_seconds:g} s")
+            raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"TimeoutError: {error}") from error
         except SandboxExpired as error:
             return Judgement((), Cause.TIME_OUT, str(error))
         except SandboxError as error:
-            raise LostUnderWork(f"{type(error).__name__}: {error}") from error
+            raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"{type(error).__name__}: {error}") from error
         except PathError as error:
             return Judgement((), Cause.TESTS_MISSING, f"the work leaves no place for the hidden tests: {error}")
+        except (TaskError, OSError):
+            raise
+        except Exception as error:
+            log.exception("grading of task %s raised", grading.task.id)
+            raise BrokenUnderWork(Cause.REPORT_UNREADABLE, f"{type(error).__name__}: {error}") from error
 
 
 async def _verify(sandbox: Sandbox, grading: _Grading) -> Judgement:

@@ -1,9 +1,9 @@
-"""From what a run reported to a result for each expected test, and one cause."""
+"""Turn a run's report into a result for each expected test and one cause."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox.grading.adapters.base import Case, TestRun
 from sandbox.grading.canaries.planting import Planted
@@ -45,6 +45,14 @@ def judge_cases(cases: tuple[CaseResult, ...], *, out_of_memory: bool = False) -
 
 def judge_run(expected: Sequence[str], planted: Planted, run: TestRun) -> Judgement:
     """A result for each expected id. A run that did not come to its end, or that a canary passes, passes nothing."""
+    if run.unreadable:
+        return Judgement(
+            tuple(CaseResult(id=test_id, status="error", message=run.unreadable) for test_id in expected),
+            Cause.REPORT_UNREADABLE,
+            run.unreadable,
+            len(planted.must_fail),
+            (finding(Rule.FORGED_REPORT, run.unreadable),),
+        )
     cases = tuple(_case(test_id, planted.ids[test_id], run) for test_id in expected)
     judged = judge_cases(cases, out_of_memory=run.out_of_memory)
     noticed = list(_noticed(cases, run))
@@ -55,14 +63,24 @@ def judge_run(expected: Sequence[str], planted: Planted, run: TestRun) -> Judgem
         tampered = f"{len(wrong)} of {len(planted.must_fail)} tests that must fail did not"
     elif judged.outcome is Cause.ALL_PASSED and run.forged:
         tampered = f"the report holds what the runner did not write ({run.forged[0]})"
-    if wrong and (
-        tampered or (len(wrong) > 1 and set(wrong) == planted.must_fail and set(wrong.values()) == {"passed"})
-    ):
+    everything = len(wrong) > 1 and set(wrong) == planted.must_fail and set(wrong.values()) == {"passed"}
+    if everything and not tampered and judged.outcome is Cause.TESTS_FAILED:
+        tampered = f"all {len(wrong)} tests that must fail passed"
+    if wrong and (tampered or everything):
         noticed.append(
             finding(Rule.CANARY_PASSED, f"{len(wrong)} of {len(planted.must_fail)}: {', '.join(wrong.values())}")
         )
     outcome, cause = (Cause.TAMPERED, tampered) if tampered else (judged.outcome, judged.cause)
     return Judgement(cases, outcome, cause, len(planted.must_fail), tuple(noticed))
+
+
+def judge_difference(judgement: Judgement, adapted: Sequence[str]) -> Judgement:
+    """`judgement` of work that passed, failed where it adapts to the assertions beside it."""
+    if not adapted:
+        return judgement
+    cause = f"{len(adapted)} tests compute something else without their assertions"
+    noticed = finding(Rule.ADAPTIVE, ", ".join(adapted))
+    return replace(judgement, outcome=Cause.ADAPTIVE, cause=cause, findings=(*judgement.findings, noticed))
 
 
 def _case(test_id: str, ran_as: str, run: TestRun) -> CaseResult:

@@ -1,4 +1,4 @@
-"""What a run of the red team found, as it is recorded: `make redteam` writes it, the product shows the last one."""
+"""Recorded results of a red-team run: `make redteam` writes them, and the product shows the latest."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
+from sandbox.storable import StorableText
 
 __all__ = ["CaseResult", "CaseStatus", "Report", "Verdict"]
 
@@ -16,9 +17,9 @@ CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout
 
 class CaseResult(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-    id: str
+    id: StorableText
     status: CaseStatus
-    message: str = ""
+    message: StorableText = ""
     """At most 500 characters of the failure, for people; never shown to the policy."""
 
 
@@ -30,11 +31,11 @@ class Report(BaseModel):
     outcome: Cause | None = None
     """The row of the table in `outcomes.py`; None in reports of before it existed."""
     cases: tuple[CaseResult, ...] = ()
-    cause: str = ""
+    cause: StorableText = ""
     """Why it is not passed, in one line (`3 of 24 cases failed`, `the sandbox was lost`)."""
     seconds: float = 0.0
     bundle_hash: str = ""
-    dropped: tuple[str, ...] = ()
+    dropped: tuple[StorableText, ...] = ()
     """Changed paths that were not carried into grading, as `path: reason`."""
     canaries: int = 0
     """Tests that had to fail and were planted among the expected ones."""

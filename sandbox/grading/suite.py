@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 
 from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
-from sandbox.grading.adapters import adapter_of, language_of
-from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, wall_seconds
+from sandbox.grading.adapters import adapter_of, language_of, rewriter_of
+from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, own_seconds, read_report, wall_seconds
+from sandbox.grading.admission import require_admissible
 from sandbox.grading.apply import apply, write_tests
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.planting import Planted, plant
-from sandbox.grading.canaries.pool import CanaryPool, PoolStore, make_pool
-from sandbox.grading.judging import Judgement, judge_run
+from sandbox.grading.canaries.pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
+from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.entropy import task_entropy
+from sandbox.grading.judging import Judgement, judge_difference, judge_run
+from sandbox.grading.observations.baits import bait_twins
+from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.hiding import canaries_of, kept_files, with_canaries
+from sandbox.grading.observations.plan import (
+    Bare,
+    Plan,
+    Trial,
+    adapted,
+    judged,
+    make_plan,
+    missed,
+    observed_verifier,
+)
+from sandbox.grading.observations.rewriting import judged_below, make_brace_plan, site_ids
+from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, SuiteVerifier, TaskSpec
@@ -41,12 +61,85 @@ async def run_suite(
     draw: random.Random = SECRET,
 ) -> Judgement:
     """Run the expected tests in `sandbox`, whose checkout holds the work. Raises SandboxError, PathError."""
+    plan = pool.plan
+    original = verifier
+    if plan is not None:
+        verifier = observed_verifier(verifier, plan)
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
     planted = dressed(verifier, pool, draw)
-    await write_tests(sandbox, planted.files)
-    ids = planted.shuffled(draw)
-    run = await collect(sandbox, adapter_of(verifier), order_of(task, verifier, environments, ids))
-    return judge_run(expected, planted, run)
+    order = order_of(task, verifier, environments, planted.shuffled(draw))
+    adapter = adapter_of(verifier)
+    bare = await _collect_bare(sandbox, adapter, order, original, planted, plan, draw)
+    run = await _collect_planted(sandbox, adapter, order, planted, plan, rewriter_of(verifier))
+    judgement = judge_run(expected, planted, run)
+    if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
+        judgement = judge_difference(judgement, adapted(plan, planted.ids, bare, run))
+    named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
+    return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
+
+
+async def _collect_bare(
+    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, planted: Planted, plan: Plan | None,
+    draw: random.Random,
+) -> Bare | None:  # fmt: skip
+    """Drive the work by tests that show no expectation but those of canaries, which are wrong.
+
+    It ends, and is read, before any test that shows a right expectation enters the sandbox. None where no test shows one,
+    or nothing could be told from the run.
+    """
+    if plan is None or not plan.residual or not (plan.notes or planted.must_fail):
+        return None
+    rewriter, language = rewriter_of(verifier), language_of(verifier)
+    assert language is not None
+    if rewriter is not None:
+        files = kept_files(rewriter, plan, planted)
+        ran_as = {name: planted.ids[name] for name in plan.notes}
+        ids = sorted({*ran_as.values(), *planted.must_fail})
+        held = held_in_memory(adapter, order.files, files)
+        await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
+        order = replace(
+            order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
+            sites=_sites(rewriter, plan, planted),
+        )  # fmt: skip
+        return Bare(await collect(sandbox, adapter, order), ran_as, planted.must_fail)
+    looked_at = {*files_of(tuple(plan.notes)), *(twin.path for twin, _ in planted.twins)}
+    blank = {path: text for path, text in plan.blank.items() if path in looked_at}
+    canaries = canaries_of(language, planted, blank)
+    files = {path: text.encode() for path, text in verifier.test_files.items() if path not in plan.files}
+    await write_tests(sandbox, {**files, **dict.fromkeys(blank, b"")})
+    order = replace(
+        order, ids=tuple(sorted({*plan.notes, *canaries})), files=tuple(sorted(blank)),
+        modules=with_canaries(language, blank, planted, draw), preload=plan.preload, indexed="use",
+    )  # fmt: skip
+    return Bare(await collect(sandbox, adapter, order), {name: name for name in plan.notes}, canaries)
+
+
+def _sites(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[int, str]:
+    """As `Order.sites`, of planted tests."""
+    found = site_ids(rewriter, plan.sites)
+    return {number: planted.ids[test_id] for number, test_id in found.items() if test_id in planted.ids}
+
+
+async def _collect_planted(
+    sandbox: Sandbox, adapter: Adapter, order: Order, planted: Planted, plan: Plan | None, rewriter: Rewriter | None
+) -> TestRun:
+    """Run planted files: with a plan, test modules in memory and everything else on disk, judged outside."""
+    if plan is None:
+        await write_tests(sandbox, planted.files)
+        return await collect(sandbox, adapter, order)
+    held = held_in_memory(adapter, order.files, planted.files)
+    await write_tests(sandbox, {path: b"" if path in held else text for path, text in planted.files.items()})
+    modules = {path: planted.files[path].decode() for path in sorted(held)}
+    sites = {} if rewriter is None else _sites(rewriter, plan, planted)
+    order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
+    run = judged(plan, planted.ids, await collect(sandbox, adapter, order))
+    return run if rewriter is None else judged_below(plan, planted.ids, run)
+
+
+def held_in_memory(adapter: Adapter, files: Sequence[str], texts: Collection[str]) -> set[str]:
+    """The test files of a run that never lie on disk. node takes all of them or none."""
+    held = {path for path in files if path.endswith(adapter.in_memory) and path in texts}
+    return held if adapter.name != "node" or held == set(files) else set()
 
 
 def dressed(verifier: SuiteVerifier, pool: CanaryPool, draw: random.Random) -> Planted:
@@ -89,6 +182,7 @@ async def canary_pool(
 
     Raises SandboxError, TaskError: without its canaries a task is not graded.
     """
+    require_admissible(task)
     store = PoolStore(environments.root)
     known = store.load(task.bundle_hash)
     if known is not None:
@@ -100,30 +194,61 @@ async def canary_pool(
         return pool
     spec = environments.spec(task.environment)
     gold = from_files(task, task.gold).changes
+    adapter, rewriter = adapter_of(verifier), rewriter_of(verifier)
+    data, expected = verifier.test_files, (*verifier.fail_to_pass, *verifier.pass_to_pass)
 
-    async def trial(planted: Planted, everything: bool) -> TestRun:
+    async def record(trial: Trial) -> TestRun:
         async with await backend.start(spec, limits=limits) as sandbox:
+            await apply(sandbox, gold)
+            texts = {**data, **trial.modules}
+            files = tuple(sorted(trial.modules)) if rewriter is None else files_of(expected)
+            held = held_in_memory(adapter, files, texts)
+            await write_tests(sandbox, {path: b"" if path in held else t.encode() for path, t in texts.items()})
+            order = order_of(task, verifier, environments, None, files=files, scale=POOL_TIME)
+            modules = {path: texts[path] for path in sorted(held)}
+            order = replace(order, modules=modules, preload=trial.preload, indexed="tell", sites=trial.sites)
+            return await collect(sandbox, adapter, order)
+
+    async def attempt(
+        plan: Plan | None, planted: Planted, everything: bool, changes: Sequence[FileChange] = gold
+    ) -> TestRun:
+        async with await backend.start(spec, limits=limits) as sandbox:
+            await apply(sandbox, changes)
             ids = None if everything else planted.shuffled(SECRET)
-            return await _try(sandbox, task, verifier, environments, gold, planted, ids)
+            files = files_of(tuple(planted.ids.values()))
+            order = order_of(task, verifier, environments, ids, files=files, scale=POOL_TIME)
+            return await _collect_planted(sandbox, adapter, order, planted, plan, rewriter)
 
-    pool = await make_pool(language, verifier, task.bundle_hash, trial, draw=SECRET)
-    store.save(pool)
-    return pool
-
-
-async def _try(
-    sandbox: Sandbox,
-    task: TaskSpec,
-    verifier: SuiteVerifier,
-    environments: EnvironmentStore,
-    gold: Sequence[FileChange],
-    planted: Planted,
-    ids: tuple[str, ...] | None,
-) -> TestRun:
-    await apply(sandbox, gold)
-    await write_tests(sandbox, planted.files)
-    order = order_of(task, verifier, environments, ids, files=files_of(tuple(planted.ids.values())), scale=POOL_TIME)
-    return await collect(sandbox, adapter_of(verifier), order)
+    if rewriter is not None:
+        plan = await make_brace_plan(rewriter, verifier, record)
+    else:
+        plan = await make_plan(verifier, record) if isinstance(language, PythonTests) else None
+    made = None
+    if plan is not None:
+        observed = observed_verifier(verifier, plan)
+        try:
+            baits = bait_twins(language, plan, SECRET, MAX_FUNCTIONS) if rewriter is None else []
+            made = await make_pool(
+                language, observed, task.bundle_hash, partial(attempt, plan), draw=SECRET, more=baits
+            )
+        except OracleFails:
+            plan = None  # the tests as they are say why
+    if made is None:
+        made = await make_pool(language, verifier, task.bundle_hash, partial(attempt, None), draw=SECRET)
+    unmet: dict[str, set[int]] = {}
+    if plan is not None:
+        bare = dressed(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
+        unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
+        if (
+            rewriter is not None and plan.residual
+        ):  # nobody would notice that the others adapt to what decides beside them
+            unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
+    # Twins of JavaScript, Go and Rust stand beside their tests: work that searches for what most tests want tells them.
+    counted = made.twins if rewriter is None else ()
+    entropy = task_entropy(verifier, plan, counted, language, unmet)
+    made = made.model_copy(update={"plan": plan, "entropy": entropy})
+    store.save(made)
+    return made
 
 
 def order_of(
@@ -155,6 +280,11 @@ async def collect(sandbox: Sandbox, adapter: Adapter, order: Order) -> TestRun:
     """Run what is ordered and read what the run reports. Raises SandboxError."""
     invocation = adapter.invoke(order)
     result = await sandbox.exec(
-        invocation.command, stdin=invocation.stdin, timeout=wall_seconds(order), private_result=True, keep_state=False
+        invocation.command,
+        stdin=invocation.stdin,
+        timeout=own_seconds(order),
+        longest=wall_seconds(order),
+        private_result=True,
+        keep_state=False,
     )
-    return adapter.read(order, invocation, result)
+    return read_report(adapter, order, invocation, result)

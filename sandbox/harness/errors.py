@@ -1,4 +1,4 @@
-"""How a tool call fails: by the policy's doing (a result it can read) or by ours (an exception)."""
+"""Failures of tool calls: the policy's own (a readable result) or ours (an exception)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Machine:
 
     person: str = "Robin Marsh"
     email: str = "robin@marsh.lan"
-    """Of a domain that nobody can register, so that the address is no stranger's."""
+    """Uses a domain that cannot be registered, so the address belongs to no real person."""
     history_lines: int = 720
     home_age_days: float = 412.0
     """Age of the oldest file at home when its layer is written; the others are younger."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,6 +22,8 @@ from sandbox.harness.profile import Profile, profiles
 from sandbox.harness.tools import select
 from sandbox.harness.tools.base import Arguments, Output, Todo, Tool, ToolContext
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
+
+log = logging.getLogger(__name__)
 
 
 @lru_cache
@@ -117,15 +120,14 @@ class Session:
             return _Prepared(
                 call, failure=ToolFailure(ToolErrorKind.UNKNOWN_TOOL, f"no tool {call.name}; tools: {known}")
             )
+        if call.refused:
+            message = f"{call.name}: {call.refused}"
+            return _Prepared(call, failure=ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, message))
         try:
-            json.dumps(call.arguments, ensure_ascii=False).encode()
             arguments = tool.arguments.model_validate(call.arguments)
             return _Prepared(call, tool=tool, arguments=arguments, access=tool.access(arguments))
         except ValidationError as error:
             message = f"{call.name}: {_first_problem(error)}"
-            return _Prepared(call, failure=ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, message))
-        except UnicodeEncodeError:
-            message = f"{call.name}: an argument holds a lone surrogate, which no file or command can hold"
             return _Prepared(call, failure=ToolFailure(ToolErrorKind.INVALID_ARGUMENTS, message))
         except ToolFailure as failure:
             return _Prepared(call, failure=failure)
@@ -147,8 +149,14 @@ class Session:
             error = ToolError(kind=failure.kind, message=failure.message)
         except SandboxError as failure:
             raise HarnessFailure(item.call.name, failure) from failure
+        except OSError:
+            raise  # the host's, not the arguments'
+        except Exception as failure:
+            log.warning("tool %s raised on its arguments", item.call.name, exc_info=True)
+            message = f"{item.call.name} cannot work with these arguments: {type(failure).__name__}"
+            output = Output(f"error: {message}")
+            error = ToolError(kind=ToolErrorKind.INVALID_ARGUMENTS, message=message)
         text, cut = (output.text, 0) if output.bounded else bound(output.text, self.profile.output_bytes)
-        text = _storable(text)
         seconds = time.monotonic() - started
         return ToolResult(
             call_id=item.call.id, output=text, error=error, seconds=seconds, cut_bytes=output.cut_bytes + cut
@@ -174,11 +182,6 @@ class _Prepared:
         self.arguments = arguments
         self.access = access
         self.failure = failure
-
-
-def _storable(text: str) -> str:
-    """`text` with what neither UTF-8 nor a database column can hold shown as replacement characters."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _first_problem(error: ValidationError) -> str:

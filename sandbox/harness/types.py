@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sandbox.storable import StorableText, storable_json
 
 
 class Frozen(BaseModel):
@@ -26,20 +28,33 @@ class ToolErrorKind(StrEnum):
 
 
 class ToolCall(Frozen):
-    id: str
-    name: str
+    """A call as the policy wrote it. Arguments that no store can hold are kept in a storable form and `refused`."""
+
+    id: StorableText
+    name: StorableText
     arguments: dict[str, Any] = Field(default_factory=dict)
+    refused: StorableText = ""
+    """Why the arguments cannot be used as they were written; the call is answered with this error and does nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("arguments"), dict):
+            return data
+        arguments, problem = storable_json(data["arguments"])
+        refused = data.get("refused") or (f"the arguments hold {problem}" if problem else "")
+        return {**data, "arguments": arguments, "refused": refused}
 
 
 class ToolError(Frozen):
     kind: ToolErrorKind
-    message: str
+    message: StorableText
     """One line for the policy: what was found and what to do instead."""
 
 
 class ToolResult(Frozen):
-    call_id: str
-    output: str
+    call_id: StorableText
+    output: StorableText
     """What the policy reads: bounded text, the error's message when there is one."""
     error: ToolError | None = None
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""An unconfigured checkout, as data: its files, and what its project files say. Nothing of it runs."""
+"""An unconfigured checkout as data: its files and the contents of its project files. No code of it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the words of a failed build or test to a named reason, and to the system package that is missing."""
+"""Map the output of a failed build or test to a named reason and to the missing system package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a checkout did not become an environment, as a type with a named reason."""
+"""Errors with a named reason for a checkout that did not become an environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Stage 1: ten commands that must work in the finished environment, each with what it is expected to print.
+"""Stage 1: ten commands that must work in the finished environment, each with its expected output.
 
-Goals are written before anything is installed, and only three of them are shown to the installer. What an
-expectation may say is small on purpose: it is judged by a program, not by whoever installed.
+Goals are written before anything is installed, and the installer sees only three of them. Expectations are
+deliberately simple, because a program judges them, not the installer.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ COUNT = 10
 SHOWN = 3
 MAX_COMMAND = 2000
 SHARE = 0.8
-"""Of the suite's tests must pass, in the suite's own goal."""
+"""Share of tests that must pass in the goal that runs the suite."""
 
 
 class Expect(BaseModel):
-    """When a command did what its description says."""
+    """Conditions under which a command did what its description says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     exit_codes: tuple[int, ...] = (0,)
     pattern: str = Field(default="", max_length=300)
-    """A regular expression that the output holds."""
+    """A regular expression that must match in the output."""
     passed_share: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Of the tests that a pytest summary counts, how many pass at least; 0: no summary is looked for."""
+    """Minimum share of passing tests in the pytest summary; 0 requires no summary."""
 
     @field_validator("pattern")
     @classmethod

@@ -2,8 +2,8 @@
 
     record = await install(store, checkout, backend=backend, upstreams=upstreams)
 
-Everything of the checkout runs in sandboxes that reach package registries and nothing else; the final check has no
-network at all. What is finished is kept by the hash of the checkout, so work that was cut off goes on where it was.
+All code of the checkout runs in sandboxes that reach only package registries; the final check has no network at all.
+Finished work is stored under the hash of the checkout, so an interrupted installation resumes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Under which licence a checkout stands, as its own files say it. For people: nothing is decided by it."""
+"""The licence of a checkout according to its own files. For information only: no decision depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a language's recipe is to the installer."""
+"""The interface between the installer and a language's recipe."""
 
 from __future__ import annotations
 

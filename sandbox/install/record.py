@@ -1,4 +1,4 @@
-"""What an auto-install came to: kept as JSON, by the hash of the checkout."""
+"""The result of an auto-install, stored as JSON under the hash of the checkout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Evidence(_Frozen):
 
     @property
     def share(self) -> float:
-        """Of the tests that are not skipped, files not loaded counting as one failed test each, what share passes."""
+        """Share of non-skipped tests that pass; each file that fails to load counts as one failed test."""
         counted = self.collected - self.skipped + self.not_loaded
         return self.passed / counted if counted else 0.0
 

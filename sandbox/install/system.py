@@ -1,7 +1,7 @@
-"""System packages that a build misses, laid into the environment below a prefix of its own: nothing is installed here.
+"""Missing system packages of a build, unpacked below a prefix in the environment; nothing is installed on the host.
 
-The machine's own apt says what belongs to a package and downloads it, with its signatures and digests checked by apt as
-ever. No maintainer script runs, nothing outside the sandbox changes, and programs and libraries are found by variables.
+The machine's own apt resolves and downloads packages, and verifies signatures and digests as usual. No maintainer
+script runs, nothing outside the sandbox changes, and environment variables locate programs and libraries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the recipes of compiled and packaged languages share: commands in one sandbox, and a suite measured there."""
+"""Shared parts of the recipes of compiled and packaged languages: commands and a suite measurement in one sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that only an installation has: a layer under its sandbox that no environment keeps."""
+"""Tools available only during installation: a layer under its sandbox that no environment keeps."""
 
 from __future__ import annotations
 

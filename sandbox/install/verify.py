@@ -18,14 +18,14 @@ from sandbox.install.record import Evidence
 
 REPEATS = 3
 AT_ONCE = 2
-"""Repeats side by side: more would make slow what is tested for its speed."""
+"""Concurrent repeats; more would slow down tests that measure speed."""
 IMPORT_SECONDS = 120.0
 COVER_PART = 300
 COVER_TESTS = 3000
 COVER_SECONDS = 20.0
-"""Of the tests' own time: the quickest are watched first."""
+"""Budget of test time for coverage; the fastest tests are watched first."""
 COVER_TIME = 3.0
-"""Watching which functions are entered takes this many times as long."""
+"""Slowdown factor of recording which functions are entered."""
 LIMITS = Limits(
     memory_bytes=3 << 30, disk_bytes=2 << 30, inodes=400_000, processes=512, open_files=4096, cpus=2.0,
     file_bytes=1 << 30, call_seconds=600.0, life_seconds=3600.0,

@@ -1,4 +1,4 @@
-"""What the proxy says, before it is HTTP, and the row that the audit log gets of it."""
+"""Answers of the proxy before they become HTTP, and their rows in the audit log."""
 
 from __future__ import annotations
 

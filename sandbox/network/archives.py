@@ -1,4 +1,4 @@
-"""Package files on their way through: kept aside until their digest is proved, and looked into for denied modules."""
+"""Package files in transit: held until their digest is verified, and searched for denied modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of everything that a sandbox asked for: one row a request, given to a sink as it is answered."""
+"""Audit log of a sandbox's requests: one row per request, passed to a sink when it is answered."""
 
 from __future__ import annotations
 

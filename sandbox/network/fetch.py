@@ -1,7 +1,7 @@
-"""The outer half of the proxy: requests to registries, of our own making, to allowed hosts at allowed addresses.
+"""The outer half of the proxy: builds its own requests to registries, to allowed hosts at allowed addresses.
 
-Nothing of a sandbox's request is copied into them but the package's name. Names are resolved once for each
-connection, every address is checked, and the connection goes to the address that was checked.
+The only part copied from a sandbox's request is the package's name. Each connection resolves the host once, checks
+every address, and connects to a checked address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Connections to addresses that people or models gave, without reaching into our own network.
+"""Connections to addresses supplied by users or models, without access to the internal network (SSRF protection).
 
-A name is looked up when the connection is made, every address that it has is judged, and what is connected to is one of
-those: a name that answers otherwise a moment later (DNS rebinding) changes nothing. The request still goes to the name:
-its Host header and its TLS certificate are the name's, never the address's.
+Each connection looks up the name, checks all of its addresses and connects to one of those, so a different answer a
+moment later (DNS rebinding) has no effect. The request still uses the name: the Host header and the TLS certificate
+are those of the name, never of the address.
 """
 
 from __future__ import annotations

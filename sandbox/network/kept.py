@@ -1,7 +1,7 @@
-"""Package files that were verified once, kept by their SHA-256 for the next sandbox.
+"""Cache of verified package files, stored by SHA-256 for later sandboxes.
 
-Only this process writes here, and only what it fetched and proved itself; sandboxes have no way in. What is read back is
-proved again by whoever asked, like a file from the registry.
+Only this process writes here, and only files that it fetched and verified itself; sandboxes have no access. The reader
+verifies each cached file again, like a file from the registry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 MAX_BYTES = 4 << 30
-"""Of all files; those that were not used for the longest time go first."""
+"""Total size of all files; the least recently used are evicted first."""
 MAX_FILE_BYTES = 256 << 20
 CHUNK = 1 << 18
 

@@ -1,4 +1,4 @@
-"""Package names in the one spelling each kind of registry compares them by. Whatever is odd is refused, not repaired."""
+"""Normalise package names as each kind of registry does. Malformed names are refused, not repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the target of a request to what it asks for. A target that is not exactly one of the known forms is refused."""
+"""Parse the target of a request. A target that does not match a known form exactly is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a sandbox may fetch from package registries, and how much: the one description of a registry policy.
+"""Registry policy: what a sandbox may fetch from package registries, and how much.
 
-Everything here is data: a policy can live in a task bundle, a run's configuration or a file. What a registry offers
-and the policy does not allow is hidden or refused with a text that names the policy (`Denied`).
+A policy is plain data: it can live in a task bundle, a run's configuration or a file. Packages that it does not allow
+are hidden, or refused with a text that names the policy (`Denied`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Python package index that a sandbox sees: the pages of the real one without what the policy does not allow."""
+"""The Python package index that a sandbox sees: pages of the real index, filtered by the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what is asked for to the registry that answers it."""
+"""Route a request to the registry that answers it."""
 
 from __future__ import annotations
 

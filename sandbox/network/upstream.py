@@ -1,4 +1,4 @@
-"""The registries behind the proxy: which they are, and what the host's own pip, npm and go are set up with."""
+"""The registries behind the proxy, from the configuration of the host's own pip, npm and go."""
 
 from __future__ import annotations
 

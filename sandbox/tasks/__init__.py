@@ -1,0 +1,1 @@
+"""Task specifications, their environments and store, import and export formats, and generators."""

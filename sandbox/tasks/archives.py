@@ -1,4 +1,4 @@
-"""Reading source archives that somebody else made: bounded in bytes and members, never written out by a library."""
+"""Read untrusted source archives, with limits on bytes and members; no library ever extracts them to disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sandbox.tasks.spec import check_relative_path
 
 MAX_PACKED_BYTES = 64 << 20
 MAX_UNPACKED_BYTES = 512 << 20
-"""Of the whole stream: headers, links and what is left out count as well."""
+"""Size of the whole stream, including headers, links and skipped members."""
 MAX_MEMBERS = 50_000
 MAX_FILE_BYTES = 32 << 20
 MAX_TOTAL_BYTES = 192 << 20
-"""Of the regular files."""
+"""Total size of the regular files."""
 REMEDY = "Pack a plain folder of regular files again"
 
 

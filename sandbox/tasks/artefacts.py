@@ -1,4 +1,4 @@
-"""What working on a checkout leaves behind and no checkout needs: caches and build products, by name."""
+"""Names of caches and build products that work on a checkout leaves behind and no checkout needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a task or a package, as types that say what to do."""
+"""Errors of tasks and packages, each with its remedy."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class TasksOverlap(TaskInvalid):
 class Pair:
     first: str
     second: str
-    """Ids of tasks."""
+    """Task ids."""
     share: float
-    """Of their shingles that both have (estimated), 1 for the same change."""
+    """Estimated share of shingles in common; 1 for the same change."""
     why: str
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sandbox.backends import layer_owner
+from sandbox.backends.choice import layer_owner
 
 
 def give_to_sandbox(folder: Path) -> None:

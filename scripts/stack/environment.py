@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.inference.discovery import MEMBERS, MemberSpec, read_members, server_urls
 from trainer.inference.errors import BadRequest
-from trainer.inference.members import MEMBERS, MemberSpec, read_members, server_urls
 
 from . import ports, postgres, valkey
 from .errors import StackError
@@ -35,11 +35,11 @@ class Addresses:
     valkey: valkey.Endpoint
     mark: str
     engine_ports: tuple[int, ...] = ()
-    """Of several embedded engines, which a router at `inference_port` stands in front of; empty: one, and no router."""
+    """Ports of several embedded engines behind a router at `inference_port`; empty: one engine, no router."""
     speculate: int = 0
-    """Tokens that embedded engines guess ahead."""
+    """Draft tokens of embedded engines."""
     mirrors: tuple[tuple[str, str], ...] = ()
-    """Tools that get the metrics of all runs, and where they are."""
+    """Tools that receive the metrics of all runs, with their addresses."""
 
 
 def choose() -> Addresses:

@@ -55,8 +55,9 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
                     "--port",
                     str(addresses.port),
                     "--http",
-                    "trainer.inference.packets:JoinedProtocol",
+                    "trainer.inference.transport:JoinedProtocol",
                     "--no-access-log",
+                    "--no-proxy-headers",  # OPENCOMPOSER_TRUSTED_PROXIES instead (composer_web/ops/proxies.py)
                     "--timeout-graceful-shutdown",
                     "5",
                     "--ws-max-size",
@@ -64,7 +65,17 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
                 ),
             ],
         ),
-        _worker("worker-control", "control", "--pool", "threads", "--concurrency", "1"),
+        # Two threads, so that a slow answer of the inference server to a pump keeps no message in the outbox.
+        _worker("worker-control", "control", "--pool", "threads", "--concurrency", "2"),
+        _worker(
+            "worker-io",
+            "io,maintenance",
+            "--pool",
+            "threads",
+            "--concurrency",
+            os.environ.get("OPENCOMPOSER_IO_THREADS") or "3",
+            niceness=5,
+        ),
         _worker(
             "worker-rollout",
             "rollout,eval",
@@ -75,8 +86,9 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
         ),
         # Builds can wait, episodes of a live run cannot.
         _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1", niceness=10),
+        # The trainer process that it starts computes. It gets the time for its step and a checkpoint when the stack stops.
+        _worker("worker-train", "train", "--pool", "threads", "--concurrency", "1", patience=30, variables=compute),
         Program("beat", [python, "-m", "celery", "-A", "composer_web", "beat", "--loglevel", "warning", "--pidfile="]),
-        Program("trainer", [python, "manage.py", "trainer"], patience=20, variables=compute),
         *_inference(layout, addresses, compute),
         *(Program(f"mirror-{kind}", [python, "manage.py", "mirror", kind, where]) for kind, where in addresses.mirrors),
     ]
@@ -107,7 +119,14 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
     ]
 
 
-def _worker(name: str, queues: str, *options: str, niceness: int = 0) -> Program:
+def _worker(
+    name: str,
+    queues: str,
+    *options: str,
+    niceness: int = 0,
+    patience: int = 25,
+    variables: dict[str, str] | None = None,
+) -> Program:
     command = [
         *(("nice", "-n", str(niceness)) if niceness else ()),
         sys.executable,
@@ -128,7 +147,7 @@ def _worker(name: str, queues: str, *options: str, niceness: int = 0) -> Program
     ]
     # TERM lets a task in progress end; a rollout worker gives its groups back first (composer_web/celery.py). One that
     # takes longer than this is killed: its lease expires and the reconciler sends the work again.
-    return Program(name, command, patience=25)
+    return Program(name, command, patience=patience, variables=variables or {})
 
 
 def configuration(layout: Layout, programs: Sequence[Program]) -> str:

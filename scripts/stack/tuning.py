@@ -33,12 +33,12 @@ def settings(memory: int | None = None) -> dict[str, str]:
 
 
 def machine_memory(cgroups: Path = Path("/sys/fs/cgroup"), mine: Path = Path("/proc/self/cgroup")) -> int:
-    """Bytes of the machine, or of the control group above this process that is allowed the least, where that is less."""
+    """Memory in bytes: the machine's, or the tightest limit of the cgroups above this process, if lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_limits(cgroups, mine)])
 
 
 def _limits(cgroups: Path, mine: Path) -> list[int]:
-    """Of both versions of control groups; a container sees its own as the root."""
+    """Memory limits under cgroup v1 and v2; a container sees its own cgroup as the root."""
     files = []
     with contextlib.suppress(OSError):
         for line in mine.read_text().splitlines():

@@ -1,7 +1,7 @@
 """`make bench NAME=async`: the asynchronous loop beside the synchronous one, on episodes with a heavy tail.
 
-Both loops run for real on the same small world (`waiting.py`): `trainer.stages.rl_sync.train` and
-`trainer.stages.rl.run_rl` over `trainer.asynchrony.local`, the same policy, prompts, waits, engine and learner. The
+Both loops run for real on the same small world (`waiting.py`): `trainer.rl.rl_sync.train` and
+`trainer.rl.stage.run_rl` over `tests.support.local_loop`, the same policy, prompts, waits, engine and learner. The
 median wait is scaled to a share of a measured training step. Compared are accepted groups per hour of wall time over
 the same number of steps, and what was learned by then: policies of the same number of steps (a quarter, half, three quarters
 and all of them) play the same unseen prompts with their own weights alone (`waiting.measured`). The reward of a step's
@@ -28,27 +28,27 @@ from typing import Any
 
 import torch
 
-from sandbox.backends import default_backend
+from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from tests.bench import report
 from tests.bench.waiting import BASE, DEPLOYMENT, World, make_policy, measured
+from tests.support.journal import Journal
+from tests.support.local_loop import LocalSource, Ticket
 from trainer import policy as policies
-from trainer.asynchrony.journal import Journal
-from trainer.asynchrony.local import LocalSource, Ticket
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import (
-    AsynchronyConfig,
     CheckpointConfig,
     ObjectiveConfig,
     OptimizerConfig,
+    OrchestratorConfig,
     RLConfig,
     SamplingConfig,
 )
-from trainer.replay.shape import shape_of
+from trainer.rl.rl_sync import SyncStep, build_run, train
+from trainer.rl.stage import run_rl
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.group import GroupResult
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import run_rl
-from trainer.stages.rl_sync import SyncStep, build_run, train
+from trainer.router_replay.validate import shape_of
 from trainer.weights import WeightStore
 
 GOALS: dict[str, report.Goal] = {
@@ -67,13 +67,13 @@ def configuration(steps: int, *, ahead: int, width: int, rate: float, out: float
         steps=steps,
         groups_per_step=width,
         group_size=8,
-        max_staleness=ahead,
+        max_off_policy_steps=ahead,
         max_in_flight_groups=round(width * out) if ahead else width,
         sampling=SamplingConfig(temperature=1.0),
         objective=ObjectiveConfig(loss_divisor=256.0),
-        optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0, decay_from=1.0),
+        optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0, decay_start=1.0),
         checkpoint=CheckpointConfig(every_steps=10, keep=1, keep_versions=max(4, 2 * steps)),
-        asynchrony=AsynchronyConfig(oversample=0.25 if ahead else 0.0),
+        orchestrator=OrchestratorConfig(over_sampling=0.25 if ahead else 0.0),
     )
 
 
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=6, help="groups of a step")
     parser.add_argument("--share", type=float, default=0.25, help="median wait as a share of a training step")
     parser.add_argument("--out", type=float, default=2.0, help="groups in flight, as a share of a step's")
-    parser.add_argument("--ahead", type=int, default=7, help="max_staleness of the asynchronous loop")
+    parser.add_argument("--ahead", type=int, default=7, help="max_off_policy_steps of the asynchronous loop")
     parser.add_argument("--rate", type=float, default=3e-3, help="learning rate of both loops")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -276,7 +276,7 @@ def main() -> None:
         "steps": steps,
         "groups_per_step": groups,
         "group_size": 8,
-        "max_staleness": arguments.ahead,
+        "max_off_policy_steps": arguments.ahead,
         "in_flight": arguments.out,
         "median_wait_s": round(median, 4),
         "train_step_s": round(busy, 4),

@@ -37,17 +37,17 @@ from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
-from trainer.inference.embedded.drafting import Drafter
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.factory import build_decoder
 from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.inference.mtp.head import MultiToken
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 from trainer.weights import WeightStore
 
 PROMPT, NEW, TEMPERATURE = 64, 128, 0.8

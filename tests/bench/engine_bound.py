@@ -1,6 +1,6 @@
 """How near the engine is to what one core can do: a lower bound of a call's seconds, from what the core was measured to do.
 
-Arithmetic: FLOPs that the tokens need (`trainer/learning/effort.py`, prompts of a group once) at the speed of the fastest product
+Arithmetic: FLOPs that the tokens need (`trainer/learning/flops.py`, prompts of a group once) at the speed of the fastest product
 of two matrices. Memory: the weights once a step, and the keys and values that each token looks at, at the speed of the
 fastest copy of a buffer that no cache holds. The bound is the larger of both; caches may serve what is counted as memory.
 """
@@ -12,7 +12,7 @@ import time
 import torch
 from transformers import PreTrainedModel
 
-from trainer.learning.effort import Tokens, fastest_product, shape_of
+from trainer.learning.flops import Tokens, fastest_product, shape_of
 
 BYTES = 4
 BUFFER = 64 * 2**20

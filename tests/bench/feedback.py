@@ -37,14 +37,14 @@ from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
-from trainer.config import BehaviourConfig, FeedbackConfig, OptimizerConfig, RewardConfig, RLConfig
-from trainer.learning.feedback.find import find
+from trainer.algorithms.textual_feedback.find import find
+from trainer.config import BehaviourConfig, OptimizerConfig, RewardConfig, RLConfig, TextualFeedbackConfig
 from trainer.learning.packing import PAD
 from trainer.learning.supervised import Example, SupervisedLearner, batches
-from trainer.rollouts.types import Trajectory
-from trainer.stages.data import BASE_DRILLS, BASE_SOURCE, EpisodeTurn, ExpertEpisode, midtrain_examples, with_replay
-from trainer.stages.expert import Recording, record
-from trainer.stages.rl_sync import SyncStep, procedural_prompts, train
+from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
+from trainer.toy.data import BASE_DRILLS, BASE_SOURCE, EpisodeTurn, ExpertEpisode, midtrain_examples, with_replay
+from trainer.toy.expert import Recording, record
+from trainer.types import Trajectory
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
 HABIT = "search"
@@ -113,7 +113,7 @@ async def teach_habit(out: Path, seed: int) -> Path:
     recording = Recording(count=EPISODES, seed=seed + 50, habits=Habits(slip=0.0, tamper=0.0))
     episodes = await record(recording, backend=MemoryBackend(environments), environments=environments)
     policy = policies.load(POLICY)
-    optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
     drills = midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
     lessons = with_replay(examples(policy.renderer, episodes, seed), drills, share=REPLAY, seed=seed)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
@@ -130,10 +130,10 @@ def config(*, feedback: bool) -> RLConfig:
         steps=STEPS,
         groups_per_step=GROUPS,
         max_in_flight_groups=GROUPS,
-        max_staleness=0,
+        max_off_policy_steps=0,
         reward=RewardConfig(behaviour=BehaviourConfig(poor_calls=0.2)),
         optimizer=OptimizerConfig(learning_rate=3e-4, warmup_steps=3),
-        feedback=FeedbackConfig(coefficient=1.0 if feedback else 0.0, rules="unknown_tool", most_hints=8),
+        textual_feedback=TextualFeedbackConfig(coefficient=1.0 if feedback else 0.0, rules="unknown_tool", max_hints=8),
     )
 
 

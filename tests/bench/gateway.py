@@ -11,6 +11,8 @@ of a pair is taken without its engine's own time, and `gateway_added_ms_p95` is 
 rest (all that is before, after and between), and what the engine is slowed down by meanwhile, should it be
 (`engine_slowed_ms_p50`). The 95th percentile of the plain differences, engine and its noise included, is `difference_ms_p95`.
 
+Then one token sends the largest bodies while the health endpoint is timed (`gateway_hostile.py`, `hostile_stall_ms`).
+
 On a machine that others use, fewer pairs are measured: the measurement ends after `--seconds`, and its conditions say how
 many there were.
 """
@@ -34,12 +36,12 @@ from pathlib import Path
 import httpx
 
 from scripts.stack import throwaway
-from tests.bench import report
-from trainer.inference import packets
+from tests.bench import gateway_hostile, report
+from trainer.inference import transport
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.embedded.process import EmbeddedServer
 
-GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0)}
+GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0), "hostile_stall_ms": ("<=", 200.0)}
 BASE = Path(__file__).resolve().parents[2] / "policies" / "base"
 START_SECONDS = 120.0
 LEAST_PAIRS = 40
@@ -58,6 +60,8 @@ class Sizes:
     """Most that the pairs may take together."""
     record: bool = False
     """Whether sessions are recorded."""
+    hostile: float = 40.0
+    """Seconds of hostile bodies (`gateway_hostile.py`); 0 leaves them out."""
 
 
 def main() -> None:
@@ -68,6 +72,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=usual.words, help="words of a prompt")
     parser.add_argument("--seconds", type=float, default=usual.seconds, help="most that the pairs may take together")
     parser.add_argument("--record", action="store_true", help="sessions are recorded")
+    parser.add_argument("--hostile", type=float, default=usual.hostile, help="seconds of the largest bodies; 0: none")
     sizes = Sizes(**vars(parser.parse_args()))
     with throwaway.services(large=True) as variables:
         os.environ.update(variables)
@@ -88,7 +93,11 @@ def measure(sizes: Sizes) -> tuple[dict[str, float], dict[str, object]]:
         os.environ["OPENCOMPOSER_INFERENCE_URL"] = engine.url
         secret, deployment = prepare(sizes)
         with web(Path(scratch)) as url:
-            return paired(sizes, engine.url, url, secret, deployment)
+            metrics, conditions = paired(sizes, engine.url, url, secret, deployment)
+            if sizes.hostile:
+                stalls = gateway_hostile.measure(url, secret, seconds=sizes.hostile)
+                metrics |= {name: round(value, 2) for name, value in stalls.items()}
+            return metrics, conditions
 
 
 def prepare(sizes: Sizes) -> tuple[str, str]:
@@ -123,7 +132,7 @@ class web:
     def __enter__(self) -> str:
         command = [sys.executable, "-m", "uvicorn", "composer_web.asgi:application", "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [*command, "--log-level", "warning", "--http", packets.NAME], stdout=self.log, stderr=self.log
+            [*command, "--log-level", "warning", "--http", transport.NAME], stdout=self.log, stderr=self.log
         )
         end = time.monotonic() + START_SECONDS
         url = f"http://127.0.0.1:{self.port}"

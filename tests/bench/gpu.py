@@ -13,8 +13,8 @@ autocast, micro-batches of as many rows. Ours generates with the embedded engine
 
 FLOPs are counted as in PaLM (Chowdhery et al. 2022, appendix B): 2 a weight and token forward and 4 backward, of experts
 those that a token is sent to, and the two products of attention; but attention is counted causally, the vocabulary only where
-it is predicted, and tokens that rows have in common once where they are computed once (`trainer/learning/effort.py`, held
-against torch's own count in `tests/trainer/learning/test_effort.py`). `mfu_step` adds generation's forward pass of the same
+it is predicted, and tokens that rows have in common once where they are computed once (`trainer/learning/flops.py`, held
+against torch's own count in `tests/trainer/learning/test_flops.py`). `mfu_step` adds generation's forward pass of the same
 tokens. Tokens a second are those of all rows, prompts included, on both sides alike.
 """
 
@@ -37,7 +37,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from tests.bench import gpu_codec, report
 from tests.bench.trainer import child, make_policy, peer_python, sides_of
 from tests.bench.trainer_step import Sizes
-from trainer.learning.effort import Shape, Tokens, shape_of
+from trainer.learning.flops import Shape, Tokens, shape_of
 
 PEAKS = {
     r"\bB200\b": 2250.0,

@@ -27,7 +27,8 @@ from typing import Any
 import plotly.graph_objects as plot
 
 from composer_web.runs.presets import preset
-from sandbox.backends import default_backend
+from sandbox.backends.capacity import sandboxes_at_once
+from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.generators.procedural_expert import Habits
@@ -36,19 +37,19 @@ from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.memory import MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
+from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
 from trainer.config import RLConfig, SFTConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
+from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, build_run, procedural_prompts, train
 from trainer.rollouts.audit import audit_group
 from trainer.rollouts.episode import RolloutServices
-from trainer.rollouts.types import Trajectory
-from trainer.stages.base_policy import Recorder
-from trainer.stages.checkpoint import POLICY_DIR, CheckpointStore
-from trainer.stages.data import ExpertEpisode
-from trainer.stages.expert import Recording, record
-from trainer.stages.rl_sync import DEPLOYMENT, SANDBOXES, SyncStep, build_run, procedural_prompts, train
-from trainer.stages.sft import run_sft
+from trainer.sft.stage import run_sft
+from trainer.toy.base_policy import Recorder
+from trainer.toy.data import ExpertEpisode
+from trainer.toy.expert import Recording, record
+from trainer.types import Trajectory
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -142,7 +143,7 @@ async def arm(name: str, start: Path, seed: int, scratch: Path) -> list[dict[str
                 backend=backend,
                 environments=EnvironmentStore(scratch / "environments"),
                 deployment=DEPLOYMENT,
-                slots=asyncio.Semaphore(SANDBOXES),
+                slots=asyncio.Semaphore(sandboxes_at_once()),
             )
             run = build_run(
                 policy_dir=start,

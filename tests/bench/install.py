@@ -38,8 +38,8 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from sandbox.backends import default_backend
 from sandbox.backends.base import Backend, SandboxError
+from sandbox.backends.choice import default_backend
 from sandbox.install.agent.conversation import Policy
 from sandbox.install.agent.tier import install_by_agent
 from sandbox.install.checkout import Checkout

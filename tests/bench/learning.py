@@ -1,6 +1,6 @@
 """`make bench NAME=learning SEEDS=0+1+2`: RL alone from the shipped base policy, through real sandboxes, per seed.
 
-Each seed runs `trainer.stages.rl_sync` for the configured steps (STEPS, default that of RLConfig) with prompts of its
+Each seed runs `trainer.rl.rl_sync` for the configured steps (STEPS, default that of RLConfig) with prompts of its
 own, and evaluates the same held-out tasks before and after, at the temperature of training. Rewards come from hidden
 tests executed in second, clean sandboxes. One JSON line a step goes to stderr, the result to stdout; curves go to
 `$OPENCOMPOSER_DATA/bench/learning.json`.
@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from sandbox.backends import default_backend
+from sandbox.backends.capacity import sandboxes_at_once
+from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from tests.bench import report
 from trainer import policy as policies
@@ -29,11 +30,9 @@ from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
-from trainer.rollouts.episode import RolloutServices
-from trainer.stages.evaluate import EvalReport
-from trainer.stages.rl_sync import (
+from trainer.rl.evaluate import EvalReport
+from trainer.rl.rl_sync import (
     DEPLOYMENT,
-    SANDBOXES,
     SyncRun,
     SyncStep,
     build_run,
@@ -43,6 +42,7 @@ from trainer.stages.rl_sync import (
     publish,
     train,
 )
+from trainer.rollouts.episode import RolloutServices
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -118,7 +118,7 @@ async def one_seed(seed: int, config: RLConfig, scratch: Path, environments: Env
                 backend=backend,
                 environments=environments,
                 deployment=DEPLOYMENT,
-                slots=asyncio.Semaphore(SANDBOXES),
+                slots=asyncio.Semaphore(sandboxes_at_once()),
             )
             run: SyncRun = build_run(
                 policy_dir=POLICY,

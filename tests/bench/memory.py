@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import marshal
 import re
 import signal
 import time
@@ -38,15 +39,15 @@ from sandbox.tasks.spec import Environment, InlineEnvironment
 from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError
-from trainer.inference.embedded.jobs import Job
 from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits as EngineLimits
 from trainer.inference.embedded.runner import Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
+from trainer.rl.rl_sync import DEPLOYMENT, SyncRun
 from trainer.rollouts.episode import RolloutServices
 from trainer.stages.learner import build_learner, build_reference
-from trainer.stages.rl_sync import DEPLOYMENT, SyncRun
 from trainer.weights import WeightStore
 
 CALL_SECONDS = 0.5
@@ -124,6 +125,7 @@ class MemorySandbox:
         command: str,
         *,
         timeout: float | None = None,
+        longest: float | None = None,
         stdin: bytes = b"",
         env: dict[str, str] | None = None,
         private_result: bool = False,
@@ -137,17 +139,20 @@ class MemorySandbox:
         return _ended(code, output)
 
     def _hidden_calls(self, request: bytes) -> bytes:
-        module, function, cases, limit = ast.literal_eval(request.decode())
+        """What `sandbox/grading/runners/calls.py` answers, without a process."""
+        module, function, orders, cases, limit = marshal.loads(request)
         records = b""
-        for index, case in enumerate(cases):
-            try:
-                with processor_time(CALL_SECONDS):
-                    scope = _scope(self.files[module])
-                    text, kind = repr(scope[function](*ast.literal_eval(case)))[:limit], b"R"
-            except (Exception, RecursionError) as error:  # noqa: BLE001 - whatever generated code raises is its result
-                text, kind = f"{type(error).__name__}: {error}"[:limit], b"E"
-            body = text.encode()
-            records += b"%d %s %d\n%s" % (index, kind, len(body), body)
+        for number, order in enumerate(orders):
+            for index in order:
+                try:
+                    with processor_time(CALL_SECONDS):
+                        scope = _scope(self.files[module])
+                        value = scope[function](*ast.literal_eval(cases[index]))
+                    body = f"V {value!r}"  # the admitted language makes plain values only
+                except (Exception, RecursionError) as error:  # noqa: BLE001 - whatever generated code raises is its result
+                    body = f"E {type(error).__name__}: {error}"
+                data = body[: limit + 3].encode("utf-8", "backslashreplace")
+                records += b"%d %d %d\n%s" % (number, index, len(data), data)
         return records
 
     def _visible_tests(self) -> tuple[int, bytes]:

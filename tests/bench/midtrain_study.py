@@ -29,16 +29,16 @@ from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
+from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig
-from trainer.stages.base_policy import MIDTRAIN, SFT, Recorder
-from trainer.stages.checkpoint import POLICY_DIR, CheckpointStore
-from trainer.stages.corpus.readers import read_source
-from trainer.stages.data import ExpertEpisode
-from trainer.stages.expert import Recording, record
-from trainer.stages.midtrain import run_midtrain
-from trainer.stages.rl_sync import SyncStep, procedural_prompts, train
-from trainer.stages.selection import codebase_text, rolling_nll
-from trainer.stages.sft import run_sft
+from trainer.midtrain.corpus.readers import read_source
+from trainer.midtrain.stage import run_midtrain
+from trainer.model_selection.selection import codebase_text, rolling_nll
+from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
+from trainer.sft.stage import run_sft
+from trainer.toy.base_policy import MIDTRAIN, SFT, Recorder
+from trainer.toy.data import ExpertEpisode
+from trainer.toy.expert import Recording, record
 
 BASE = Path("policies/base")
 LEVELS = {"S": 1, "M": 3, "L": 9}
@@ -85,7 +85,7 @@ async def reinforce(start: Path, seed: int, work: Path) -> list[float]:
     async def on_step(step: SyncStep) -> None:
         rewards.append(step.metrics["reward/mean"])
 
-    run = memory_run(start, RLConfig(steps=STEPS, max_staleness=0, max_in_flight_groups=12), seed, work)
+    run = memory_run(start, RLConfig(steps=STEPS, max_off_policy_steps=0, max_in_flight_groups=12), seed, work)
     await train(run, procedural_prompts(seed), on_step=on_step)
     return rewards
 

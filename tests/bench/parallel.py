@@ -22,13 +22,13 @@ import torch
 
 from tests.bench import report
 from tests.bench.engine import bigger
-from tests.parallel.worlds import meshes, parallel, run_world
+from tests.distributed.worlds import meshes, parallel, run_world
+from trainer.algorithms import correction_of
 from trainer.config import ObjectiveConfig, OptimizerConfig
-from trainer.learning.algorithms import correction_of
+from trainer.distributed.learner import ShardedLearner
+from trainer.distributed.muon import local
 from trainer.learning.step import Learner
-from trainer.parallel.learner import ShardedLearner
-from trainer.parallel.optimizer import local
-from trainer.rollouts.types import TrainGroup, TrainSample
+from trainer.types import TrainGroup, TrainSample
 
 GOALS: dict[str, report.Goal] = {
     "loss_gap": ("<=", 1e-3), "norm_gap": ("<=", 1e-2), "memory_per_rank": ("<=", 0.55),

@@ -17,19 +17,19 @@ from transformers import PreTrainedModel, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tests.bench import report
 from tests.trainer.inference import models as dense
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.config import ObjectiveConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, read_shape
+from trainer.inference.embedded.factory import build_decoder, read_shape
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.learning.loss import score_tokens
+from trainer.learning.mismatch import mismatch
 from trainer.learning.packing import pack
-from trainer.learning.parity import mismatch
 from trainer.policy.names import checkpoint_state
-from trainer.replay.routing import Recorder, Replay
-from trainer.replay.wire import RoutedExperts
-from trainer.rollouts.types import TrainSample
+from trainer.router_replay.hooks import Recorder, Replay
+from trainer.router_replay.payload import RoutedExperts
+from trainer.types import TrainSample
 
 TEMPERATURE = 1.0
 GOALS: dict[str, report.Goal] = {
@@ -171,7 +171,7 @@ def main() -> None:
     metrics["k3_fp32"] = max(value for key, value in metrics.items() if key.startswith("k3_fp32_"))
     metrics["experts_agree_fp32"] = min(agree)
     model = policy()
-    default = ObjectiveConfig().expert_plausibility
+    default = ObjectiveConfig().router_replay_threshold
     coarse = in_bfloat16(model, arguments.rows, arguments.length)
     wrong = damaged(coarse, int(model.config.num_experts))
     for name, samples, plausibility in (

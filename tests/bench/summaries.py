@@ -37,10 +37,10 @@ from tests.bench.relay import Expert, relay
 from trainer import policy as policies
 from trainer.config import HarnessConfig, OptimizerConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
 from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.rl.evaluate import EvalReport
+from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
-from trainer.rollouts.types import Segment
-from trainer.stages.evaluate import EvalReport
-from trainer.stages.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
+from trainer.types import Segment
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
 STEPS = int(os.environ.get("STEPS", "16"))
@@ -74,7 +74,7 @@ def config(mode: Mode) -> RLConfig:
         steps=STEPS,
         groups_per_step=6,
         max_in_flight_groups=6,
-        max_staleness=0,
+        max_off_policy_steps=0,
         sampling=SamplingConfig(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
         harness=HarnessConfig(summary=summary),
         optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
@@ -118,7 +118,7 @@ def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
 
 def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
     policy = policies.load(POLICY)
-    optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_from=0.4, final_share=0.1)
+    optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
     stream = batches(examples(segments, seed), batch_tokens=3072, seed=seed)
     for step, batch in enumerate(islice(stream, SFT_STEPS), 1):

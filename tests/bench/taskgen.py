@@ -25,8 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sandbox.backends import default_backend
 from sandbox.backends.base import Backend, Sandbox
+from sandbox.backends.choice import default_backend
 from sandbox.grading.controls import run_controls
 from sandbox.install.sources.history import Change, Commit
 from sandbox.tasks import sdist

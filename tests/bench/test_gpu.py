@@ -16,7 +16,7 @@ import torch
 from tests.bench import gpu, gpu_codec
 from tests.bench.trainer import PEER, REPOSITORY
 from tests.bench.trainer_step import Sizes
-from trainer.learning.effort import Shape, Tokens, shape_of
+from trainer.learning.flops import Shape, Tokens, shape_of
 
 OURS = (
     *("step_s", "generate_s", "train_s", "weights_s", "tokens_per_s", "train_tokens_per_s"),

@@ -37,7 +37,7 @@ from tests.bench.trainer_step import RATE, STEP, Sizes, Teller, prompts_of, rewa
 
 if TYPE_CHECKING:
     from trainer.inference.embedded.runner import Runner
-    from trainer.rollouts.types import TrainGroup
+    from trainer.types import TrainGroup
 
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".data" / "trl"
@@ -46,12 +46,12 @@ TRL = "trl==1.16.0"
 
 def ours(folder: Path, steps: int, sizes: Sizes) -> None:
     """The steps of this project's parts, in this process."""
+    from trainer.algorithms import correction_of
     from trainer.config import ObjectiveConfig, OptimizerConfig
-    from trainer.inference.embedded.kinds import build_decoder, build_weights, read_shape
+    from trainer.inference.embedded.factory import build_decoder, build_weights, read_shape
     from trainer.inference.embedded.runner import Limits, Runner, make_cache
-    from trainer.learning.algorithms import correction_of
+    from trainer.learning.kernels.prefix_sharing import understands
     from trainer.learning.packing import pack
-    from trainer.learning.shared import understands
     from trainer.learning.step import Learner, work_of
 
     device = torch.device(sizes.device)
@@ -65,7 +65,7 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
         model,
         objective=objective,
         correction=correction_of(objective),
-        optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_from=1.0),
+        optimizer=OptimizerConfig(learning_rate=RATE, warmup_steps=0, decay_start=1.0),
         temperature=1.0,
         total_steps=steps,
         micro_batch_tokens=sizes.rows * longest,
@@ -103,10 +103,10 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
 
 def groups_of(runner: Runner, asked: Sequence[list[int]], sizes: Sizes, step: int) -> list[TrainGroup]:
     """The engine's answers to the prompts of a step, as the learner takes them."""
+    from trainer.algorithms.advantage import group_advantages
     from trainer.inference.contract import GenerateRequest, GenerateResponse
-    from trainer.inference.embedded.jobs import Job
-    from trainer.learning.advantage import group_advantages
-    from trainer.rollouts.types import TrainGroup, TrainSample
+    from trainer.inference.embedded.request import Job
+    from trainer.types import TrainGroup, TrainSample
 
     assert runner.decoder is not None
     experts_from = 0 if runner.decoder.routed else None

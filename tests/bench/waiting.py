@@ -23,15 +23,15 @@ from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from tests.bench.memory import DirectClient
 from trainer import policy as policies
-from trainer.asynchrony.concurrency import EngineLoad
 from trainer.config import RLConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
-from trainer.policy.build import tiny_config
+from trainer.orchestrator.concurrency import EngineLoad
 from trainer.rollouts.group import GroupResult, run_attempts
 from trainer.rollouts.record import Record
-from trainer.rollouts.types import RewardPart, Trajectory, Turn
+from trainer.toy.model import tiny_config
+from trainer.types import RewardPart, Trajectory, Turn
 
 BASE = Path("policies/base")
 DEPLOYMENT = "policy"

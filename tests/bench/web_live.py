@@ -35,7 +35,7 @@ from websockets.typing import Origin
 
 from composer_web.runs.panels import headline
 from scripts.stack import ports
-from trainer.inference import packets
+from trainer.inference import transport
 
 if TYPE_CHECKING:  # its models cannot be imported in the publishing process before Django is set up
     from tests.bench.web_data import World
@@ -165,7 +165,7 @@ async def serve(port: int) -> subprocess.Popen[bytes]:
     """The web server as the product starts it. Raises TimeoutError."""
     command = [
         *(sys.executable, "-m", "uvicorn", "composer_web.asgi:application", "--host", "127.0.0.1"),
-        *("--port", str(port), "--no-access-log", "--log-level", "warning", "--http", packets.NAME),
+        *("--port", str(port), "--no-access-log", "--log-level", "warning", "--http", transport.NAME),
     ]
     server = subprocess.Popen(command)
     async with httpx.AsyncClient() as client:

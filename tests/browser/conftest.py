@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from composer_web.datasets import services as datasets
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
-from trainer.inference import packets
+from trainer.inference import transport
 
 START_SECONDS = 60.0
 PATIENCE_MS = 30_000
@@ -71,7 +71,7 @@ def serve() -> Iterator[str]:
 
     server = Server(
         uvicorn.Config(
-            application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=packets.JoinedProtocol
+            application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=transport.JoinedProtocol
         )
     )
     thread = threading.Thread(target=server.run, name="web", daemon=True)

@@ -17,8 +17,8 @@ from composer_web.tasks.services import build_suite, record_controls
 from sandbox.grading.report import CaseResult, Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
-from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
-from trainer.rollouts.types import RewardPart, Segment, Trajectory, Turn
+from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
+from trainer.types import RewardPart, Segment, Trajectory, Turn
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} </pre>"
 FIXED = 'def scale(values, by):\n    """Each value times `by`."""\n    return [value * by for value in values]\n'

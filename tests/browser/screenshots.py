@@ -1,7 +1,7 @@
 """Log in to a running server and photograph every page: light, dark, and narrow.
 
-    python -m tests.browser.screenshots http://127.0.0.1:8000 --password-file FILE --out docs/img
-    python -m tests.browser.screenshots http://127.0.0.1:8001 --password-file FILE --out docs/img --fresh
+    python -m tests.browser.screenshots http://127.0.0.1:8000 --password-file FILE
+    python -m tests.browser.screenshots http://127.0.0.1:8001 --password-file FILE --fresh
 
 The first over the world that `python -m tests.browser` makes, the second over an empty database with one admin. Which
 pages there are say `places.py` and `states.py`. PNG files are palette images where Pillow is installed, so that they
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--user", default="admin")
     parser.add_argument("--password", default="")
     parser.add_argument("--password-file", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("docs/img"))
+    parser.add_argument("--out", type=Path, default=Path("build/screenshots"))
     parser.add_argument("--only", default="", help="names of pages, separated by commas")
     parser.add_argument("--looks", default=",".join(LOOKS), help="separated by commas; the empty one is light and wide")
     parser.add_argument("--fresh", action="store_true", help="the pages of an installation where nothing happened yet")

@@ -39,7 +39,7 @@ from sandbox.grading.report import Verdict
 from tests.browser.episodes import HOSTILE, finish_group, streams, suite
 from tests.browser.sessions import recorded
 from tests.redteam import pairs
-from trainer.config import AsynchronyConfig, MidtrainConfig, RLConfig, RunConfig
+from trainer.config import MidtrainConfig, OrchestratorConfig, RLConfig, RunConfig
 
 PASSWORD = "correct horse 9"
 LONG = 75
@@ -233,7 +233,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     services.set_progress(run=finished, step=40)
     services.mark_finished(run=finished)
     earlier = RunConfig(
-        name="RL on-policy", stage=RLConfig(steps=20, groups_per_step=1, max_staleness=0, max_in_flight_groups=1)
+        name="RL on-policy", stage=RLConfig(steps=20, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1)
     )
     other = services.start_run(
         run=services.create_run(config=earlier, actor=people["operator"]), actor=people["operator"]
@@ -251,7 +251,9 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
             eval_tasks=8,
             eval_samples=4,
             eval_every=13,
-            asynchrony=AsynchronyConfig(ready=0),  # nobody trains here: what is finished waits for good
+            orchestrator=OrchestratorConfig(
+                max_buffered_steps=0
+            ),  # nobody trains here: what is finished waits for good
         ),
     )
     run = services.start_run(

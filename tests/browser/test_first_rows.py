@@ -54,7 +54,7 @@ def startable() -> None:
 
 
 def made_run(people: dict[str, User]) -> Run:
-    stage = RLConfig(steps=4, groups_per_step=1, max_staleness=0, max_in_flight_groups=1, eval_tasks=4)
+    stage = RLConfig(steps=4, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1, eval_tasks=4)
     return services.create_run(config=RunConfig(name="first of all", stage=stage), actor=people["operator"])
 
 

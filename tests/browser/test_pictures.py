@@ -1,23 +1,18 @@
-"""The pictures of docs/img: three of every page that `places.py` and `states.py` know, and every page of the product is known."""
+"""Screenshots: `places.py` and `states.py` know every page, and `docs/img` holds only what documents show."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from django.test import Client
 from django.urls import resolve
 
 from composer_web.env import REPOSITORY
-from tests.browser.places import ADMIN, FIXED, FOLLOWED, LISTED
-from tests.browser.screenshots import LOOKS
-from tests.browser.states import FRESH, states
+from tests.browser.places import ADMIN, FIXED
 from tests.web.addresses import KEY, pages
 
 PICTURES = REPOSITORY / "docs" / "img"
-WALKED = re.compile(r"(walk|feedback)-\d+-")
-"""Stations of the long walks (`WALK_PICTURES`): as many looks as the station is worth."""
 ADDRESSED = {
     "run": "runs:detail", "sweep": "runs:sweep", "dataset": "datasets:detail", "finding": "rollouts:finding",
     "task": "tasks:detail", "suite": "tasks:suite", "imported": "tasks:trajectory", "draft": "review:draft",
@@ -47,20 +42,9 @@ ELSEWHERE = {
 """The same page by another address, or a page of allauth that this product does not lead to."""
 
 
-def names() -> set[str]:
-    return {*FIXED, *ADMIN, *LISTED, *FOLLOWED, *states("")} | set(FRESH)
-
-
-def test_every_page_has_its_three_pictures() -> None:
-    wanted = {f"{name}{look and '-'}{look}.png" for name in names() for look in LOOKS}
-    there = {path.name for path in PICTURES.iterdir()}
-    assert sorted(wanted - there) == []
-    assert sorted(name for name in there - wanted if not WALKED.match(name)) == []
-
-
 @pytest.mark.django_db
 def test_every_address_that_is_a_page_is_in_a_picture() -> None:
-    """A new page fails here until it is photographed. What only takes a form refuses to be read, whoever asks."""
+    """A new page fails here until `screenshots.py` knows it. What only takes a form refuses to be read, whoever asks."""
     shown = (
         {resolve(path.split("?")[0]).view_name for path in (FIXED | ADMIN).values()}
         | set(ADDRESSED.values())
@@ -77,10 +61,12 @@ def test_every_address_that_is_a_page_is_in_a_picture() -> None:
     assert sorted(missing) == []
 
 
-def test_documents_name_pictures_that_are_there() -> None:
-    wrong = []
-    for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")):
-        for found in re.findall(r"\]\(([^)\s]+\.png)\)", page.read_text()):
-            if not (page.parent / Path(found)).is_file():
-                wrong.append(f"{page.name}: {found}")
-    assert wrong == []
+def test_documents_and_pictures_agree() -> None:
+    """Each picture that a document names is there, and no other: the rest are made when somebody wants to look."""
+    named = {
+        (page.parent / found).resolve()
+        for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"))
+        for found in re.findall(r"\]\(([^)\s]+\.png)\)", page.read_text())
+        if "figures/" not in found  # benches draw those
+    }
+    assert named == {path.resolve() for path in PICTURES.glob("*.png")}

@@ -19,7 +19,7 @@ from tests.browser import seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.screenshots import log_in, settle
 from tests.web.test_attacks import PAYLOAD, poison
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 FILE = "a'\"><img xss=1 src=x onerror=alert(3)>.py"

@@ -16,7 +16,7 @@ from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from tests.browser.conftest import Product
 from tests.browser.episodes import finish_claimed
 from tests.browser.test_every_page import AUDIT
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

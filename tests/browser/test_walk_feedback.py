@@ -51,7 +51,7 @@ stage:
   steps: 1
   groups_per_step: 4
   group_size: 2
-  max_staleness: 0
+  max_off_policy_steps: 0
   max_in_flight_groups: 4
   eval_tasks: 2
   eval_samples: 2
@@ -82,10 +82,10 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
     app.control.purge()  # messages of earlier tests
     product = Product(tmp_path, port, NO_PROXY="127.0.0.1")
     with serve() as url:
-        for name in ("inference", "control", "rollout", "beat", "trainer"):
+        for name in ("inference", "control", "rollout", "beat", "train"):
             product.start(name)
         try:
-            eventually(engine_answers, what="the engine", seconds=60)
+            eventually(engine_answers, what="the engine", seconds=240)  # it may compile its kernels first
             yield url
         finally:
             product.stop()

@@ -28,6 +28,7 @@ from sandbox.grading.adapters import ADAPTERS, junit
 from sandbox.grading.adapters.base import Order
 from sandbox.grading.audit import shell
 from sandbox.grading.diffs import PatchRefused, parse_diff
+from sandbox.harness.types import ToolCall
 from sandbox.install.checkout import ini, parse_toml
 from sandbox.install.python import requirements
 from sandbox.network import paths
@@ -39,7 +40,8 @@ from sandbox.tasks.formats.base import FormatRefused, read_json
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.history import TreeFile
 from sandbox.tasks.store import load_bundle
-from trainer.stages.conversations.readers import conversation_of
+from trainer.policy.chat import BareCalls, HermesCalls, read_calls
+from trainer.sft.conversations.readers import conversation_of
 from trainer.weights import codec, manifest
 from trainer.weights.errors import CorruptManifest, CorruptPayload
 
@@ -208,6 +210,17 @@ def chat_request(data: bytes) -> None:
         admission.wishes(request, {})
 
 
+def tool_calls(data: bytes) -> None:
+    """What a policy writes as calls, and their way through storage."""
+    text = data.decode("utf-8", "replace")
+    for syntax in (HermesCalls(), BareCalls()):
+        calls: tuple[ToolCall, ...] = ()
+        with contextlib.suppress(ValueError):
+            calls = read_calls(syntax.extract(text) or ())
+        for call in calls:
+            assert ToolCall.model_validate_json(call.model_dump_json()) == call
+
+
 _PASS = {"kind": "test", "id": "test_a.py::test_one", "when": "call", "status": "passed", "seconds": 0.1}
 _SAID = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes", "tool_calls": []}]
 
@@ -241,6 +254,14 @@ TARGETS: dict[str, Target] = {
     "swebench": Target(
         swebench_rows,
         (b'{"repo":"a/b","instance_id":"1","patch":"","problem_statement":"x","FAIL_TO_PASS":"[\\"t\\"]"}\n',),
+    ),
+    "tool-calls": Target(
+        tool_calls,
+        (
+            b'{"name": "grep", "arguments": {"pattern": "\\ud800\\u0000"}}',
+            b"<tool_call>" + json.dumps({"name": "a", "arguments": {"b": [1]}}).encode() + b"</tool_call>",
+            b'{"name": "a", "arguments": ' + b"[" * 900 + b"]" * 900 + b"}",
+        ),
     ),
     "test-reports": Target(test_reports, (_WORD.encode() + json.dumps(_PASS).encode() + b"\n", b'{"Action":"pass"}\n')),
     "weight-block": Target(weight_block, (bytes([0]) + _delta(), bytes([2]) + b"\0" * 16)),

@@ -21,7 +21,7 @@ from composer_web.env import Env
 from composer_web.mirrors.base import KINDS, wanted
 from composer_web.runs.management.commands.mirror import Command
 from scripts.stack.layout import REPOSITORY
-from trainer.inference.members import MemberSpec, fixed_members, members_arguments
+from trainer.inference.discovery import MemberSpec, fixed_members, members_arguments
 from trainer.rewards.plugins import FOLDER
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
@@ -58,10 +58,10 @@ def test_each_queue_has_exactly_one_kind_of_worker() -> None:
     served = [
         queue
         for service in SERVICES.values()
-        if "worker" in (command := service.get("command", []))
-        for queue in command[command.index("--queues") + 1].split(",")
+        if "worker" in (command := service.get("command", [])) and "gpu" not in service.get("profiles", [])
+        for queue in command[command.index("--queues") + 1].replace("${TRAIN_QUEUE:-train}", "train").split(",")
     ]
-    assert sorted(served) == sorted(QUEUES)  # the trainer takes runs by lease, not from a queue
+    assert sorted(served) == sorted(QUEUES)
 
 
 def test_every_setting_is_one_that_the_product_reads() -> None:
@@ -117,8 +117,8 @@ def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
         for profile in service.get("profiles", []):
             by_profile.setdefault(profile, set()).add(name)
     assert {profile: by_profile[profile] for profile in by_profile.keys() - KINDS.keys()} == {
-        "cpu": {"trainer", "router", "engine"}, "gpu": {"trainer-gpu", "inference-vllm", "vllm"},
-        "gpu-engine": {"trainer-gpu", "router", "engine-gpu"},
+        "cpu": {"worker-train", "router", "engine"}, "gpu": {"worker-train-gpu", "inference-vllm", "vllm"},
+        "gpu-engine": {"worker-train-gpu", "router", "engine-gpu"},
     }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_gpus_are_reserved_only_where_a_profile_asks_for_them() -> None:
         return list(resources.get("reservations", {}).get("devices", []))
 
     with_gpu = {name for name, service in SERVICES.items() if reserved(service)}
-    assert with_gpu == {"trainer-gpu", "engine-gpu", "vllm"}
+    assert with_gpu == {"worker-train-gpu", "engine-gpu", "vllm"}
     for name in with_gpu:
         assert set(SERVICES[name]["profiles"]) <= {"gpu", "gpu-engine"}
         assert all(device["capabilities"] == ["gpu"] for device in reserved(SERVICES[name]))
@@ -207,7 +207,7 @@ def test_vllm_and_the_trainer_share_one_gpu_unless_the_settings_at_the_head_give
 
     words = SERVICES["vllm"]["command"]
     share = words[words.index("--gpu-memory-utilization") + 1]
-    settings = {"TRAINER_GPU": gpu("trainer-gpu"), "VLLM_GPU": gpu("vllm"), "VLLM_GPU_MEMORY": share}
+    settings = {"TRAINER_GPU": gpu("worker-train-gpu"), "VLLM_GPU": gpu("vllm"), "VLLM_GPU_MEMORY": share}
     defaults = {}
     for name, text in settings.items():
         found = re.fullmatch(rf"\$\{{{name}:-(.+)\}}", text)

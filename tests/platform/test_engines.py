@@ -21,7 +21,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError
-from trainer.inference.members import MEMBERS, MemberSpec, read_members
+from trainer.inference.discovery import MEMBERS, MemberSpec, read_members
 
 TOKENS = 600
 ASKING = 8

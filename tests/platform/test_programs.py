@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from composer_web.celery import QUEUES
 from scripts.stack import environment, programs, valkey
 from scripts.stack.errors import StackError
 from scripts.stack.layout import Layout
@@ -47,12 +48,21 @@ def generated(data: Path, **changes: Any) -> tuple[configparser.RawConfigParser,
 def test_every_kind_of_work_has_one_program_that_restarts(folder: Path) -> None:
     parser, _ = generated(folder)
     product = parser["group:product"]["programs"].split(",")
-    assert product == ["web", "worker-control", "worker-rollout", "worker-build", "beat", "trainer", "inference"]
+    assert product == [
+        "web",
+        "worker-control",
+        "worker-io",
+        "worker-rollout",
+        "worker-build",
+        "worker-train",
+        "beat",
+        "inference",
+    ]
     for name in [*product, *parser["group:services"]["programs"].split(",")]:
         assert parser[f"program:{name}"]["autorestart"] == "true"
     workers = [shlex.split(parser[f"program:{name}"]["command"]) for name in product if name.startswith("worker-")]
     queues = {queue for command in workers for queue in command[command.index("--queues") + 1].split(",")}
-    assert queues == {"control", "rollout", "eval", "build"}
+    assert queues == set(QUEUES)
 
 
 def test_the_engine_decides_what_serves_inference(folder: Path) -> None:

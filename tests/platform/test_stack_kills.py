@@ -18,7 +18,7 @@ from .conftest import Stack, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-VICTIMS = ("worker-rollout", "valkey", "trainer", "postgres", "inference")
+VICTIMS = ("worker-rollout", "valkey", "worker-train", "postgres", "inference")
 STEPS = 2 * len(VICTIMS) + 2
 STEP_SECONDS = 240
 
@@ -38,9 +38,25 @@ def manage(stack: Stack, *arguments: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def show(stack: Stack, run: int) -> dict[str, Any]:
+def command(stack: Stack, token: str, *words: str) -> str:
+    """A command of the command line against the running stack; its output, empty where it failed."""
+    port = stack.variables["OPENCOMPOSER_PORT"]
+    done = subprocess.run(
+        [sys.executable, "-m", "opencomposer", *words],
+        cwd=REPOSITORY,
+        env=stack.environment(OPENCOMPOSER_URL=f"http://127.0.0.1:{port}", OPENCOMPOSER_TOKEN=token),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
+def show(stack: Stack, token: str, run: int) -> dict[str, Any]:
     """Facts of the run; empty while the database restarts."""
-    text = manage(stack, "run", "show", str(run))
+    text = command(stack, token, "runs", "get", str(run), "--json")
     facts: dict[str, Any] = json.loads(text) if text else {}
     assert facts.get("state") != "failed", facts
     return facts
@@ -58,13 +74,17 @@ def test_a_run_survives_the_death_of_each_process(stack: Stack) -> None:
         "stage.eval_tasks=4",
     ]
     sets = [word for change in changes for word in ("--set", change)]
-    created = manage(stack, "run", "create", "--preset", "rl-smoke", *sets, "--start")
-    run = int(next(word for word in created.replace(":", " ").split() if word.isdecimal()))
+    assert manage(stack, "seed")
+    token = manage(stack, "createtoken", "admin", "--scope", "operate").strip()
+    created = command(stack, token, "runs", "create", "--preset", "rl-smoke", *sets, "--start", "--json")
+    run = json.loads(created)[0]["id"]
 
     supervisor = Supervisor(stack.layout)
     for number, victim in enumerate(VICTIMS):
         step = 2 * number + 1
-        wait_until(lambda step=step: show(stack, run).get("step", 0) >= step, seconds=STEP_SECONDS, what=f"step {step}")
+        wait_until(
+            lambda step=step: show(stack, token, run).get("step", 0) >= step, seconds=STEP_SECONDS, what=f"step {step}"
+        )
         pid = supervisor.state(victim).pid
         os.kill(pid, signal.SIGKILL)
 
@@ -74,12 +94,15 @@ def test_a_run_survives_the_death_of_each_process(stack: Stack) -> None:
 
         wait_until(back, seconds=60, what=f"{victim} running again")
 
-    wait_until(lambda: show(stack, run).get("state") == "finished", seconds=3 * STEP_SECONDS, what="the end of the run")
-    facts = show(stack, run)
+    wait_until(
+        lambda: show(stack, token, run).get("state") == "finished", seconds=3 * STEP_SECONDS, what="the end of the run"
+    )
+    facts = show(stack, token, run)
     counts = facts["rollouts"]
     assert facts["step"] == STEPS
     assert counts["open"] == 0
     assert counts["dispatched"] == counts["passed"] + counts["failed"] + counts["infra_error"]
     assert counts["dispatched"] >= STEPS * 2 * 4
-    points = [json.loads(line) for line in manage(stack, "export", str(run), "metrics").splitlines()]
+    exported = command(stack, token, "exports", "create", "metrics", f"run={run}")
+    points = [json.loads(line) for line in exported.splitlines()]
     assert [point["step"] for point in points if point["name"] == "reward/mean"] == list(range(1, STEPS + 1))

@@ -19,7 +19,7 @@ from .conftest import Stack, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-PRODUCT = ["web", "worker-control", "worker-rollout", "worker-build", "beat", "trainer", "inference"]
+PRODUCT = ["web", "worker-control", "worker-io", "worker-rollout", "worker-build", "worker-train", "beat", "inference"]
 
 
 def health(stack: Stack) -> dict[str, bool]:

@@ -1,7 +1,7 @@
 """The red team: every exploit of the catalogue, really tried, beside an honest run that looks like it.
 
-One exploit a file (`a01_…` to `c07_…`), found by its name: a module that defines `PAIR`. `make redteam` plays all of
-them on each backend that this machine has.
+A file holds one exploit (`PAIR`) or the exploits of one class (`PAIRS`), and is found by its name (`a01_…`).
+`make redteam` plays all of them on each backend that this machine has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from sandbox.grading.redteam import order_of
 from tests.redteam.base import Pair
 
-FILE = re.compile(r"[abc]\d\d_\w+")
+FILE = re.compile(r"[a-z]\d\d_\w+")
 
 
 def pairs() -> list[Pair]:
@@ -21,7 +21,9 @@ def pairs() -> list[Pair]:
     found: dict[str, Pair] = {}
     for module in pkgutil.iter_modules(__path__):
         if FILE.fullmatch(module.name):
-            pair: Pair = importlib.import_module(f"{__name__}.{module.name}").PAIR
-            if found.setdefault(pair.exploit.id, pair) is not pair:
-                raise ValueError(f"two files of the red team have the id {pair.exploit.id}")
+            loaded = importlib.import_module(f"{__name__}.{module.name}")
+            held: tuple[Pair, ...] = loaded.PAIRS if hasattr(loaded, "PAIRS") else (loaded.PAIR,)
+            for pair in held:
+                if found.setdefault(pair.exploit.id, pair) is not pair:
+                    raise ValueError(f"two exploits of the red team have the id {pair.exploit.id}")
     return sorted(found.values(), key=lambda pair: order_of(pair.exploit.id))

@@ -63,7 +63,10 @@ async def play(wanted: Sequence[Pair], name: str, backend: Backend, folder: Path
     environments = EnvironmentStore(folder)
     try:
         ground = Ground(name, backend, environments, await tasks.build(backend, environments), marks)
-        results = await asyncio.gather(*(try_pair(pair, ground) for pair in wanted))
+        for pair in wanted:
+            if pair.task not in ground.tasks:
+                print(f"{pair.exploit.id}: left out, no toolchain for {pair.task}", file=sys.stderr, flush=True)
+        results = await asyncio.gather(*(try_pair(pair, ground) for pair in wanted if pair.task in ground.tasks))
     finally:
         await backend.close()
     return [result.row for result in results]
@@ -112,7 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     every = pairs()
     if unknown := [exploit for exploit in options.ids if exploit not in {pair.exploit.id for pair in every}]:
         parser.error(f"no exploit {', '.join(unknown)}")
-    found = run([pair for pair in every if pair.exploit.id in options.ids or not options.ids], names or NAMES)
+    chosen = [pair for pair in every if pair.exploit.id in options.ids or not options.ids]
+    if lacking := tasks.missing(chosen):
+        parser.error(lacking)
+    found = run(chosen, names or NAMES)
     print(table.text(found))
     if not found.rows:
         return 2

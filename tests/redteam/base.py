@@ -12,8 +12,12 @@ from sandbox.grading.cheats.play import Hand
 from sandbox.grading.cheats.targets import product_file
 from sandbox.tasks.spec import InlineEnvironment, TaskSpec
 
-TaskName = Literal["ledger", "inventory", "hasty"]
-"""Of `tasks.py`: hidden pytest tests over a built environment; hidden calls; the same with one second to run."""
+TaskName = Literal[
+    "ledger", "ledger-checks", "ledger-truths", "sums-js", "greet-js", "greet-go", "greet-rust", "inventory", "hasty"
+]
+"""Of `tasks.py`: hidden pytest tests over a built environment; the same through the product's own assertion helper, and
+without a comparison to plant twins in; hidden tests in JavaScript; hidden tests in JavaScript, Go and Rust with an assertion
+that stays inside (the last two where sandboxes have the toolchain); hidden calls; the same with one second to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Pair:
     """Whether a plain run of the hidden tests in the agent's own sandbox has to be fooled: there the exploit is paid."""
 
 
+SUFFIXES = (".py", ".js", ".go", ".rs")
+
+
 def known(exploit: str) -> Exploit:
     """An exploit of the product's own catalogue, which the controls of tasks play as well."""
     return next(item for item in catalogue() if item.id == exploit)
@@ -36,7 +43,7 @@ def known(exploit: str) -> Exploit:
 
 def product(task: TaskSpec) -> str:
     """The module that the task is about."""
-    path = product_file(task)
+    path = next((path for suffix in SUFFIXES if (path := product_file(task, suffix))), None)
     assert path is not None
     return path
 
@@ -109,3 +116,19 @@ def writes(files: dict[str, str], summary: str = "Fixed.") -> Script:
         await agent.finish(summary)
 
     return run
+
+
+def appending(
+    exploit: str,
+    title: str,
+    code: str,
+    *,
+    findings: tuple[str, ...],
+    defence: str,
+    honest: Script,
+    task: TaskName = "ledger",
+    fools_own_sandbox: bool = False,
+) -> Pair:
+    """A pair whose exploit appends `code` to the product's module and does nothing else."""
+    made = Exploit(id=exploit, title=title, run=appends(code), findings=findings)
+    return Pair(exploit=made, honest=honest, defence=defence, task=task, fools_own_sandbox=fools_own_sandbox)

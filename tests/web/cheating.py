@@ -18,7 +18,7 @@ from tests.web.making import SMALL, claim, trajectory
 from trainer.config import MonitorsConfig, RLConfig, RunConfig
 from trainer.rollouts.audit import audit_group, quarantined, without
 from trainer.rollouts.group import build_train_group
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 EXIT = (
     "diff --git a/m.py b/m.py\n--- a/m.py\n+++ b/m.py\n@@ -1,1 +1,3 @@\n+import os\n+os._exit(0)\n def f(): return 1\n"
@@ -42,7 +42,7 @@ def finish(group: Group, cheats: dict[int, bool], *, size: int = 4) -> Group:
         for s in range(size)
     ]
     audited = audit_group(made, group.task_version.bundle)
-    out = quarantined(audited, quarantine.monitors_of(group.run))
+    out = quarantined(audited, made, quarantine.monitors_of(group.run))
     config = RLConfig()
     whole = build_train_group(
         made, group_id=str(group.pk), prompt_index=group.prompt_index, config=config, dispatched_version=0

@@ -6,17 +6,21 @@ from composer_web.ops import leases
 from composer_web.ops.artifacts import artifacts
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
+from composer_web.runs import claims
+from composer_web.runs.models import Run
+from composer_web.runs.trainer_process import train
+from composer_web.runs.wakes import Wakes
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RLConfig
 from trainer.rollouts.group import build_train_group
-from trainer.rollouts.types import RewardPart, Segment, Trajectory
+from trainer.types import RewardPart, Segment, Trajectory
 
 SMALL = RLConfig(
     steps=2,
     groups_per_step=2,
     group_size=2,
-    max_staleness=1,
+    max_off_policy_steps=1,
     max_in_flight_groups=4,
     eval_suite=None,
     eval_tasks=2,
@@ -50,8 +54,23 @@ def claim(group: Group, owner: str = "worker-1", seconds: float = 60.0) -> rollo
     return claimed
 
 
-def finish(group: Group, held: leases.Held, passes: list[bool]) -> bool:
-    """Store trajectories with these outcomes and accept the group."""
+def take_run(run: Run, owner: str = "train@test/t") -> leases.Held | None:
+    """What a train worker does with the message `train.run`."""
+    return claims.claim(run_id=run.pk, owner=owner)
+
+
+def train_here(run: Run) -> Run:
+    """Claim the run, and do in this process what its trainer process does."""
+    held = take_run(run)
+    assert held is not None
+    train(run_id=run.pk, owner=held.owner, token=held.token, wakes=Wakes())
+    leases.release(held)
+    run.refresh_from_db()
+    return run
+
+
+def finish(group: Group, held: leases.Held, passes: list[bool], *, oldest: int | None = None) -> bool:
+    """Store trajectories with these outcomes and accept the group; `oldest` is the version of its oldest token."""
     graded = []
     for sample, passed in enumerate(passes):
         key = f"groups/{group.pk}/{held.token}/{sample}.json.zst"
@@ -69,5 +88,10 @@ def finish(group: Group, held: leases.Held, passes: list[bool]) -> bool:
     train_key = f"groups/{group.pk}/{held.token}/train.json.zst"
     artifacts().put_model(train_key, train)
     return rollouts.accept(
-        group=group, held=held, graded=graded, train_key=train_key, oldest_version=0, infra_errors=()
+        group=group,
+        held=held,
+        graded=graded,
+        train_key=train_key,
+        oldest_version=train.oldest_version if oldest is None else oldest,
+        infra_errors=(),
     )

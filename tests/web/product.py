@@ -30,15 +30,21 @@ class Product:
         }
         celery = ["-m", "celery", "-A", "composer_web"]
         worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--pool", "threads"]
+        self.worker = worker
         self.commands = {
             "inference": ["-m", "trainer.inference.embedded.server", "--host", "127.0.0.1", "--port", str(port)],
-            "control": [*worker, "-Q", "control", "-c", "1", "-n", "control@%h"],
+            "control": [*worker, "-Q", "control", "-c", "2", "-n", "control@%h"],
+            "io": [*worker, "-Q", "io,maintenance", "-c", "3", "-n", "io@%h"],
             "rollout": [*worker, "-Q", "rollout,eval", "-c", "4", "-n", "rollout@%h"],
             "beat": [*celery, "beat", "--pidfile=", "-s", str(folder / "beat")],
-            "trainer": ["manage.py", "trainer"],
+            "train": [*worker, "-Q", "train", "-c", "1", "-n", "train@%h"],
         }
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def add_train_worker(self, program: str, queues: str, *, name: str) -> None:
+        """Another train worker, of these queues and with a name of its own."""
+        self.commands[program] = [*self.worker, "-Q", queues, "-c", "1", "-n", f"{name}@%h"]
 
     def start(self, name: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -51,6 +57,29 @@ class Product:
         self.running[name].send_signal(signal.SIGKILL)
         self.running[name].wait(timeout=10)
         self.start(name)
+
+    def terminate(self, name: str) -> None:
+        """Ask it to stop; `running[name]` ends when it has."""
+        self.running[name].terminate()
+
+    def pids(self, name: str) -> list[int]:
+        """The process of a program, while it lives."""
+        return [self.running[name].pid] if self.running[name].poll() is None else []
+
+    def trainer_pids(self) -> list[int]:
+        """Trainer processes on this database, as the kernel lists them: also one that no heartbeat tells of yet."""
+        database = f"OPENCOMPOSER_DATABASE_URL={self.variables['OPENCOMPOSER_DATABASE_URL']}".encode()
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    ours = database in (folder / "environ").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if ours and b"trainer" in words and any(word.endswith(b"manage.py") for word in words):
+                    found.append(int(folder.name))
+        return found
 
     def stop(self) -> None:
         for process in self.running.values():

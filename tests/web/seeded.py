@@ -22,11 +22,11 @@ from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
 from composer_web.rollouts.kept_models import Export, SavedQuery
-from composer_web.rollouts.models import Fork, Group, Rollout
-from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch
+from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
+from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed
-from trainer.stages.scores import FileBits, Selection, rate
+from trainer.model_selection.scores import FileBits, Selection, rate
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,8 @@ def the_rest(owner: User, word: str) -> None:
     run = rollout.group.run
     SessionUse.objects.create(run=run, step=1, place=0, session=Session.objects.earliest("pk"), turns=1, signals=0)
     TrainBatch.objects.create(run=run, step=1, group_ids=[rollout.group_id])
+    TrainedStep.objects.create(run=run, step=1, token=1, digest="0" * 64)
+    Quarantine.objects.create(rollout=rollout)
 
 
 def _alerts(owner: User) -> None:

@@ -1,4 +1,4 @@
-"""Rules and webhooks that are there are changed, by page, API and `oc`; what a change means for what was open."""
+"""Rules and webhooks that are there are changed, by page, API and command line; what a change means for what was open."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from composer_web.alerts import services
 from composer_web.alerts.models import Alert, Rule, Webhook
 from composer_web.env import env
 from composer_web.ops.errors import UserError
-from oc.cli import main
-from tests.web.test_oc import connected
+from opencomposer.app import main
+from tests.web.cli.support import connected
 
 pytestmark = pytest.mark.django_db
 
@@ -107,7 +107,7 @@ def test_a_webhook_is_edited_on_its_page(people: dict[str, User], hook: Webhook)
         assert operator.post(gone).status_code == 404
 
 
-def test_by_api_and_oc(
+def test_by_api_and_command_line(
     people: dict[str, User], rule: Rule, hook: Webhook, bearer: Callable[..., dict[str, str]]
 ) -> None:
     api = Client()
@@ -127,16 +127,16 @@ def test_by_api_and_oc(
         f"/api/v1/alerts/webhooks/{hook.pk}", {"url": "http://10.0.0.1/"}, "application/json", headers=writer
     )
     assert (inside.status_code, list(inside.json()["error"]["fields"])) == (422, ["url"])
-    _, secret = create_token(user=people["operator"], name="oc", scopes=["operate"])
+    _, secret = create_token(user=people["operator"], name="cli", scopes=["operate"])
 
-    def oc(*words: str) -> Any:
+    def cli(*words: str) -> Any:
         out = io.StringIO()
         assert main([*words, "--json"], client=connected(secret), out=out) == 0
         return json.loads(out.getvalue())[0]
 
-    found = oc("alerts", "change", str(rule.pk), "--role", "viewer", "--webhook", str(hook.pk))
+    found = cli("alert-rules", "update", str(rule.pk), "--role", "viewer", "--webhook", str(hook.pk))
     assert (found["name"], found["kind"], found["role"], found["webhook_id"]) == (
         "failures", "run_failed", "viewer", hook.pk,
     )  # fmt: skip
-    assert oc("webhooks", "change", str(hook.pk), "--name", "lab")["name"] == "lab"
-    assert main(["alerts", "change", "999", "--role", "viewer"], client=connected(secret), out=io.StringIO()) == 1
+    assert cli("webhooks", "update", str(hook.pk), "--name", "lab")["name"] == "lab"
+    assert main(["alert-rules", "update", "999", "--role", "viewer"], client=connected(secret), out=io.StringIO()) == 1

@@ -49,3 +49,14 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     store.put("bomb", b"\0" * 100_000)
     with pytest.raises(ArtifactError, match="cannot be read"):
         store.get("bomb")
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    store, report = ArtifactStore(tmp_path), Report(verdict=Verdict.PASSED, cause="x" * 2000)
+    with pytest.raises(ArtifactError, match="use shorter contexts or fewer rollouts a group"):
+        store.put_model("x", report, max_bytes=1000)
+    assert not store.exists("x")
+    store.put_model("x", report)
+    with pytest.raises(ArtifactError, match="more than 1000 bytes"):
+        store.get_model("x", Report, max_bytes=1000)
+    assert store.get_model("x", Report) == report

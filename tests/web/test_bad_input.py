@@ -33,7 +33,6 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
 from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
-from composer_web.runs.trainer_process import TrainerProcess
 from composer_web.runs.whereabouts import checkpoints_folder
 from composer_web.tasks.controls import run_pending
 from composer_web.tasks.difficulty import prepass
@@ -42,12 +41,13 @@ from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.generators.procedural import generate
 from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
-from tests.web.making import SMALL, claim, trajectory
+from tests.web.cli.support import Cli, data
+from tests.web.making import SMALL, claim, train_here, trajectory
 from tests.web.test_commands import run as command
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointState, CheckpointStore
 from trainer.config import MidtrainConfig, RunConfig
-from trainer.rollouts.types import Turn
-from trainer.stages.checkpoint import CheckpointState, CheckpointStore
+from trainer.types import Turn
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -61,28 +61,28 @@ def pages(people: dict[str, User]) -> Client:
     return client
 
 
-def train(run: Run) -> Run:
-    """What a trainer process does with a queued run."""
-    process = TrainerProcess("t")
-    claimed = process.claim()
-    assert claimed is not None and claimed[0].pk == run.pk
-    process.execute(*claimed)
-    run.refresh_from_db()
-    return run
+Everywhere = Callable[[Run, str], None]
 
 
-def everywhere(run: Run, pages: Client, bearer: Bearer, words: str) -> None:
-    """The cause of a run's end is on its page, in the API and on the command line."""
-    assert words in run.failure
-    assert words in pages.get(f"/runs/{run.pk}/").content.decode().replace("&#x27;", "'")
-    assert words in Client().get(f"/api/v1/runs/{run.pk}", headers=bearer("viewer")).json()["failure"]
-    assert words in command("run", "list")
+@pytest.fixture
+def everywhere(pages: Client, bearer: Bearer, cli: Cli) -> Everywhere:
+    """everywhere(run, words): the cause of a run's end is on its page, in the API and on the command line."""
+
+    def check(run: Run, words: str) -> None:
+        assert words in run.failure
+        assert words in pages.get(f"/runs/{run.pk}/").content.decode().replace("&#x27;", "'")
+        assert words in Client().get(f"/api/v1/runs/{run.pk}", headers=bearer("viewer")).json()["failure"]
+        assert words in data(cli("runs", "get", str(run.pk), "--json"))["failure"]
+
+    return check
 
 
 # -- a wrong setting --------------------------------------------------------------------------------------
 
 
-def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
+def test_a_wrong_setting(
+    draft: Run, pages: Client, bearer: Bearer, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
     """At the field of the form, with the field's path in the API, and in one line on the command line."""
     form = {**default_values(), "name": "x", "stage": "rl", "stage.rl.steps": "-1"}
     assert "Must be > 0" in pages.post("/runs/new/check/", form).json()["errors"]["stage.rl.steps"][0]
@@ -97,8 +97,9 @@ def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
     assert errors["stage.midtrain.codebase"] == [
         "A name is needed, no path: letters, digits and . _ -, at most 80 characters; found '/srv/code'."
     ]
-    with pytest.raises(CommandError, match=r"stage\.steps: .*greater than 0.*-1"):
-        command("run", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")
+    assert cli("runs", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")[0] == 1
+    (line_,) = capsys.readouterr().err.splitlines()[-1:]
+    assert re.search(r"stage\.steps: .*greater than 0.*-1", line_)
 
 
 # -- an unreadable checkpoint -------------------------------------------------------------------------------
@@ -113,8 +114,9 @@ def test_a_wrong_setting(draft: Run, pages: Client, bearer: Bearer) -> None:
     ],
 )
 def test_weights_that_cannot_be_read(
-    draft: Run, policy: Policy, pages: Client, bearer: Bearer, damage: Callable[[Path], Any], words: str
-) -> None:
+    draft: Run, policy: Policy, pages: Client, bearer: Bearer, cli: Cli, capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], Any], words: str,
+) -> None:  # fmt: skip
     damage(real_path(policy.base_dir) / "model.safetensors")
     form = {**default_values(), "name": "x", "stage": "rl", "policy": "base"}
     assert words in pages.post("/runs/new/check/", form).json()["errors"]["policy"][0]
@@ -125,33 +127,31 @@ def test_weights_that_cannot_be_read(
         answer = Client().post(path, body, content_type="application/json", headers=bearer("operator", "operate"))
         assert answer.status_code == 422 and answer.json()["error"]["field"] == "policy"
         assert words in answer.json()["error"]["message"]
-    for arguments in (
-        ("run", "start", str(draft.pk)),
-        ("evaluate", "base", "train", "--timeout", "0"),
-        ("importpolicy", str(real_path(policy.base_dir))),
-    ):
-        with pytest.raises(CommandError) as refusal:
-            command(*arguments)
-        assert words in str(refusal.value)
+    for arguments in (("runs", "start", str(draft.pk)), ("evaluations", "create", "base", "train")):
+        assert cli(*arguments)[0] == 1
+        assert words in capsys.readouterr().err
+    with pytest.raises(CommandError) as refusal:
+        command("importpolicy", str(real_path(policy.base_dir)))
+    assert words in str(refusal.value)
     draft.refresh_from_db()
     assert draft.state == "draft"
 
 
 def test_a_damaged_step_checkpoint_fails_the_resumed_run_with_the_folder_to_remove(
-    draft: Run, pages: Client, bearer: Bearer
+    draft: Run, everywhere: Everywhere
 ) -> None:
     services.start_run(run=draft)
     folder = checkpoints_folder(draft) / "step-000001"
     folder.mkdir(parents=True)
     (folder / "state.json").write_text("{")
-    train(draft)
+    train_here(draft)
     assert draft.state == "failed"
-    everywhere(draft, pages, bearer, f"checkpoint {folder} cannot be read")
-    everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
+    everywhere(draft, f"checkpoint {folder} cannot be read")
+    everywhere(draft, "remove this folder to resume from an earlier one")
 
 
 def test_a_whole_checkpoint_of_another_policy_fails_the_resumed_run_with_what_differs(
-    draft: Run, policy: Policy, pages: Client, bearer: Bearer, tmp_path: Path
+    draft: Run, policy: Policy, everywhere: Everywhere, tmp_path: Path
 ) -> None:
     shutil.copytree(BASE_POLICY, real_path(policy.base_dir), dirs_exist_ok=True)
     services.start_run(run=draft)
@@ -159,19 +159,20 @@ def test_a_whole_checkpoint_of_another_policy_fails_the_resumed_run_with_what_di
     stage = draft.configuration.stage.kind
     state = CheckpointState(stage=stage, step=1, version=1, seed=draft.seed)
     folder = CheckpointStore(checkpoints_folder(draft), keep=1).save(foreign, {"a|step": torch.tensor(1.0)}, state)
-    train(draft)
+    train_here(draft)
     assert draft.state == "failed"
-    everywhere(draft, pages, bearer, f"checkpoint {folder} is of another run than this one")
-    everywhere(draft, pages, bearer, "model.embed_tokens.weight [1024, 64] instead of [1024, 128]")
-    everywhere(draft, pages, bearer, "remove this folder to resume from an earlier one")
+    everywhere(draft, f"checkpoint {folder} is of another run than this one")
+    everywhere(draft, "model.embed_tokens.weight [1024, 64] instead of [1024, 128]")
+    everywhere(draft, "remove this folder to resume from an earlier one")
 
 
 # -- a chat template that does not round-trip ---------------------------------------------------------------
 
 
 def test_a_template_in_another_call_syntax(
-    make_suite: Callable[..., object], pages: Client, bearer: Bearer, tmp_path: Path
-) -> None:
+    make_suite: Callable[..., object], pages: Client, bearer: Bearer, tmp_path: Path, cli: Cli,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """Imported with a warning and good for mid-training; refused where episodes are to be played; mended, it plays."""
     make_suite()
     folder = Path(shutil.copytree(REPOSITORY / "policies" / "base", tmp_path / "stranger"))
@@ -197,8 +198,8 @@ def test_a_template_in_another_call_syntax(
         answer = Client().post(path, body, content_type="application/json", headers=bearer("operator", "operate"))
         assert answer.status_code == 422 and answer.json()["error"]["field"] == "policy"
         assert words in answer.json()["error"]["message"]
-    with pytest.raises(CommandError, match=words):
-        command("evaluate", "stranger", "train", "--timeout", "0")
+    assert cli("evaluations", "create", "stranger", "train")[0] == 1
+    assert words in capsys.readouterr().err
     warnings = services.check_config(RunConfig(name="m", policy="stranger", stage=MidtrainConfig()))
     assert [warning for warning in warnings if words in warning]
     child = create_child(name="child", parent=policy, parent_version=0)
@@ -282,7 +283,9 @@ def broken_suite(policy: Policy) -> TaskVersion:
     return version
 
 
-def test_a_bundle_whose_oracle_fails(broken_suite: TaskVersion, pages: Client, bearer: Bearer) -> None:
+def test_a_bundle_whose_oracle_fails(
+    broken_suite: TaskVersion, pages: Client, bearer: Bearer, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Rejected, with the reason; no run takes a prompt from it."""
     assert broken_suite.controls_ok is False
     reason = broken_suite.controls["reason"]
@@ -292,8 +295,8 @@ def test_a_bundle_whose_oracle_fails(broken_suite: TaskVersion, pages: Client, b
     answer = Client().get("/api/v1/tasks/broken-oracle", headers=bearer("reviewer")).json()
     assert answer["versions"][0]["controls_ok"] is False and answer["versions"][0]["controls"]["reason"] == reason
     arguments = ("--set", "stage.suite=broken", "--set", "stage.eval_suite=null")
-    with pytest.raises(CommandError, match=r"'broken' has 0 \(and 1 that failed their controls\)"):
-        command("run", "create", "--preset", "rl-smoke", *arguments)
+    assert cli("runs", "create", "--preset", "rl-smoke", *arguments)[0] == 1
+    assert "'broken' has 0 (and 1 that failed their controls)" in capsys.readouterr().err
 
 
 # -- a policy that emits malformed calls or never stops -------------------------------------------------------
@@ -334,7 +337,7 @@ def ended(running: Run) -> dict[str, Rollout]:
 
 @pytest.mark.parametrize("stop", ["malformed_call", "turn_limit"])
 def test_a_policy_that_emits_malformed_calls_or_never_stops(
-    running: Run, ended: dict[str, Rollout], pages: Client, bearer: Bearer, stop: str
+    running: Run, ended: dict[str, Rollout], pages: Client, bearer: Bearer, cli: Cli, stop: str
 ) -> None:
     """How it ended is shown everywhere. That it ends at all, and is graded: tests/trainer/rollouts/test_episode.py."""
     row = ended[stop]
@@ -344,6 +347,5 @@ def test_a_policy_that_emits_malformed_calls_or_never_stops(
         assert "the tool call is not complete JSON" in shown
     answer = Client().get("/api/v1/rollouts", {"run": running.pk, "stop_reason": stop}, headers=bearer("viewer"))
     assert [(r["id"], r["verdict"]) for r in answer.json()["items"]] == [(row.pk, "failed")]
-    assert f'"stop_reason": "{stop}"' in command("export", str(running.pk), "rollouts")
-    counts = command("run", "show", str(running.pk))
-    assert '"infra_error": 0' in counts and '"failed": 2' in counts  # the policy's doing, not the infrastructure's
+    counts = data(cli("runs", "get", str(running.pk), "--json"))["rollouts"]
+    assert (counts["infra_error"], counts["failed"]) == (0, 2)  # the policy's doing, not the infrastructure's

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import html
-import io
 import json
 import re
 from collections.abc import Callable
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.utils import DatabaseError
 from django.test import Client
@@ -29,6 +27,7 @@ from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.tasks.generators.procedural import generate
+from tests.web.cli.support import Cli, data
 from tests.web.making import claim, finish
 
 pytestmark = pytest.mark.django_db
@@ -282,29 +281,18 @@ def test_releases_over_api_and_command(first: Release, bearer: Callable[..., dic
         "/api/v1/releases/bench/2/evaluations", {"policy": "base", "samples": 2}, content_type="application/json"
     )
     assert (asked.status_code, asked.json()["tasks"]) == (201, 2)
-    out = io.StringIO()
-    call_command("release", "board", "bench-1", stdout=out)
-    assert json.loads(out.getvalue()) == board
-    call_command("release", "list", stdout=out)
-    assert "bench-2  2 tasks  0 evaluations" in out.getvalue()
 
 
-def test_from_tasks_to_a_release_by_command(people: dict[str, User]) -> None:
-    """Two people admit tasks into a reviewed suite, whose release needs no exception; the suite as it came is refused."""
-
-    def run(*words: str) -> str:
-        out = io.StringIO()
-        call_command(*words, stdout=out)
-        return out.getvalue()
-
+def test_from_tasks_to_a_release_by_command(cli: Cli, reviewer: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two people accept tasks into a reviewed suite, whose release needs no exception; the suite as it came is refused."""
     made = proved("made", range(2))
-    with pytest.raises(CommandError, match="two reviewers have not admitted 2 of 2 tasks"):
-        run("release", "publish", "ours", "made")
-    run("curate", "open", "picked", "benchmark", "--reviewed", "--user", "reviewer")
+    assert cli("releases", "create", "ours", "made")[0] == 1
+    assert "two reviewers have not admitted 2 of 2 tasks" in capsys.readouterr().err
+    data(reviewer("suites", "create", "picked", "--reviewed", "--json"))
     slugs = list(made.versions.values_list("task__slug", flat=True))
-    for name in ("reviewer", "operator"):
-        said = [json.loads(run("curate", "accept", slug, "--into", "picked", "--user", name)) for slug in slugs]
-    assert [one["state"] for one in said] == ["admitted"] * 2
-    assert json.loads(run("release", "publish", "ours", "picked"))["tasks"] == 2
-    assert "ours-1  2 tasks" in run("release", "list")
+    for person in (reviewer, cli):
+        said = [data(person("task-reviews", "create", slug, "accept", "--into", "picked", "--json")) for slug in slugs]
+    assert [one["state"] for (one,) in said] == ["admitted"] * 2
+    (release,) = data(cli("releases", "create", "ours", "picked", "--json"))
+    assert (release["number"], release["statistics"]["tasks"], release["unreviewed"]) == (1, 2, 0)
     assert Release.objects.get(benchmark="ours").unreviewed == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from composer_web.ops import leases
 from composer_web.policies.models import Policy
+from composer_web.policies.services import real_path
+from composer_web.rollouts import batches
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
@@ -18,15 +21,16 @@ from composer_web.runs.clusters import clusters
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
-from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
 from composer_web.runs.whereabouts import deployment_name, weights_folder
 from composer_web.tasks.models import Suite
-from tests.web.making import SMALL, claim, finish
-from trainer.config import AsynchronyConfig, RunConfig
+from sandbox.grading.outcomes import Cause, Loss
+from tests.web.making import SMALL, claim, finish, take_run, train_here
+from trainer.config import OrchestratorConfig, RunConfig
 from trainer.inference.contract import DeploymentStatus, ServerHealth
+from trainer.orchestrator.batch_scheduler import Choice
 from trainer.stages.base import BatchTimeout
 from trainer.weights import WeightStore
-from trainer.weights.background import Background
+from trainer.weights.async_publish import Background
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +40,7 @@ def control(running: Run) -> RunControl:
     held = leases.take(f"run:{running.pk}", owner="trainer", seconds=60)
     assert held is not None
     rollouts.pump(run_id=running.pk)
-    return RunControl(running, held, stopping=lambda: False)
+    return RunControl(running, held)
 
 
 def accept(run: Run, *prompts: int) -> None:
@@ -67,9 +71,24 @@ def test_a_group_about_to_become_too_stale_is_waited_for(control: RunControl) ->
     rollouts.pump(run_id=control.run.pk)
     accept(control.run, 3)
     # Prompt 1 was dispatched at version 0; trained in step 3 it would lag 2 versions, and 1 is allowed.
-    assert source._assign(2) is None
+    batches.want(run=control.run, held=control.held, step=2)
+    assert not batches.assign(run_id=control.run.pk)
     accept(control.run, 1)
     assert [g.prompt_index for g in source.next_batch(2, timeout=5)] == [1, 3]
+
+
+def test_a_group_with_tokens_that_are_too_old_is_never_in_a_batch(control: RunControl) -> None:
+    """Its engine lagged: what it was dispatched at says nothing of its tokens."""
+    run = control.run
+    for group in Group.objects.filter(run=run):
+        claimed = claim(group)
+        finish(claimed.group, claimed.held, [True, False], oldest=0 if group.prompt_index < 2 else 1)
+    assert [g.prompt_index for g in DatabaseGroupSource(control).next_batch(3, timeout=5)] == [2, 3]
+    dropped = Group.objects.filter(run=run, state="dropped").order_by("prompt_index")
+    assert [group.prompt_index for group in dropped] == [0, 1]
+    assert "more than 1 before version 2, which step 3 trains" in dropped[0].cause
+    assert run.events.filter(kind="infra", message__contains="is dropped").count() == 2
+    assert Group.objects.filter(run=run, prompt_index__gte=4).count() == 2, "others take their place"
 
 
 def test_too_few_groups_end_in_a_named_timeout(control: RunControl) -> None:
@@ -122,7 +141,7 @@ def test_versions_are_told_of_from_the_thread_that_writes_them(
     services.mark_running(run=run, owner="trainer@test")
     held = leases.take(f"run:{run.pk}", owner="trainer", seconds=60)
     assert held is not None
-    control = RunControl(run, held, stopping=lambda: False)
+    control = RunControl(run, held)
     sink, publishing = DatabaseSink(control), Background("publishing")
     sink.version_published(0, "sha256:w", {})
     there: list[BaseDatabaseWrapper] = []
@@ -164,67 +183,64 @@ def test_a_checkpoint_is_recorded_and_removed_ones_are_marked(control: RunContro
     assert [(c.version, c.kind, c.removed_at is None) for c in rows] == [(1, "step", False), (2, "final", True)]
 
 
-def test_one_trainer_of_a_name_a_machine() -> None:
-    with TrainerProcess("t").only_one(), pytest.raises(AlreadyRunning, match="--name"), TrainerProcess("t").only_one():
-        pass
-
-
-def test_an_unfinished_run_comes_before_queued_ones(running: Run) -> None:
-    other = services.create_run(config=running.configuration)
-    services.start_run(run=other)
-    claimed = TrainerProcess("t").claim()
-    assert claimed is not None and claimed[0].pk == running.pk
-    second = TrainerProcess("u").claim()
-    assert second is not None and second[0].pk == other.pk
-    again = TrainerProcess("t").claim()
-    assert again is not None and again[0].pk == running.pk and again[1].token == 2
-
-
-def test_a_run_that_keeps_killing_its_trainer_is_given_up(running: Run) -> None:
-    Run.objects.filter(pk=running.pk).update(recoveries=10)
-    process = TrainerProcess("t")
-    claimed = process.claim()
-    assert claimed is not None
-    process.execute(*claimed)
+def test_a_run_that_keeps_killing_its_trainer_is_given_up_unless_it_gets_on(running: Run, tmp_path: Path) -> None:
+    Run.objects.filter(pk=running.pk).update(lost_in_a_row=9, recoveries=25)
+    held = take_run(running)
+    assert held is not None
+    folder = tmp_path / "step-000001" / "policy"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
     running.refresh_from_db()
-    assert running.state == "failed" and "was lost 10 times" in running.failure
+    assert (running.lost_in_a_row, running.recoveries) == (10, 26)
+    DatabaseSink(RunControl(running, held)).checkpoint_saved(1, folder.parent, final=False)
+    leases.release(held)
+    again = take_run(running)
+    assert again is not None, "it got to another checkpoint"
+    leases.release(again)
+    Run.objects.filter(pk=running.pk).update(lost_in_a_row=10)
+    assert take_run(running) is None
+    running.refresh_from_db()
+    assert running.state == "failed" and "lost 10 times since the last checkpoint" in running.failure
+    services.resume_run(run=running)
+    assert take_run(running) is not None
 
 
-def test_a_run_whose_weights_are_gone_fails_with_words(running: Run, policy) -> None:  # type: ignore[no-untyped-def]
-    from composer_web.policies.services import real_path
-
+def test_a_run_whose_weights_are_gone_fails_with_words(running: Run, policy: Policy) -> None:
     (real_path(policy.base_dir) / "config.json").unlink()
-    process = TrainerProcess("t")
-    claimed = process.claim()
-    assert claimed is not None
-    process.execute(*claimed)
-    running.refresh_from_db()
+    train_here(running)
     assert running.state == "failed" and "no weights on disk" in running.failure
 
 
 def test_a_finished_group_overtakes_only_inside_the_window(control: RunControl) -> None:
-    accept(control.run, 2, 3)
-    source = DatabaseGroupSource(control)
-    source.stage = source.stage.model_copy(update={"asynchrony": AsynchronyConfig(window=3)})
-    assert source._assign(1) is None
-    assert source.waits_for == (0,)  # prompt 3 is outside the window of the oldest, 0
-    source.stage = source.stage.model_copy(update={"asynchrony": AsynchronyConfig(window=4)})
-    assert [g.prompt_index for g in source.next_batch(1, timeout=5)] == [2, 3]
-    accept(control.run, 0)
-    assert source._assign(2) is None  # prompt 1 would be the batch's second
-    assert source.waits_for == (1,)
+    run = control.run
+    accept(run, 2, 3)
+
+    def chosen(step: int, window: int) -> Choice:
+        stage = DatabaseGroupSource(control).stage.model_copy(
+            update={"orchestrator": OrchestratorConfig(batch_window_groups=window)}
+        )
+        return batches.choice(run, stage, step)[0]
+
+    assert chosen(1, window=3) == Choice(None, waits_for=(0,))  # prompt 3 is outside the window of the oldest, 0
+    assert chosen(1, window=4).batch == (2, 3)
+    rollouts.consume(run=run, group_ids=[g.pk for g in run.groups.filter(prompt_index__in=[2, 3])], step=1)
+    accept(run, 0)
+    assert chosen(2, window=4) == Choice(None, waits_for=(1,))  # prompt 1 would be the batch's second
 
 
 def test_flow_counts_what_came_in_and_what_went_out(control: RunControl) -> None:
     source = DatabaseGroupSource(control)
     accept(control.run, 0, 1, 2)
     source.next_batch(1, timeout=5)
-    rollouts.drop(group=Group.objects.get(run=control.run, prompt_index=3), cause="dropped: 2 of 2 are in quarantine")
+    rollouts.drop(
+        group=Group.objects.get(run=control.run, prompt_index=3),
+        loss=Loss(Cause.QUARANTINED, "dropped: 2 of 2 are in quarantine"),
+    )
     assert source.flow() == {
         "groups/dispatched": 5.0,  # the dropped one was replaced
         "groups/accepted": 3.0,
         "groups/dropped": 1.0,
-        "groups/dropped/quarantine": 1.0,
+        "groups/dropped/quarantined": 1.0,
         "groups/in_flight": 1.0,
         "groups/surplus": 1.0,
         "concurrency/limit": 4.0,

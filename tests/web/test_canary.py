@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -21,11 +20,10 @@ from composer_web.ops.errors import UserError
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from tests.browser.sessions import in_use
+from tests.web.cli.support import Cli, data, error
 from tests.web.test_evals_promotion import versions
-from tests.web.test_oc import Oc, data, oc
-from tests.web.test_oc_curation import error
 
-__all__ = ["oc", "versions"]  # fixtures
+__all__ = ["versions"]  # fixtures
 pytestmark = pytest.mark.django_db
 EDITS: dict[str, Any] = {"calls": 1, "edits": 1}
 ASKS: dict[str, Any] = {"question": True}
@@ -130,8 +128,8 @@ def test_the_guards_are_a_setting_with_its_record(
     [
         ({"edit_drop": 0}, "canary.edit_drop"),
         ({"question_rise": 1.5}, "canary.question_rise"),
-        ({"least_turns": 0}, "canary.least_turns"),
-        ({"deviations": "many"}, "canary.deviations"),
+        ({"min_turns": 0}, "canary.min_turns"),
+        ({"z_score": "many"}, "canary.z_score"),
         ({"bad_rise": -1}, "canary.bad_rise"),
         ({"reward_drop": float("nan")}, "canary.reward_drop"),
         ({"nothing": 1}, "canary.nothing"),
@@ -180,7 +178,7 @@ def test_over_the_api_and_on_a_command_line(
     canary: None,
     used: Callable[..., list[Session]],
     bearer: Callable[..., dict[str, str]],
-    oc: Oc,
+    cli: Cli,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     used(1, 60, EDITS)
@@ -189,20 +187,20 @@ def test_over_the_api_and_on_a_command_line(
     found = reader.get("/api/v1/promotions/canary").json()
     assert (found["canary"], found["canary_turns"], found["guards"]["edit_drop"]) == ("base@2", 60, 0.15)
     assert [one["standing"] for one in found["rows"][:3]] == ["broken", "broken", "holds"]
-    same = data(oc("promotions", "watch", "--json"))
+    same = data(cli("canaries", "get", "--json"))
     assert [one["why"] for one in same["rows"]] == [one["why"] for one in found["rows"]]
-    table = oc("promotions", "watch")[1]
+    table = cli("canaries", "get")[1]
     assert table.startswith("base@2 has 10.0% of new sessions: 60 turns in 60 sessions; base@1: 60 in 60")
     assert "the share of turns that edit" in table and "broken" in table
-    set_ = oc("gateway", "set", "canary.edit_drop=0.3", "canary.bad_rise=0.2", "retention_days=14", "--json")
+    set_ = cli("gateway", "update", "canary.edit_drop=0.3", "canary.bad_rise=0.2", "retention_days=14", "--json")
     guards = data(set_)["canary"]
     assert (guards["edit_drop"], guards["bad_rise"], guards["question_rise"]) == (0.3, 0.2, 0.15)
     assert configuration.settings_of().retention_days == 14
-    assert oc("gateway", "set", "canary.edit_drop=3", "--json")[0] == 1
+    assert cli("gateway", "update", "canary.edit_drop=3", "--json")[0] == 1
     assert error(capsys)["fields"].keys() == {"canary.edit_drop"}
-    call_command("gateway", "set", '{"canary": {"least_turns": 10}}')
+    data(cli("gateway", "update", "canary.min_turns=10", "--json"))
     assert configuration.settings_of().canary.edit_drop == 0.3
     promotion.end_canary()
     assert reader.get("/api/v1/promotions/canary").status_code == 404
-    assert oc("promotions", "watch", "--json")[0] == 1
+    assert cli("canaries", "get", "--json")[0] == 1
     assert error(capsys)["code"] == "not_found"

@@ -12,8 +12,8 @@ from composer_web.accounts.services import create_token
 from composer_web.rollouts.models import Group, Rollout
 from tests.browser.seed import World
 from tests.web import seeded
+from tests.web.cli.support import command_line, data
 from tests.web.seeded import client
-from tests.web.test_oc import connected
 
 pytestmark = pytest.mark.django_db
 world = seeded.world
@@ -84,17 +84,11 @@ def test_one_that_is_not_recorded_is_refused_in_words(world: World) -> None:
 
 
 def test_from_a_terminal(world: World) -> None:
-    _, secret = create_token(user=world.people["viewer"], name="oc", scopes=["read"])
-    with connected(secret) as api:
-        rollout = long(world)
-        assert api.rollouts.get_tokens(rollout.pk, turn=130, at=0).sampled
-        assert api.rollouts.search(rollout.pk, q="edit").total
-        assert api.groups.compare(rollout.group_id).columns
-        pieces: list[bytes] = []
-
-        class Sink:
-            def write(self, data: bytes, /) -> None:
-                pieces.append(data)
-
-        api.rollouts.get_whole(rollout.pk, "jsonl", Sink())
-        assert json.loads(b"".join(pieces).splitlines()[0])["type"] == "trajectory"
+    _, secret = create_token(user=world.people["viewer"], name="cli", scopes=["read"])
+    cli, rollout = command_line(secret), long(world)
+    pk = str(rollout.pk)
+    assert data(cli("rollout-tokens", "get", pk, "--turn", "130", "--at", "0", "--json"))["sampled"]
+    assert data(cli("rollouts", "get", pk, "--search", "edit", "--json"))
+    assert data(cli("groups", "get", str(rollout.group_id), "--compare", "--json"))["columns"]
+    written = cli("trajectories", "get", pk, "--format", "jsonl")[1]
+    assert json.loads(written.splitlines()[0])["type"] == "trajectory"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from composer_web.accounts.models import DEFAULT_PROJECT, Project, User
+from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.projects import create_project
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
@@ -32,38 +32,10 @@ def run(*arguments: Any, **options: Any) -> str:
     return out.getvalue()
 
 
-def test_a_run_from_a_file(draft: Run, tmp_path: Path) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text(
-        'name = "from a file"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\n'
-        'max_in_flight_groups = 4\neval_suite = "train"\n'
-    )
-    made = run("run", "create", str(file), "--set", "stage.group_size=4", "--set", "seed=9", "--start")
-    assert "queued\trl\t0/2\tfrom a file" in made
-    pk = made.split("\t")[0]
-    shown = json.loads(run("run", "show", pk))
-    assert shown["config"]["stage"]["group_size"] == 4 and shown["config"]["seed"] == 9
-    assert "paused" in run("run", "pause", pk)
-    assert "queued" in run("run", "resume", pk)
-    assert "cancelled" in run("run", "stop", pk)
-    assert "cancelled" in run("run", "wait", pk, "--timeout", "1")
-    assert run("run", "list", "--state", "draft").count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "create"], "name a file, a --preset or a --template"),
-        (["run", "create", "/nowhere.toml"], "cannot be read"),
-        (["run", "create", "--preset", "rl-toy"], "need 480 prompts"),
-        (["run", "create", "--preset", "rl-toy", "--set", "stage.steps=none"], "stage.steps"),
-        (["run", "create", "--preset", "rl-toy", "--set", "x"], "stage.steps=5"),
-        (["run", "show", "999999999"], "there is no run 999999999"),
-        (["run", "start", "999999999"], "there is no run 999999999"),
-        (["evaluate", "base", "none"], "there is no suite none"),
-        (["evaluate", "none", "train", "--timeout", "0"], "there is no policy 'none'"),
         (["createtoken", "nobody"], "there is no user"),
-        (["export", "999999999", "metrics"], "there is no run 999999999"),
         (["importpolicy", "/nowhere"], "not a Hugging Face model folder"),
         (["build_suites", "--train", "0", "--packages", "leftpad"], "not pinned"),
     ],
@@ -94,19 +66,12 @@ def test_people_and_tokens() -> None:
         run("seed", "--username", "x", "--password", "short")
 
 
-def test_metrics_are_exported_as_lines(draft: Run) -> None:
-    from composer_web.runs.metrics import record
-
-    record(run=draft, step=1, values={"loss": 0.5})
-    assert json.loads(run("export", str(draft.pk), "metrics"))["value"] == 0.5
-
-
 def test_health_names_what_does_not_answer(settings: Any) -> None:
     out = StringIO()
     with pytest.raises(CommandError, match="not everything answers"):
         call_command("health", stdout=out)
     assert "ok   database" in out.getvalue()
-    assert "FAIL workers    no living clock, control, rollout, trainer" in out.getvalue()
+    assert "FAIL workers    no living clock, control, io, rollout, train:" in out.getvalue()
 
 
 def test_the_same_suites_are_built_again_without_a_change(draft: Run) -> None:
@@ -129,27 +94,14 @@ def test_a_policy_is_published_to_a_store_that_engines_follow(db: None, tmp_path
 
 def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp_path: Path) -> None:
     other = create_project(slug="other", name="Other", actor=None)
-    file = tmp_path / "run.toml"
-    file.write_text(
-        'name = "theirs"\n[stage]\nkind = "rl"\nsteps = 2\ngroups_per_step = 2\ngroup_size = 4\n'
-        'max_in_flight_groups = 4\neval_suite = "train"\n'
-    )
-    run("run", "create", str(file), "--project", "other")
-    run("run", "--project", "other", "create", str(file))
-    assert set(Run.objects.filter(name="theirs").values_list("project", flat=True)) == {other.pk}
-    assert run("run", "list", "--project", "other").count("theirs") == 2
-    assert draft.name not in run("run", "list", "--project", "other")
     for file_name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(REPOSITORY / "policies" / "base" / file_name, tmp_path / "policy")
     run("importpolicy", str(tmp_path / "policy"), name="own", project="other")
     assert Policy.objects.get(name="own").project_id == other.pk
-    run("run", "create", str(file), "--set", "name=ours")
-    assert Run.objects.get(name="ours").project_id == DEFAULT_PROJECT
-    Project.objects.filter(pk=DEFAULT_PROJECT).update(library=False)
-    with pytest.raises(CommandError, match=r"train|base"):  # what is no library's cannot be used from elsewhere
-        run("run", "create", str(file), "--project", "other")
+    run("importpolicy", str(tmp_path / "policy"), name="ours")
+    assert Policy.objects.get(name="ours").project_id == DEFAULT_PROJECT
     with pytest.raises(CommandError, match="there are default, other"):
-        run("run", "list", "--project", "none")
+        run("importpolicy", str(tmp_path / "policy"), name="x", project="none")
 
 
 def test_the_tokens_of_a_run_s_rollouts(running: Run, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from composer_web.tasks.services import build_suite
 from sandbox.grading.controls import Attempt, Controls
 from sandbox.grading.report import Verdict
 from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.spec import InlineEnvironment, PytestVerifier, TaskSpec
+from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
 pytestmark = pytest.mark.django_db
 
@@ -150,3 +150,13 @@ def test_a_strength_is_a_share(share: float) -> None:
 
     with pytest.raises(ValidationError):
         TaskVersion._meta.constraints[1].validate(TaskVersion, TaskVersion(test_strength=share))
+
+
+def test_a_report_that_the_work_can_write_is_refused_when_it_is_saved() -> None:
+    verifier = FrameworkVerifier(
+        framework="junit", arguments=("sh", "run.sh"), report="out.xml", test_files={"run.sh": "true\n"},
+        fail_to_pass=("a::b",),
+    )  # fmt: skip
+    with pytest.raises(UserError, match="own adapter") as refused:
+        services.save_specs([suite_task().model_copy(update={"verifier": verifier})])
+    assert refused.value.field == "verifier.framework"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 
@@ -38,9 +38,9 @@ from sandbox.tasks.generators.procedural import generate
 from tests.web.making import SMALL, claim, finish, trajectory
 from trainer import policy as policies
 from trainer.config import RunConfig, SFTConfig
-from trainer.rollouts.types import Segment, Trajectory, Turn
-from trainer.stages.conversations.store import conversations
-from trainer.stages.conversations.streams import streams
+from trainer.sft.conversations.store import conversations
+from trainer.sft.conversations.streams import streams
+from trainer.types import Segment, Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
 BASE = REPOSITORY / "policies" / "base"
@@ -127,7 +127,7 @@ def test_files_are_prepared_by_a_worker(people: dict[str, User]) -> None:
         name="mine", wanted=Wanted(), files={"../x y.jsonl": io.BytesIO(rows(12))}, actor=people["operator"]
     )
     message = Outbox.objects.get(task="datasets.prepare")
-    assert (asked.state, message.queue) == ("waiting", "eval")
+    assert (asked.state, message.queue) == ("waiting", "io")
     prepare_task(**message.kwargs)
     found = selectors.get_dataset(asked.pk)
     assert (found.state, found.conversations, found.dropped, found.cause) == ("done", 12, 0, "")
@@ -308,22 +308,6 @@ def test_the_api_prepares_shows_and_removes(client: Client, bearer: Callable[...
     bad = client.post("/api/v1/datasets", json.dumps({"name": "x", "folder": "../run"}), content_type="application/json",
                       headers=operate)  # fmt: skip
     assert bad.status_code == 422 and bad.json()["error"]["field"] == "folder"
-
-
-def test_the_command_prepares_and_removes(tmp_path: Path) -> None:
-    (tmp_path / "more").mkdir()
-    (tmp_path / "rows.jsonl").write_bytes(rows(8))
-    (tmp_path / "more" / "rows.jsonl").write_bytes(rows(8, 8))
-    out = io.StringIO()
-    call_command("dataset", "create", "mine", source=[tmp_path / "rows.jsonl", tmp_path / "more"], stdout=out)
-    facts = json.loads(out.getvalue())
-    assert (facts["state"], facts["provenance"]["conversations"]) == ("done", 16)
-    call_command("dataset", "remove", "mine")
-    with pytest.raises(CommandError, match="no dataset 'mine'"):
-        call_command("dataset", "show", "mine")
-    (tmp_path / "rows.jsonl").write_bytes(b"{}\n")
-    with pytest.raises(CommandError, match="0 conversations"):
-        call_command("dataset", "create", "bad", source=[tmp_path / "rows.jsonl"], stdout=out)
 
 
 def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(

@@ -24,11 +24,11 @@ from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.trainer_bridge import RunControl
-from composer_web.runs.trainer_process import TrainerProcess
+from composer_web.runs.trainer_process import pause_without_room
 from composer_web.tasks.services import build_procedural
+from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 from tests.web.product import Product
-from tests.web.test_commands import run as command
 from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
 
 STEPS = 6
@@ -104,15 +104,14 @@ def test_a_worker_without_room_gives_the_group_back_and_pauses_the_run(running: 
 
 @pytest.mark.django_db
 def test_a_trainer_without_room_pauses_the_run_and_page_api_and_command_line_say_why(
-    running: Run, no_room: None, people: dict[str, User], bearer: Callable[..., dict[str, str]]
+    running: Run, no_room: None, people: dict[str, User], bearer: Callable[..., dict[str, str]], cli: Cli
 ) -> None:
     held = leases.take(f"run:{running.pk}", owner="t", seconds=60)
     assert held is not None
     with pytest.raises(disk.DiskFull):
-        RunControl(running, held, stopping=lambda: False).should_stop()
+        RunControl(running, held).should_stop()
     leases.release(held)
-    process = TrainerProcess("t")
-    process._no_room(running, str(disk.why_full(disk.DiskFull("the disk of /data is full: free some"))))
+    pause_without_room(running, str(disk.why_full(disk.DiskFull("the disk of /data is full: free some"))))
     running.refresh_from_db()
     assert (running.state, running.failure) == ("paused", "the disk of /data is full: free some")
     client = Client()
@@ -121,7 +120,7 @@ def test_a_trainer_without_room_pauses_the_run_and_page_api_and_command_line_say
     assert running.failure in shown and "then resume" in shown
     answer = client.get(f"/api/v1/runs/{running.pk}", headers=bearer("viewer")).json()
     assert (answer["state"], answer["failure"]) == ("paused", running.failure)
-    assert running.failure in command("run", "show", str(running.pk))
+    assert data(cli("runs", "get", str(running.pk), "--json"))["failure"] == running.failure
     services.resume_run(run=running)
     running.refresh_from_db()
     assert (running.state, running.failure) == ("queued", "")

@@ -22,11 +22,13 @@ from composer_web.runs.services import (
     start_run,
 )
 from composer_web.tasks.selectors import prompt_order
+from sandbox.grading.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, trajectory
-from trainer.config import AsynchronyConfig, RunConfig
+from trainer.config import OrchestratorConfig, RunConfig
 from trainer.inference.contract import ServerHealth
 
 pytestmark = pytest.mark.django_db
+DOWN = Loss(Cause.ENGINE_FAILED, "inference is down")
 
 
 def groups(run: Run) -> list[Group]:
@@ -87,12 +89,11 @@ def test_a_failing_group_is_retried_then_dropped_and_replaced(running: Run) -> N
             services.Graded(trajectory(group, 0, passed=True), "groups/x/0"),
             services.Graded(trajectory(group, 1, passed=None), "groups/x/1"),
         ]
-        again = services.fail(
-            group=group, held=claimed.held, cause="inference is down", graded=graded, infra_errors=["inference is down"]
-        )
+        again = services.fail(group=group, held=claimed.held, loss=DOWN, graded=graded, infra_errors=[DOWN])
         assert again == (attempt < services.MAX_ATTEMPTS)
     group.refresh_from_db()
     assert group.state == "dropped" and "inference is down" in group.cause and group.infra_errors == 3
+    assert group.outcome == Cause.ENGINE_FAILED
     verdicts = Rollout.objects.filter(group=group).order_by("sample").values_list("verdict", "reward")
     assert list(verdicts) == [("passed", 1.0), ("infra_error", None)]
     assert RunEvent.objects.filter(run=running, kind="infra").count() == 3
@@ -152,7 +153,7 @@ def test_a_suite_without_prompts_left_fails_the_run_with_a_remedy(running: Run) 
     record_version(run=running, version=1)
     for _ in range(12):
         for group in Group.objects.filter(run=running, state="dispatched"):
-            services.drop(group=group, cause="the task fails its controls")
+            services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails its controls"))
     running.refresh_from_db()
     assert running.state == "failed"
     assert "ran out of prompts" in running.failure and "larger suite" in running.failure
@@ -163,8 +164,8 @@ def test_over_sampling_dispatches_more_and_no_more_than_the_run_needs(policy: ob
     stage = SMALL.model_copy(
         update={
             "steps": 3,
-            "max_staleness": 0,
-            "asynchrony": AsynchronyConfig(oversample=0.5),
+            "max_off_policy_steps": 0,
+            "orchestrator": OrchestratorConfig(over_sampling=0.5),
             "max_in_flight_groups": 3,
         }
     )
@@ -205,7 +206,7 @@ def test_losses_in_a_row_pause_the_run_with_their_cause_and_a_resume_counts_anew
     services.pump(run_id=running.pk)
     for _ in range(5):
         group = Group.objects.filter(run=running, state="dispatched").earliest("prompt_index")
-        services.drop(group=group, cause="dropped after 3 attempts: reward part 'x' failed on task t: KeyError()")
+        services.drop(group=group, loss=Loss(Cause.REWARD_FAILED, "reward part 'x' failed on task t: KeyError()"))
     running.refresh_from_db()
     assert running.state == "pausing"
     assert "last 5 groups were all lost" in running.failure and "reward part 'x'" in running.failure
@@ -218,5 +219,31 @@ def test_losses_in_a_row_pause_the_run_with_their_cause_and_a_resume_counts_anew
     # What a person or a task ended is no fault of the installation.
     assert services.pump(run_id=running.pk) > 0
     for group in Group.objects.filter(run=running, state="dispatched")[:3]:
-        services.drop(group=group, cause="the task fails its controls")
+        services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails its controls"))
     assert scheduling.fault(running) is None
+
+
+def test_a_launcher_that_dies_is_ours_whatever_its_message_says_and_pauses_the_run(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    for _ in range(5):
+        group = Group.objects.filter(run=running, state="dispatched").earliest("prompt_index")
+        services.drop(group=group, loss=Loss(Cause.SANDBOX_LOST, "SandboxLost: the sandbox launcher ended twice"))
+    running.refresh_from_db()
+    assert running.state == "pausing" and "launcher ended twice" in running.failure
+    lost = Rollout.objects.filter(group__run=running, state="lost")
+    assert set(lost.values_list("outcome", "stop_reason")) == {("sandbox_lost", "infra_error")}
+    assert scheduling.flow(running)["groups/dropped/sandbox_lost"] == 5.0
+
+
+def test_what_a_task_is_called_or_an_error_says_counts_for_nothing(running: Run) -> None:
+    services.pump(run_id=running.pk)
+    group = groups(running)[0]
+    said = "cancelled: the version has ended, its controls did not end within 5 s; No space left on device"
+    services.drop(group=group, loss=Loss(Cause.HOST_FAILED, said))
+    group.refresh_from_db()
+    assert (group.outcome, group.cause) == ("host_failed", said)
+    assert set(Rollout.objects.filter(group=group).values_list("stop_reason", flat=True)) == {"infra_error"}
+    assert scheduling.flow(running)["groups/dropped/host_failed"] == 1.0
+    ended = groups(running)[1]
+    services.drop(group=ended, loss=Loss(Cause.CANCELLED, "nothing of the kind"))
+    assert set(Rollout.objects.filter(group=ended).values_list("stop_reason", flat=True)) == {"cancelled"}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 
@@ -25,8 +23,8 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from composer_web.tasks.controls import run_pending
 from composer_web.tasks.models import Task
-from sandbox.backends import default_backend
 from sandbox.backends.base import FileChange, Patch
+from sandbox.backends.choice import default_backend
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session, schema_hash_of
 from sandbox.harness.types import ToolCall, ToolResult
@@ -34,7 +32,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.web.making import claim, trajectory
 from trainer.config import HarnessConfig
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -234,20 +232,3 @@ def test_the_api_and_the_command_line(rollout: Rollout, people: dict[str, User],
     assert send("POST", f"/{made['id']}/publish", {}, review).json()["task"] == "by-api"
     assert send("POST", f"/{made['id']}/discard", {}, review).status_code == 409
     assert client.get("/api/v1/drafts", headers=review).json()["items"][0]["slug"] == "by-api"
-
-    def run(*words: str) -> Any:
-        out = StringIO()
-        call_command("drafts", *words, stdout=out)
-        return json.loads(out.getvalue())
-
-    made = run("rollout", str(rollout.pk), "1", "by-hand", "Go on", "--collect", "--user", "reviewer")
-    assert (made["state"], len(made["files"])) == ("open", 1)
-    assert run("publish", str(made["draft"]), "--user", "reviewer")["task"] == "by-hand"
-    assert [one["slug"] for one in run("list")] == ["by-hand", "by-api"]
-    for words, text in (
-        (("rollout", str(rollout.pk), "0", "x", "Go", "--user", "viewer"), "needs the role reviewer"),
-        (("rollout", "0", "0", "x", "Go", "--user", "reviewer"), "there is no rollout 0"),
-        (("discard", str(made["draft"]), "--user", "reviewer"), "is published"),
-    ):
-        with pytest.raises(CommandError, match=text):
-            call_command("drafts", *words)

@@ -21,11 +21,10 @@ from composer_web.rollouts.execution import _deployed, execute
 from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
-from composer_web.runs.trainer_process import TrainerProcess
 from composer_web.runs.whereabouts import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
-from tests.web.making import SMALL
+from tests.web.making import SMALL, train_here
 from trainer.config import RunConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
 from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
@@ -166,7 +165,7 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
         (
             "speculate",
             3,
-            "sampling.speculate is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
+            "sampling.num_speculative_tokens is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
         ),
         ("top_k", 40, "sampling.top_k is 40: the open tokens of each step"),
         ("top_p", 0.9, "sampling.top_p is 0.9: the open tokens of each step"),
@@ -187,11 +186,7 @@ def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
     stage = SMALL.model_copy(update={"sampling": SMALL.sampling.model_copy(update={setting: value})})
     run = run_services.create_run(config=RunConfig(name="asks", seed=3, stage=stage))
     run_services.start_run(run=run)
-    process = TrainerProcess("t")
-    claimed = process.claim()
-    assert claimed is not None
-    process.execute(*claimed)
-    run.refresh_from_db()
+    train_here(run)
     assert run.state == "failed" and "the inference engine refuses this policy" in run.failure
     assert words in run.failure and "OPENCOMPOSER_INFERENCE_ENGINE=embedded" in run.failure
     assert not run.groups.exists()
@@ -206,7 +201,9 @@ def test_a_run_that_repeats_experts_tells_the_engine_so_and_no_other_does(
     """An engine that names none can then refuse it (`tests/trainer/inference/test_vllm_experts.py`)."""
     make_suite()
     for index, wanted in enumerate((True, False)):
-        stage = SMALL.model_copy(update={"sampling": SMALL.sampling.model_copy(update={"routed_experts": wanted})})
+        stage = SMALL.model_copy(
+            update={"sampling": SMALL.sampling.model_copy(update={"enable_router_replay": wanted})}
+        )
         run = run_services.create_run(config=RunConfig(name=f"experts {index}", seed=3, stage=stage))
         assert served_weights(run).experts is wanted
 
@@ -216,11 +213,7 @@ def test_a_run_whose_policy_the_engine_cannot_hold_fails_before_a_prompt_is_spen
 ) -> None:
     choose("vllm", front[0])
     run_services.start_run(run=draft)
-    process = TrainerProcess("t")
-    claimed = process.claim()
-    assert claimed is not None
-    process.execute(*claimed)
-    draft.refresh_from_db()
+    train_here(draft)
     assert draft.state == "failed"
     assert "the inference engine refuses this policy" in draft.failure
     assert "model_type is tiny there and qwen3 in the server" in draft.failure and "--model" in draft.failure

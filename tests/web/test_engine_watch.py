@@ -8,12 +8,12 @@ import pytest
 from django.test import Client
 
 from composer_web.ops import inference
-from composer_web.runs import engine_watch
+from composer_web.runs import engine_watch, trainer_bridge
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
-from composer_web.runs.trainer_process import TrainerProcess
 from composer_web.runs.whereabouts import deployment_name
+from tests.web.making import take_run
 from trainer.inference.contract import DeploymentStatus, EngineStatus, ServerHealth, ServerStatus
 from trainer.stages.base import BatchTimeout
 
@@ -35,26 +35,43 @@ def test_it_is_told_while_the_step_waits_and_once(
     draft: Run, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_services.start_run(run=draft)
-    claimed = TrainerProcess("t").claim()
-    assert claimed is not None
-    run, held = claimed
-    run_services.mark_running(run=run, owner="t")
+    run, held = draft, take_run(draft)
+    assert held is not None
+    run.refresh_from_db()
     run_services.record_version(run=run, version=0)
     well = [EngineStatus(url=f"http://gpu-{n}", version=0, proof="proven") for n in (1, 2)]
     wrong = EngineStatus(url="http://gpu-2", version=-1, proof="differs", error=WORDS)
     answers = [said(run, *well), said(run, well[0], wrong), said(run, well[0], wrong), said(run, wrong)]
     monkeypatch.setattr(inference, "health", lambda **_: answers.pop(0) if len(answers) > 1 else answers[0])
     monkeypatch.setattr(engine_watch, "WATCH_SECONDS", 0.0)
-    sink = DatabaseSink(RunControl(run, held, stopping=lambda: False))
+    monkeypatch.setattr(trainer_bridge, "WAITING_SECONDS", 0.2)
+    sink = DatabaseSink(RunControl(run, held))
     source = DatabaseGroupSource(sink.control, waiting=sink.engines.waiting)
     with pytest.raises(BatchTimeout):
-        source.next_batch(1, timeout=5.0)
+        source.next_batch(1, timeout=2.0)
     told = list(RunEvent.objects.filter(run=run, level="error").values_list("message", flat=True))
     assert told == [f"an engine is left out: {WORDS}; 1 of 2 engines go on"], "once for its words"
     client = Client()
     client.force_login(people["viewer"])
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert "an engine is left out: vLLM at http://gpu-2 does not compute version 0" in page
+
+
+def test_an_engine_that_does_not_follow_is_told_until_it_catches_up() -> None:
+    told: list[str] = []
+    watch = engine_watch.EngineWatch("run-1", lambda level, message, data=None: told.append(message), lambda _: True)
+
+    def look(version: int) -> None:
+        engines = [EngineStatus(url=f"http://gpu-{n}", version=v, proof="proven") for n, v in ((1, 9), (2, version))]
+        watch.saw(DeploymentStatus(name="run-1", version=9, digest="", state="serving", follow=True, engines=engines))
+
+    watch.published(9, "")
+    for version in (8, 3, 4, 9, 2):
+        look(version)
+    assert [message.split(":")[0:2] for message in told] == [
+        ["the engine http", "//gpu-2 serves version 3 and 9 is published"],
+        ["the engine http", "//gpu-2 serves version 2 and 9 is published"],
+    ]
 
 
 def test_what_leaves_and_what_is_wrong_with_the_list_stand_on_both_pages(

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
+from kombu import Connection
 
 from composer_web.env import REPOSITORY, Env, WrongSetting, database_settings, env
 
@@ -65,6 +67,30 @@ def unread() -> Iterator[None]:
         ("INFERENCE_ENGINE", "sglang", "OPENCOMPOSER_INFERENCE_ENGINE: .*'embedded' or 'vllm'.*found 'sglang'"),
         ("INFERENCE_URL", "vllm:8000", "OPENCOMPOSER_INFERENCE_URL: must look like http://host:port$"),
         ("REDIS_URL", "http://:secret@x", "OPENCOMPOSER_REDIS_URL: must look like redis://host:port$"),
+        (
+            "REDIS_URL",
+            "redis://:12/secret@valkey:6379/0",
+            "REDIS_URL: must look like redis://host:port; .*percent-encoded",
+        ),
+        (
+            "REDIS_URL",
+            "redis://:secret#x@valkey:6379/0",
+            "REDIS_URL: must look like redis://host:port; .*percent-encoded",
+        ),
+        ("DATABASE_URL", "postgresql://u:secret/x@db:5432/y", "DATABASE_URL: must look like .*percent-encoded"),
+        ("DATABASE_URL", "postgresql://u:1/secret@db:5432/y", "DATABASE_URL: must look like .*percent-encoded"),
+        ("DATABASE_URL", "postgresql://u:secret?x@db:5432/y", "DATABASE_URL: must look like .*percent-encoded"),
+        ("INFERENCE_URL", "http://u:secret@vllm:8000", "INFERENCE_URL: must look like .* without a user or password"),
+        ("JUDGE_URL", "http://u:secret@judge", "OPENCOMPOSER_JUDGE_URL: must look like .* without a user or password"),
+        ("EMAIL_URL", "smtp://u:secret/x@mail:587", "OPENCOMPOSER_EMAIL_URL: must look like smtp://.*percent-encoded"),
+        ("EMAIL_URL", "imap://u:secret@mail", "OPENCOMPOSER_EMAIL_URL: must look like smtp://"),
+        ("MIRRORS", "csv=http://u:secret@there", "OPENCOMPOSER_MIRRORS: must be kind=where .*csv=http://…@there"),
+        (
+            "TRUSTED_PROXIES",
+            "10.0.0.0/8,proxy",
+            "OPENCOMPOSER_TRUSTED_PROXIES: must be addresses or networks .*'proxy'",
+        ),
+        ("TRUSTED_PROXIES", "10.0.0.1/8", "OPENCOMPOSER_TRUSTED_PROXIES: .*10.0.0.1/8 has host bits set"),
         ("DATABASE_URL", "mysql://u:secret@x/y", "OPENCOMPOSER_DATABASE_URL: must look like postgresql://"),
         ("WEIGHT_STORE", "bucket/weights", "OPENCOMPOSER_WEIGHT_STORE: must look like s3://bucket/prefix, or be empty"),
         ("EPISODE", "4", r"OPENCOMPOSER_EPISODE is no setting; did you mean OPENCOMPOSER_EPISODES\?"),
@@ -75,6 +101,32 @@ def test_a_wrong_setting_ends_the_process_in_one_line(
 ) -> None:
     monkeypatch.setenv(f"OPENCOMPOSER_{name}", value)
     with pytest.raises(WrongSetting, match=words) as stop:
+        env()
+    assert "secret" not in str(stop.value)
+
+
+ODD = "p/a#b?c%d%40e@f:g"
+"""A password of characters that mean something in an address."""
+
+
+def test_a_password_by_itself_may_have_any_character(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, url in {"DATABASE": "postgresql://oc@db:5432/name", "REDIS": "rediss://valkey:6379/0"}.items():
+        monkeypatch.setenv(f"OPENCOMPOSER_{name}_URL", url)
+        monkeypatch.setenv(f"OPENCOMPOSER_{name}_PASSWORD", ODD)
+    settings = env()
+    found = database_settings(settings.database_url)
+    assert (found["USER"], found["PASSWORD"], found["HOST"], found["NAME"]) == ("oc", ODD, "db", "name")
+    given = redis.Redis.from_url(settings.redis_url).connection_pool.connection_kwargs
+    assert (given["password"], given["host"], given["db"]) == (ODD, "valkey", 0)
+    broker = Connection(settings.redis_url)
+    assert (broker.password, broker.hostname, broker.as_uri()) == (ODD, "valkey", "rediss://:**@valkey:6379/0")
+    assert ODD not in repr(settings) and "p%2Fa" not in repr(settings)
+
+
+def test_a_password_is_given_once(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCOMPOSER_REDIS_URL", "redis://:secret@valkey:6379/0")
+    monkeypatch.setenv("OPENCOMPOSER_REDIS_PASSWORD", "secret")
+    with pytest.raises(WrongSetting, match="OPENCOMPOSER_REDIS_PASSWORD: the address has a password already") as stop:
         env()
     assert "secret" not in str(stop.value)
 

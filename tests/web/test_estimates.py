@@ -71,17 +71,17 @@ def test_more_steps_groups_samples_and_context_are_more_work(source: Run) -> Non
 
 
 def test_ranks_shorten_training_and_flight_shortens_waiting(source: Run) -> None:
-    found = told(of(parallel={"ranks": 2, "replicas": 2}))
+    found = told(of(parallel={"world_size": 2, "dp_replicate": 2}))
     assert found.training == pytest.approx(SMALL.steps * (TRAIN / 2 + WAIT))
-    found = told(of(max_in_flight_groups=2 * SMALL.max_in_flight_groups, max_staleness=3))
+    found = told(of(max_in_flight_groups=2 * SMALL.max_in_flight_groups, max_off_policy_steps=3))
     assert found.training == pytest.approx(SMALL.steps * (TRAIN + WAIT / 2))
 
 
 def test_ranks_of_missing_machines_trained_nothing(source: Run) -> None:
-    sizes = {"ranks": 4, "replicas": 4, "machines": 4, "machines_least": 1}
+    sizes = {"world_size": 4, "dp_replicate": 4, "max_nodes": 4, "min_nodes": 1}
     short = services.create_run(config=of(parallel=sizes).model_copy(update={"policy": source.config["policy"]}))
-    measure(short, **{"parallel/ranks": 2.0})
-    found = told(of(parallel={"ranks": 8, "replicas": 8}))
+    measure(short, **{"distributed/ranks": 2.0})
+    found = told(of(parallel={"world_size": 8, "dp_replicate": 8}))
     assert found.source == short and found.training == pytest.approx(SMALL.steps * (TRAIN / 4 + WAIT))
 
 
@@ -110,7 +110,7 @@ EACH = (TRAIN + WAIT) * (1 - IDLE) / 4
 def test_evaluations_take_the_engine_what_rollouts_took_it(source: Run) -> None:
     assert told(of(**EVALUATED)).evaluations == pytest.approx(ROLLOUTS * EACH)
     assert told(of(**EVALUATED)).seconds == pytest.approx(9 * (TRAIN + WAIT) + ROLLOUTS * EACH)
-    for fields in ({"parallel": {"ranks": 4, "replicas": 4}}, {"groups_per_step": 4}, {"group_size": 2}):
+    for fields in ({"parallel": {"world_size": 4, "dp_replicate": 4}}, {"groups_per_step": 4}, {"group_size": 2}):
         assert told(of(**{**EVALUATED, **fields})).evaluations == pytest.approx(ROLLOUTS * EACH), fields
     assert told(of(**{**EVALUATED, "eval_samples": 8})).evaluations == pytest.approx(5 * (2 * 8 + 2 * 2) * EACH)
     assert told(of(**{**EVALUATED, "eval_tasks": 10})).evaluations == pytest.approx(2 * ROLLOUTS * EACH)
@@ -121,23 +121,23 @@ def test_evaluations_cost_where_the_trainer_never_waited_too(running: Run) -> No
     assert told(of(**EVALUATED)).evaluations == pytest.approx(ROLLOUTS * (TRAIN + WAIT) * 0.25 / 4)
 
 
-HEADS = {"ahead": 2, "steps": 100, "batch": 4, "window": 32}
+HEADS = {"num_speculative_tokens": 2, "steps": 100, "batch_size": 4, "seq_len": 32}
 
 
 def test_a_head_is_trained_once_and_its_time_is_no_steps(source: Run) -> None:
     """The last step's time has the head's in it: it is taken out, and counted once, by the positions it learns from."""
-    assert told(of(heads=HEADS)).heads == 0.0, "nothing has measured one"
-    config = of(heads=HEADS).model_copy(update={"policy": source.config["policy"]})
+    assert told(of(mtp=HEADS)).heads == 0.0, "nothing has measured one"
+    config = of(mtp=HEADS).model_copy(update={"policy": source.config["policy"]})
     taught = services.create_run(config=config)
     measure(taught)
     metrics.record(run=taught, step=STEPS, values={"time/step": TRAIN + WAIT + 30.0, "time/heads": 30.0})
-    found = told(of(heads=HEADS))
+    found = told(of(mtp=HEADS))
     assert found.source == taught and found.training == pytest.approx(SMALL.steps * (TRAIN + WAIT))
     assert found.heads == 30.0 and found.seconds == pytest.approx(found.training + 30.0)
-    assert told(of(heads={**HEADS, "steps": 200, "ahead": 1})).heads == 30.0
-    assert told(of(heads={**HEADS, "window": 64})).heads == 60.0
+    assert told(of(mtp={**HEADS, "steps": 200, "num_speculative_tokens": 1})).heads == 30.0
+    assert told(of(mtp={**HEADS, "seq_len": 64})).heads == 60.0
     assert told(of()).heads == 0.0
-    data = as_data(summarise(of(heads=HEADS)))["estimate"]
+    data = as_data(summarise(of(mtp=HEADS)))["estimate"]
     assert (data["head_seconds"], data["seconds"]) == (30.0, found.seconds)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.utils import DatabaseError
 from django.test import Client
@@ -255,14 +253,6 @@ def test_endpoints_over_page_api_and_command(
         "/api/v1/releases/bench/1/evaluations", {"policy": "called", "samples": 1}, content_type="application/json"
     )
     assert (asked.status_code, asked.json()["policy"], asked.json()["effort"]) == (201, "called", "high")
-    out = io.StringIO()
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{KEY}\n"))
-    call_command("endpoint", "add", "typed", server.url, "m", "--key-stdin", "--price-output", "1.5", stdout=out)
-    call_command("endpoint", "list", stdout=out)
-    listed = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [one["name"] for one in listed] == ["typed", "called", "paged", "typed"]
-    assert KEY not in out.getvalue()
-    assert endpoints.asked(endpoints.get("typed")).key.get_secret_value() == KEY
 
 
 def test_chance_of_a_change_is_exact() -> None:
@@ -315,9 +305,3 @@ def test_regressions_task_by_task(
     assert [entry["name"] for entry in entries] == ["remote (more)", "remote (bad)", "remote (good)"]
     graded = visitor.post(f"/api/v1/evaluations/{bad.pk}/grade", {}, content_type="application/json")
     assert graded.status_code == 202
-    out = io.StringIO()
-    call_command("release", "compare", str(good.pk), str(bad.pk), stdout=out)
-    assert json.loads(out.getvalue()) == over
-    out = io.StringIO()
-    call_command("release", "history", SPECS[1].id, stdout=out)
-    assert json.loads(out.getvalue()) == entries

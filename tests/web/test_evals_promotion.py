@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.utils import DatabaseError, IntegrityError
 from django.test import Client
@@ -206,14 +203,10 @@ def test_promotion_over_api_and_command(
     assert (status, made["canary"], made["canary_share"]) == (201, "base@2", 0.1)
     assert [row["kind"] for row in visitor.get("/api/v1/promotions").json()["items"]] == ["canary", "promote"]
     assert post("end-canary", {})[0] == 201
-    out = io.StringIO()
-    call_command("promote", "policy", "base@2", stdout=out)
-    assert json.loads(out.getvalue())["promoted"] == "base@2"
-    call_command("promote", "rollback", "--note", "worse in use", stdout=io.StringIO())
+    assert post("promote", {"policy": "base@2"})[0] == 201
+    assert post("rollback", {"note": "worse in use"})[0] == 201
     assert served() == (1, None, 0.0)
-    file = tmp_path / "rules.json"
-    file.write_text("[]")
-    call_command("promote", "gate", str(file), stdout=io.StringIO())
+    assert visitor.put("/api/v1/promotions/gate", {"rules": []}, content_type="application/json").status_code == 200
     assert gate.rules("production") == []
-    with pytest.raises(CommandError, match="before"):
-        call_command("promote", "rollback", stdout=io.StringIO())
+    status, refused = post("rollback", {})
+    assert status == 409 and "before" in refused["error"]["message"]  # type: ignore[index]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import transaction
@@ -15,6 +17,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Project, Role, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token, create_user
 from composer_web.api.root import api
+from composer_web.policies.models import Policy
 from tests.browser import seed
 from tests.web.addresses import Address, operations, pages
 from tests.web.seeded import the_rest
@@ -201,3 +204,56 @@ def test_a_member_sees_only_his_project_in_lists(world: dict[str, User]) -> None
     assert member.get("/api/v1/runs?project=elsewhere").status_code == 404
     refused = json.loads(stranger.get("/api/v1/runs?project=default").content)
     assert refused["error"]["code"] == "not_found"
+
+
+def test_head_is_answered_like_get(world: dict[str, User]) -> None:
+    nobody, viewer, wrong = client(None), client(world["viewer"]), []
+    for address in pages():
+        if address.method == "GET" and not address.route.startswith(OPEN_PAGES):
+            path = path_of(address)
+            asked, told = nobody.get(path).status_code, nobody.head(path).status_code
+            if asked != told:
+                wrong.append(f"{address}: GET {asked}, HEAD {told}")
+    assert not wrong, "\n".join(wrong)
+    for path in ("/", "/runs/", "/rollouts/", "/nothing/"):
+        answer = viewer.head(path)
+        assert (answer.status_code, answer.content) == (viewer.get(path).status_code, b""), path
+
+
+def test_no_answer_about_a_wrong_name_tells_the_right_ones(world: dict[str, User]) -> None:
+    """What resolves names says which there are: to a stranger only his own. Also where the whole installation is asked."""
+    for policy in Policy.objects.all():
+        Policy.objects.filter(pk=policy.pk).update(name=f"{SECRET}-policy-{policy.pk}")
+    theirs = Policy.objects.earliest("pk").name
+    stranger, wrong, asked = client(world["stranger"]), [], 0
+    schema = api.get_openapi_schema()  # made anew by each call, which takes a second
+    for path, found in schema["paths"].items():
+        for method, operation in found.items():
+            given = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            texts = text_fields(schema, body)
+            if not given and not texts:
+                continue
+            for value in ("nope@1", theirs):
+                words = dict.fromkeys(set(given) - {"project"}, value)
+                sent = (
+                    {} if method == "get" else {"data": dict.fromkeys(texts, value), "content_type": "application/json"}
+                )
+                with transaction.atomic():
+                    answer = getattr(stranger, method)(re.sub(r"\{[^}]*\}", "nope", path), query_params=words, **sent)
+                    transaction.set_rollback(True)
+                asked += 1
+                text = answer.getvalue().decode(errors="replace").replace(value, "").replace(theirs, "")
+                if answer.status_code >= 500 or any(word in text for word in (SECRET, "scale-train")):
+                    wrong.append(f"{method} {path} of {value}: {answer.status_code} {text[:160]}")
+    checked = stranger.get("/api/v1/promotions/check", {"policy": theirs})
+    assert checked.status_code == 422 and "there is no policy" in checked.content.decode()
+    assert not wrong, "\n".join(wrong)
+    assert asked > 100
+
+
+def text_fields(schema: dict[str, Any], body: dict[str, Any] | None) -> list[str]:
+    """The fields of a body that may be text."""
+    name = str((body or {}).get("schema", {}).get("$ref", "")).rpartition("/")[2]
+    fields = schema["components"]["schemas"].get(name, {}).get("properties", {})
+    return sorted(key for key, one in fields.items() if "string" in json.dumps(one))

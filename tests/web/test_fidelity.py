@@ -71,8 +71,8 @@ def test_an_operator_asks_and_a_worker_measures_once(people: dict[str, User], mo
     operator = visitor(people, "operator")
     for _ in range(2):
         assert operator.post(f"{PAGE}measure/", follow=True).status_code == 200
-    (asked,) = Outbox.objects.filter(task="ops.measure_fidelity")
-    assert (asked.queue, asked.key) == ("build", fidelity.LEASE)
+    asked = set(Outbox.objects.filter(task="ops.measure_fidelity").values_list("queue", "key"))
+    assert asked == {("build", fidelity.LEASE)}, "the two are merged when they are sent"
     assert "every 3s" in operator.get(PAGE).content.decode(), "a measurement is under way"
     measured: list[int] = []
     monkeypatch.setattr(fidelity, "measure", lambda: measured.append(1))

@@ -16,7 +16,7 @@ from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as Found
 from tests.web import cheating
 from tests.web.cheating import finish
-from trainer.rollouts.types import TrainGroup
+from trainer.types import TrainGroup
 
 pytestmark = pytest.mark.django_db
 wide, groups = cheating.wide, cheating.groups
@@ -54,6 +54,28 @@ def test_a_cheat_is_found_and_left_out(groups: list[Group]) -> None:
     assert made.stats["audit/quarantined"] == 0.25 and group.audited_with
     counts = selectors.verdict_counts(run=group.run)
     assert counts["dispatched"] == counts["passed"] + counts["failed"] + counts["infra_error"] + counts["open"]
+
+
+def test_a_losing_cheat_stays_in_its_group(groups: list[Group], people: dict[str, User]) -> None:
+    group = finish(groups[0], {0: False, 1: True, 2: False})
+    found = Finding.objects.filter(group=group, subject="rollout", severity="high", state="open")
+    assert sorted(found.values_list("rollout__sample", flat=True)) == [0, 1, 2]
+    assert [held.rollout.sample for held in Quarantine.objects.select_related("rollout") if held.rollout] == [1]
+    assert group.state == "accepted" and rewards(group) == [0.0, 0.0, 1.0], "a loss is not thrown away by cheating"
+    made = artifacts().get_model(group.train_key, TrainGroup)
+    assert [round(s.advantages[-1], 4) for s in made.samples] == [-0.3333, -0.3333, 0.6667]
+    assert group.mean_reward == pytest.approx(1 / 3)
+    assert auditing.audit_run(run=group.run, everything=True)["changed"] == 0
+    lost = found.get(rollout__sample=0)
+    auditing.decide(finding=lost, to="confirmed", actor=people["reviewer"])
+    group.refresh_from_db()
+    assert rewards(group) == [0.0, 1.0], "a person may still take it out"
+
+
+def test_a_group_of_losing_cheats_is_accepted_with_its_losses(groups: list[Group]) -> None:
+    group = finish(groups[0], {0: False, 1: False, 2: False})
+    assert group.state == "accepted" and rewards(group) == [0.0, 0.0, 0.0, 1.0]
+    assert not Quarantine.objects.exists() and not Finding.objects.filter(subject="group").exists()
 
 
 def test_honest_groups_have_no_findings(groups: list[Group]) -> None:
@@ -155,7 +177,7 @@ def test_other_rules_find_dismiss_and_reopen(groups: list[Group], people: dict[s
     group.save(update_fields=["audited_with"])
     finding = Finding.objects.get(group=group)
     old = Found(rule="gone-rule", version=1, severity=Severity.HIGH, summary="an older rule")
-    auditing.record(group=group, found={0: [old], 1: [as_found(finding)]})
+    auditing.record(group=group, found={3: [old], 1: [as_found(finding)]})
     assert Quarantine.objects.filter(state="active").count() == 2
     auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"])
     auditing.audit_run(run=group.run, everything=True)

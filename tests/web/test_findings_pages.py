@@ -62,7 +62,7 @@ def test_a_finding_keeps_the_name_of_its_task(groups: list[Group], people: dict[
 
 @pytest.mark.parametrize(
     ("query", "count"),
-    [("severity=high", 1), ("severity=low", 0), ("rule=early-exit", 1), ("rule=nothing", 1), ("state=open", 1),
+    [("severity=high", 1), ("severity=low", 0), ("rule=early-exit", 1), ("state=open", 1),
      ("state=dismissed", 0), ("task=zzz", 0), ("quarantined=true", 1), ("subject=run", 0)],
 )  # fmt: skip
 def test_facets_narrow_the_list(groups: list[Group], people: dict[str, User], query: str, count: int) -> None:
@@ -95,8 +95,8 @@ def test_a_run_can_be_audited_again_from_its_findings(groups: list[Group], peopl
     answer = client(people["reviewer"]).post(f"/findings/audit/{run.pk}/", follow=True)
     assert "The auditor reads this run again." in answer.content.decode()
     assert Outbox.objects.filter(task="rollouts.audit_run").count() == 1
-    for odd in ("x", "²", "99999999999999"):
-        assert client(people["reviewer"]).get(f"/findings/?run={odd}").status_code == 200
+    for odd, status in (("x", 422), ("²", 422), ("99999999999999", 200)):
+        assert client(people["reviewer"]).get(f"/findings/?run={odd}").status_code == status
 
 
 def test_who_may_decide(groups: list[Group], people: dict[str, User]) -> None:

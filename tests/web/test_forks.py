@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
@@ -35,7 +32,7 @@ from tests.web.making import claim, trajectory
 from tests.web.product import Product
 from trainer.config import HarnessConfig
 from trainer.inference.embedded.process import ServerProcess
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 BASE = REPOSITORY / "policies" / "base"
 
@@ -197,12 +194,6 @@ class TestAsking:
         fork.group.refresh_from_db()
         assert fork.group.state == "dropped"
 
-    def test_the_command_says_what_is_wrong(self, parent: Rollout) -> None:
-        with pytest.raises(CommandError, match="choose one from 1 to 2"):
-            call_command("fork", parent.pk, 7)
-        with pytest.raises(CommandError, match="there is no rollout 999999"):
-            call_command("fork", 999999, 1)
-
 
 @pytest.mark.django_db
 class TestCollecting:
@@ -342,9 +333,12 @@ def test_a_worker_killed_during_a_fork_leaves_nothing_and_the_fork_is_done_again
         store = SnapshotStore(loop.snapshots_folder())
         store.sweep()
         assert not list((loop.snapshots_folder() / "drafts").iterdir())
-        out = StringIO()
-        call_command("fork", parent.pk, 1, "--count", "2", stdout=out)
-        assert [r["verdict"] in ("passed", "failed") for r in json.loads(out.getvalue())["rollouts"]] == [True, True]
+        again = forks.request_fork(rollout=parent, turn=1, count=2)
+        eventually(
+            lambda: Group.objects.filter(fork=again, state="accepted").exists(), seconds=300, what="another fork"
+        )
+        verdicts = [child.verdict for child in selectors.of_group(Group.objects.get(fork=again))]
+        assert len(verdicts) == 2 and set(verdicts) <= {"passed", "failed"}
     finally:
         product.stop()
 

@@ -23,10 +23,10 @@ from composer_web.runs import services
 from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
 from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
+from trainer.rl.stage import RLStage
 from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import RLStage
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
@@ -50,7 +50,7 @@ def a_run(people: dict[str, User], **sessions: Any) -> RunControl:
     assert pump(run_id=run.pk) == 0, "users make the rollouts of such a run"
     held = leases.take(f"run:{run.pk}", owner="trainer", seconds=60)
     assert held is not None
-    return RunControl(run, held, stopping=lambda: False)
+    return RunControl(run, held)
 
 
 def test_a_run_trains_on_sessions_and_repeats_its_batches(
@@ -94,7 +94,7 @@ def test_a_run_trains_on_sessions_and_repeats_its_batches(
 def test_guards_stop_a_run_and_end_a_canary(
     exchange: Callable[..., recording.Exchange], people: dict[str, User], base: Policy
 ) -> None:
-    control = a_run(people, least_turns=3)
+    control = a_run(people, min_turns=3)
     record_checkpoint(policy=base, version=1, path=BASE, final=False)
     promotion.promote(reference="base@1")
     promotion.canary(reference="base@0", share=0.5)
@@ -104,7 +104,7 @@ def test_guards_stop_a_run_and_end_a_canary(
     with pytest.raises(GuardBroken, match=r"turns that edit fell from 100\.0% to 0\.0%; .*only ask rose"):
         SessionGroupSource(control, DatabaseSink(control)).next_batch(1, timeout=5)
     assert watch_canary() is None, "too few turns by default"
-    configuration.change(values={"canary": {"least_turns": 3}})
+    configuration.change(values={"canary": {"min_turns": 3}})
     ended = watch_canary()
     assert ended is not None and "ended by its guard" in ended.note and "turns that edit fell" in ended.note
     now = promotion.current()

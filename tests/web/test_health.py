@@ -65,7 +65,7 @@ def test_what_does_not_answer_is_red_with_its_remedy(
     assert "does not answer" in red["broker"] and "outbox" in red["broker"]
     assert "OPENCOMPOSER_INFERENCE_URL says where it is" in red["inference"]
     assert f"free some below {tmp_path}" in red["disk"]
-    for name in ("clock", "control", "rollout", "trainer", "`make up`", "celery -A composer_web beat"):
+    for name in ("clock", "control", "rollout", "train", "`make up`", "celery -A composer_web beat"):
         assert name in red["workers"]
 
 

@@ -29,7 +29,7 @@ from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
 from trainer.config import LabelRule, LabelsConfig, RLConfig, RunConfig
-from trainer.rollouts.types import TrainGroup
+from trainer.types import TrainGroup
 
 pytestmark = pytest.mark.django_db
 GOOD = {"verdict": "right", "quality": "5"}

@@ -9,27 +9,25 @@ from pathlib import Path
 import pytest
 
 from composer_web.ops import leases
-from composer_web.ops.artifacts import artifacts
 from composer_web.policies.models import Policy
-from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
 from composer_web.runs.models import Metric, Run, TrainBatch
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from composer_web.tasks.models import Suite
-from tests.trainer.asynchrony.groups import accepted, group_of
+from tests.trainer.orchestrator.groups import accepted
 from tests.trainer.stages.memory import BASE_POLICY, small_config
-from tests.web.making import claim, trajectory
+from tests.web.played import play
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RunConfig
-from trainer.rollouts.types import TrainGroup
-from trainer.stages.checkpoint import CheckpointStore
+from trainer.rl.rl_sync import SyncRun, SyncStep, build_reference, policies, train
+from trainer.rl.stage import run_rl
 from trainer.stages.learner import build_learner
-from trainer.stages.rl import run_rl
-from trainer.stages.rl_sync import SyncRun, SyncStep, build_reference, policies, train
+from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread of its own tells of versions
-CONFIG = small_config(steps=4, max_staleness=0, eval_suite=None)
+CONFIG = small_config(steps=4, max_off_policy_steps=0, eval_suite=None)
 NUMBERS = ("optim/loss", "optim/grad_norm", "policy/entropy", "mismatch/k3_mean", "reward/mean", "staleness/max")
 
 
@@ -41,7 +39,7 @@ def control(base: Policy, make_suite: Callable[..., Suite]) -> RunControl:
     services.mark_running(run=run, owner="trainer@test")
     held = leases.take(f"run:{run.pk}", owner="trainer", seconds=600)
     assert held is not None
-    return RunControl(run, held, stopping=lambda: False)
+    return RunControl(run, held)
 
 
 class Played(DatabaseGroupSource):
@@ -51,26 +49,6 @@ class Played(DatabaseGroupSource):
         for group in Group.objects.filter(run=self.control.run, state="dispatched").order_by("-prompt_index"):
             play(group)
         return super().next_batch(step, timeout=timeout)
-
-
-def play(group: Group) -> None:
-    claimed = claim(group)
-    prefix = f"groups/{group.pk}/{claimed.held.token}"
-    graded = []
-    for sample, passed in enumerate((True, False)):
-        made = trajectory(claimed.group, sample, passed=passed)
-        artifacts().put_model(f"{prefix}/{sample}.json.zst", made)
-        graded.append(rollouts.Graded(made, f"{prefix}/{sample}.json.zst"))
-    learned = group_of(group.prompt_index, group.dispatched_version)
-    artifacts().put_model(f"{prefix}/train.json.zst", learned)
-    assert rollouts.accept(
-        group=claimed.group,
-        held=claimed.held,
-        graded=graded,
-        train_key=f"{prefix}/train.json.zst",
-        oldest_version=learned.oldest_version,
-        infra_errors=(),
-    )
 
 
 class Until(DatabaseSink):

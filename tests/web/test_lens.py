@@ -16,8 +16,8 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from tests.web.making import claim, finish
-from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
-from trainer.rollouts.types import Segment, Trajectory, Turn
+from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
+from trainer.types import Segment, Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def control(running: Run) -> RunControl:
     held = leases.take(f"run:{running.pk}", owner="trainer", seconds=60)
     assert held is not None
     rollouts.pump(run_id=running.pk)
-    return RunControl(running, held, stopping=lambda: False)
+    return RunControl(running, held)
 
 
 def trained(control: RunControl) -> list[TrainedGroup]:

@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection
 from composer_web.accounts import people
 from composer_web.accounts.models import Membership, Project, User
 from composer_web.accounts.services import create_user
+from composer_web.env import env
 from composer_web.live import consumer
 from composer_web.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.live.hints import hint, publish
@@ -28,7 +29,7 @@ from composer_web.runs.feed import Feed, Terms
 from composer_web.runs.models import Run
 from tests.web.helpers import eventually
 from tests.web.test_feed import Page
-from trainer.inference.packets import JoinedProtocol
+from trainer.inference.transport import JoinedProtocol
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FRAME_BYTES = 16384
@@ -153,6 +154,31 @@ async def test_without_a_log_in_it_is_closed_with_the_code_that_pages_know(serve
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await receive(socket)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+
+
+async def test_without_the_second_factor_that_is_asked_for_it_is_closed(
+    server: str, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same policy as pages: also for a connection that was open before the factor was gone."""
+    monkeypatch.setattr(consumer, "RECHECK", 0.1)
+    async with connect(server, cookie) as open_before:
+        await receive(open_before)
+        monkeypatch.setattr(env(), "require_mfa", "admins")
+        async with connect(server, cookie) as socket:
+            assert "hello" in await receive(socket), "it is asked of admins only"
+        monkeypatch.setattr(env(), "require_mfa", "everybody")
+        for opened in (open_before, await connect(server, cookie)):
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await read_for(opened, "nothing")
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+
+
+@pytest.mark.parametrize("path", ["/ws/other", "/", "/ws/live/more"])
+async def test_an_address_without_a_websocket_refuses_it(server: str, cookie: str, path: str) -> None:
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        async with websockets.connect(f"ws://{server}{path}", additional_headers={"Cookie": cookie}):
+            pass
+    assert refused.value.response.status_code == 403
 
 
 async def read_until(socket: ClientConnection, page: Page, true: Callable[[], bool]) -> None:

@@ -33,7 +33,7 @@ from tests.platform.test_programs import ADDRESSES
 from tests.web.making import SMALL
 from tests.web.test_live import FRAME_BYTES, connect, cookie, read_for, receive, server
 from trainer.config import RunConfig
-from trainer.inference import packets
+from trainer.inference import transport
 
 __all__ = ["cookie", "server"]  # fixtures
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -155,7 +155,7 @@ def test_the_product_is_started_with_that_bound(tmp_path: Path) -> None:
     (web,) = (one for one in programs.product(Layout.open(tmp_path / "d"), ADDRESSES) if one.name == "web")
     for command in (list(web.command), json.loads(image.removeprefix("CMD "))):
         assert command[command.index("--ws-max-size") + 1] == str(FRAME_BYTES)
-        assert command[command.index("--http") + 1] == packets.NAME
+        assert command[command.index("--http") + 1] == transport.NAME
     assert FRAME_BYTES == 4 * MAX_FRAME, "as many bytes as that many characters may have"
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 
 import pytest
 
 from composer_web.rollouts import loop
-from composer_web.rollouts.execution import in_words
+from composer_web.rollouts.losses import GroupFailed, loss_of
+from sandbox.backends.base import SandboxLost
+from sandbox.grading.outcomes import Cause
+from trainer.orchestrator.validation import InvalidEngineResponse
 
 
 def test_threads_that_start_together_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +38,17 @@ def test_threads_that_start_together_share_one_loop(monkeypatch: pytest.MonkeyPa
 
 def test_a_group_of_errors_is_told_by_its_first_cause() -> None:
     nested = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("the disk is full"), OSError("x")])])
-    assert in_words(nested) == "ValueError: the disk is full"
+    assert loss_of(nested).message == "ValueError: the disk is full"
+
+
+def test_a_loss_has_the_cause_of_its_error_and_never_that_of_its_words() -> None:
+    words = "cancelled: it has ended, No space left on device, reward part, did not end within"
+    for error, outcome in (
+        (SandboxLost(words), Cause.SANDBOX_LOST),
+        (InvalidEngineResponse(words), Cause.INVALID_ENGINE_RESPONSE),
+        (GroupFailed(Cause.GROUP_DEADLINE, words), Cause.GROUP_DEADLINE),
+        (OSError(errno.ENOSPC, "full"), Cause.DISK_FULL),
+        (OSError(errno.EIO, words), Cause.HOST_FAILED),
+        (ValueError(words), Cause.INTERNAL_ERROR),
+    ):
+        assert loss_of(error).outcome is outcome

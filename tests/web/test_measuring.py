@@ -1,4 +1,4 @@
-"""Candidates for a base model: measured by command on a real repository, kept, and read on the page, by API and by oc."""
+"""Candidates for a base model: measured by command on a real repository, kept, and read on the page, and by API."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
-from pydantic import BaseModel
 
 from composer_web.accounts.models import User
 from composer_web.policies.measuring import measured
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.services import import_base
-from oc import models
-from oc.show import Output
+from tests.trainer.model_selection.test_codebase import NEW, OLD, candidates, commit, repository
 from tests.trainer.stages.memory import BASE_POLICY
-from tests.trainer.stages.test_codebase import NEW, OLD, candidates, commit, repository
 
 __all__ = ["candidates", "repository"]
 pytestmark = pytest.mark.django_db
@@ -83,15 +80,3 @@ def test_what_cannot_be_measured_is_said(two: tuple[Policy, Policy], repository:
         with pytest.raises(CommandError, match=words):
             measure(*arguments)
     assert not Measurement.objects.exists()
-
-
-class Line(BaseModel):
-    policy: str
-    apart: models.Interval
-
-
-def test_oc_shows_an_interval_in_a_cell() -> None:
-    out = StringIO()
-    shown = Line(policy="a@1", apart=models.Interval(value=1.25, low=1.0, high=1.5))
-    Output(as_json=False, out=out).rows([shown], ("policy", "apart"))
-    assert out.getvalue().splitlines()[1] == "a@1     1.250 (1.000 to 1.500)"

@@ -27,13 +27,12 @@ from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
 from composer_web.policies.services import import_base
 from composer_web.repositories.models import Environment, Repository
-from tests.trainer.stages.test_codebase import candidates, repository
+from tests.trainer.model_selection.test_codebase import candidates, repository
+from tests.web.cli.support import Cli, data, error
 from tests.web.test_importing import checkout
-from tests.web.test_oc import Oc, data, oc
-from tests.web.test_oc_curation import error
-from trainer.stages import measure
+from trainer.model_selection import measure
 
-__all__ = ["candidates", "checkout", "oc", "repository"]
+__all__ = ["candidates", "checkout", "repository"]
 pytestmark = pytest.mark.django_db
 FEW = {"window": 64, "items": 1, "changes": 1, "device": "cpu"}
 PAST = "2020-01-01T00:00Z"
@@ -75,7 +74,7 @@ def test_from_the_page_to_figures(fresh: Policy, shop: str, people: dict[str, Us
     assert "The measurement is on its way" in html and "asked" in html and "by operator" in html
     (order,) = MeasurementOrder.objects.all()
     (sent,) = Outbox.objects.filter(task="policies.measure")
-    assert (sent.queue, sent.kwargs) == ("eval", {"order_id": order.pk})
+    assert (sent.queue, sent.kwargs) == ("io", {"order_id": order.pk})
     assert AuditEntry.objects.filter(action="measurement.ask", actor=people["operator"]).count() == 1
     operator.post("/policies/fresh/measure/", form)
     assert MeasurementOrder.objects.count() == 1, "asked twice, measured once"
@@ -194,9 +193,9 @@ def test_a_lost_message_is_sent_again(fresh: Policy, shop: str, monkeypatch: pyt
     Outbox.objects.update(sent_at=PAST)
     assert reconcile() == [], "it is young"
     MeasurementOrder.objects.update(created_at=PAST)
-    monkeypatch.setattr(reconciler, "queue_depth", lambda: {"eval": 3})
+    monkeypatch.setattr(reconciler, "queue_depth", lambda: {"io": 3})
     assert reconcile() == [], "others wait before it"
-    monkeypatch.setattr(reconciler, "queue_depth", lambda: {"eval": 0})
+    monkeypatch.setattr(reconciler, "queue_depth", lambda: {"io": 0})
     assert [f.target for f in reconcile(dry_run=True)] == [f"measurement {order.pk}"]
     reconcile()
     assert Outbox.objects.filter(task="policies.measure", sent_at=None).count() == 1
@@ -283,8 +282,8 @@ def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop:
         assert len(measured(fresh)) == 1
 
 
-def test_by_api_and_oc(
-    fresh: Policy, shop: str, oc: Oc, people: dict[str, User], bearer: Callable[..., dict[str, str]],
+def test_by_api_and_command_line(
+    fresh: Policy, shop: str, cli: Cli, people: dict[str, User], bearer: Callable[..., dict[str, str]],
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     body = {"codebase": shop, **FEW}
@@ -297,8 +296,8 @@ def test_by_api_and_oc(
     assert (answer.status_code, answer.json()["policy"], answer.json()["state"]) == (202, "fresh@0", "waiting")
     pk = answer.json()["id"]
     words = (
-        "policies",
-        "measure",
+        "measurement-jobs",
+        "create",
         "fresh",
         shop,
         "--window",
@@ -310,22 +309,24 @@ def test_by_api_and_oc(
         "--device",
         "cpu",
     )
-    assert data(oc(*words, "--json"))[0]["id"] == pk, "asked twice, measured once"
-    assert [one["id"] for one in data(oc("policies", "measuring", "--policy", "fresh", "--json"))] == [pk]
-    assert data(oc("policies", "measuring", "--policy", "none", "--json")) == []
-    assert data(oc("policies", "stop-measuring", str(pk), "--json"))[0]["cause"] == "operator stopped it"
-    assert oc("policies", "stop-measuring", str(pk), "--json")[0] == 1
+    assert data(cli(*words, "--json"))[0]["id"] == pk, "asked twice, measured once"
+    assert [one["id"] for one in data(cli("measurement-jobs", "list", "--policy", "fresh", "--json"))] == [pk]
+    assert data(cli("measurement-jobs", "list", "--policy", "none", "--json")) == []
+    assert data(cli("measurement-jobs", "stop", str(pk), "--json"))[0]["cause"] == "operator stopped it"
+    assert cli("measurement-jobs", "stop", str(pk), "--json")[0] == 1
     assert error(capsys)["code"] == "conflict"
-    assert oc("policies", "measure", "fresh", "environment:none", "--json")[0] == 1
+    assert cli("measurement-jobs", "create", "fresh", "environment:none", "--json")[0] == 1
     assert error(capsys)["fields"].keys() == {"codebase"}
 
-    monkeypatch.setattr("oc.waiting.time.sleep", lambda _: carrying.carry_out(MeasurementOrder.objects.latest("pk").pk))
-    answer = oc(*words, "--follow", "--json")
+    monkeypatch.setattr(
+        "opencomposer.waiting.time.sleep", lambda _: carrying.carry_out(MeasurementOrder.objects.latest("pk").pk)
+    )
+    answer = cli(*words, "--follow", "--json")
     assert answer[0] == 0 and '"bytes_per_second"' in answer[1].splitlines()[-1]
 
     def stop(_: float) -> None:
         orders.stop(order=MeasurementOrder.objects.latest("pk"), actor=None)
 
-    monkeypatch.setattr("oc.waiting.time.sleep", stop)
-    assert oc(*words, "--since", "2026-01-20", "--follow", "--json")[0] == 1
+    monkeypatch.setattr("opencomposer.waiting.time.sleep", stop)
+    assert cli(*words, "--since", "2026-01-20", "--follow", "--json")[0] == 1
     assert "is stopped: an operator of the machine stopped it" in error(capsys)["message"]

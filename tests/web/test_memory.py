@@ -23,12 +23,15 @@ from trainer.learning.supervised import Example, cut, weighted_loss
     [
         (MidtrainConfig(batch_tokens=4096), 4096),
         (MidtrainConfig(batch_tokens=4096, micro_batch_tokens=1024), 1024),
-        (MidtrainConfig(batch_tokens=4096, micro_batch_tokens=256, row_tokens=512), 512),
+        (MidtrainConfig(batch_tokens=4096, micro_batch_tokens=256, seq_len=512), 512),
         (MidtrainConfig(batch_tokens=512, micro_batch_tokens=1024), 512),
         (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024, dataset="own", max_tokens=2048), 2048),
         (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024), 1024),
-        (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(ranks=2, shards=2)), 2048),
-        (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(ranks=4, shards=4, machines=4, machines_least=1)), 4096),
+        (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(world_size=2, dp_shard=2)), 2048),
+        (
+            SFTConfig(batch_tokens=4096, parallel=ParallelConfig(world_size=4, dp_shard=4, max_nodes=4, min_nodes=1)),
+            4096,
+        ),
         (RLConfig(micro_batch_tokens=512, sampling=SamplingConfig(max_context_tokens=768)), 768),
         (RLConfig(micro_batch_tokens=4096, sampling=SamplingConfig(max_context_tokens=768)), 4096),
     ],
@@ -39,13 +42,13 @@ def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLC
 
 def test_a_rank_holds_what_it_holds_with_the_fewest_machines() -> None:
     def state(**sizes: int) -> memory.Part:
-        stage = SFTConfig(parallel=ParallelConfig(ranks=8, machines=4, **sizes))
+        stage = SFTConfig(parallel=ParallelConfig(world_size=8, max_nodes=4, **sizes))
         return memory._state(RunConfig(name="x", stage=stage), 1000)
 
     assert state(shards=8).bytes == 4 * 1000 * memory.FLOAT32 / 8
-    one = state(shards=8, machines_least=1)
+    one = state(shards=8, min_nodes=1)
     assert one.bytes == 4 * 1000 * memory.FLOAT32 / 2 and one.how.endswith("cut over 2 ranks, with 1 of 4 machines")
-    replicated = state(shards=2, replicas=4, machines_least=1)
+    replicated = state(shards=2, replicas=4, min_nodes=1)
     assert replicated.bytes == one.bytes == state(shards=2, replicas=4).bytes, "shards stay, replicas go"
 
 

@@ -59,9 +59,78 @@ def test_the_same_pending_work_is_sent_once(broker: redis.Redis) -> None:
     with transaction.atomic():
         for n in range(3):
             outbox.enqueue("ops.flush_outbox", {"n": n}, queue="build", key="one")
-    assert sent(broker) == [{"n": 0}]
+        outbox.enqueue("ops.flush_outbox", {"n": 7}, queue="build", key="other")
+    assert sent(broker) == [{"n": 2}, {"n": 7}]
     outbox.enqueue("ops.flush_outbox", {"n": 9}, queue="build", key="one")
-    assert sent(broker) == [{"n": 0}, {"n": 9}]
+    assert sent(broker) == [{"n": 2}, {"n": 7}, {"n": 9}]
+    assert not Outbox.objects.filter(sent_at=None).exists()
+
+
+def test_work_that_is_asked_for_while_equal_work_runs_is_sent_again_after_the_commit(broker: redis.Redis) -> None:
+    """Transaction B asks while A's equal message is pending; A's task runs before B commits and cannot see B's rows."""
+    outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build", key="one", delay=3600)
+    asked, flushed = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        try:
+            with transaction.atomic():
+                outbox.enqueue("ops.flush_outbox", {"n": 2}, queue="build", key="one")
+                asked.set()
+                assert flushed.wait(timeout=60)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert asked.wait(timeout=60)
+    Outbox.objects.update(due_at="2020-01-01T00:00Z")
+    assert outbox.flush() == 1
+    assert sent(broker) == [{"n": 1}], "A's message is taken before B commits"
+    flushed.set()
+    thread.join(timeout=60)
+    assert sent(broker) == [{"n": 1}, {"n": 2}], "B's work is sent after its commit"
+
+
+def test_work_that_is_asked_for_while_its_equal_is_being_sent_is_sent_again(broker: redis.Redis) -> None:
+    """As above, with B's insert while a flusher holds A's row."""
+    outbox.enqueue("ops.flush_outbox", {"n": 1}, queue="build", key="one", delay=3600)
+    Outbox.objects.update(due_at="2020-01-01T00:00Z")
+
+    def ask() -> None:
+        try:
+            outbox.enqueue("ops.flush_outbox", {"n": 2}, queue="build", key="one")
+        finally:
+            connections.close_all()
+
+    with transaction.atomic():
+        Outbox.objects.select_for_update().get()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(timeout=60)
+        assert not thread.is_alive(), "an enqueue never waits for a flusher"
+    assert outbox.flush() == 1
+    assert sent(broker) == [{"n": 2}, {"n": 1}]
+
+
+def test_transactions_that_ask_for_equal_work_in_any_order_do_not_block_each_other(broker: redis.Redis) -> None:
+    both = threading.Barrier(2)
+
+    def ask(keys: str) -> None:
+        try:
+            with transaction.atomic():
+                for key in keys:
+                    outbox.enqueue("ops.flush_outbox", {"key": key}, queue="build", key=key)
+                    both.wait(timeout=30)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=ask, args=(keys,)) for keys in ("ab", "ba")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not both.broken
+    assert {str(m["key"]) for m in sent(broker)} == {"a", "b"}
 
 
 def test_a_delayed_message_waits(broker: redis.Redis) -> None:

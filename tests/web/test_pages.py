@@ -128,7 +128,7 @@ def test_filters_are_in_the_url(world: seed.World) -> None:
     assert "badge--bad" not in html
     assert "No rollout matches these filters" in operator.get("/rollouts/?task=nothing-like-it").content.decode()
     assert "No run matches" in operator.get("/runs/?q=nothing-like-it").content.decode()
-    assert operator.get("/rollouts/?verdict=bogus").status_code == 200
+    assert operator.get("/rollouts/?verdict=bogus").status_code == 422
     assert "RL on small repositories" not in operator.get("/runs/?kind=midtrain").content.decode()
     assert operator.get("/tasks/?suite=held-out&controls=true&page=2").status_code == 200
 
@@ -187,7 +187,7 @@ def test_controls_of_several_tasks(world: seed.World) -> None:
 def test_runs_are_compared(world: seed.World) -> None:
     operator = client(world)
     html = operator.get(f"/runs/compare/?run={world.run.pk}&run={world.other.pk}&run=999999&run=x").content.decode()
-    assert "stage.max_staleness" in html
+    assert "stage.max_off_policy_steps" in html
     assert "stage.group_size" not in html  # equal in both
     assert f"?run={world.other.pk}" in html  # leaves the first out
     assert html.count("/metrics/&quot;") >= 2

@@ -1,4 +1,4 @@
-"""Accounts made, changed and disabled in the product: by page, API and `oc`; for admins alone, and never the last one."""
+"""Accounts made, changed and disabled in the product: by page, API and command line; for admins alone, and never the last one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import authenticate_token, create_token, create_user
 from composer_web.env import env
 from composer_web.ops.errors import Conflict, UserError
-from oc.cli import main
+from opencomposer.app import main
+from tests.web.cli.support import connected
 from tests.web.helpers import as_read
-from tests.web.test_oc import connected
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long and rare sentence 7"
@@ -246,24 +246,26 @@ def test_roles_here_and_in_projects(people: dict[str, User]) -> None:
     assert posted(admin, "/people/crown/", username="viewer").status_code == 404
 
 
-def test_by_oc(people: dict[str, User]) -> None:
-    _, secret = create_token(user=people["admin"], name="oc", scopes=["admin"])
+def test_by_command_line(people: dict[str, User]) -> None:
+    _, secret = create_token(user=people["admin"], name="cli", scopes=["admin"])
 
-    def oc(*words: str) -> Any:
+    def cli(*words: str) -> Any:
         out = io.StringIO()
         assert main([*words, "--json"], client=connected(secret), out=out) == 0
         return json.loads(out.getvalue())
 
-    made = oc("people", "invite", "ada", "--role", "operator", "--member-of", "default", "--member-role", "reviewer")
+    made = cli(
+        "invitations", "create", "ada", "--role", "operator", "--member-of", "default", "--member-role", "reviewer"
+    )
     assert not made["sent"] and "/join/?code=" in made["link"]
-    assert [(one["username"], one["project"]) for one in oc("people", "invitations")] == [("ada", "default")]
+    assert [(one["username"], one["project"]) for one in cli("invitations", "list")] == [("ada", "default")]
     user = accounts.accept(secret=made["link"].partition("=")[2], password=PASSWORD)
-    assert oc("people", "role", "ada", "admin")[0]["role"] == "admin"
-    assert oc("people", "disable", "ada")[0]["active"] is False
-    assert oc("people", "enable", "ada")[0]["active"] is True
-    assert next(one for one in oc("people", "list") if one["username"] == "ada")["projects"] == {"default": "reviewer"}
+    assert cli("people", "update", "ada", "--role", "admin")[0]["role"] == "admin"
+    assert cli("people", "stop", "ada")[0]["active"] is False
+    assert cli("people", "start", "ada")[0]["active"] is True
+    assert next(one for one in cli("people", "list") if one["username"] == "ada")["projects"] == {"default": "reviewer"}
     user.refresh_from_db()
     assert user.is_active
-    other = oc("people", "invite", "bob")
-    oc("people", "withdraw", str(other["id"]))
-    assert oc("people", "invitations") == []
+    other = cli("invitations", "create", "bob")
+    cli("invitations", "delete", str(other["id"]))
+    assert cli("invitations", "list") == []

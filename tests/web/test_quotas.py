@@ -16,7 +16,7 @@ from composer_web.rollouts.models import Group
 from composer_web.rollouts.services import pump
 from composer_web.runs import services
 from composer_web.runs.models import Run
-from composer_web.runs.trainer_process import TrainerProcess
+from tests.web.making import take_run
 
 pytestmark = pytest.mark.django_db
 
@@ -128,26 +128,27 @@ def test_gpus_are_limited_where_a_trainer_takes_a_run(owned: Run, people: dict[s
     leases.take(f"run:{owned.pk}", owner="trainer@test", seconds=60)
     quotas.set_quota(actor=None, project=here, gpus=1)
     assert gpus.used(project_id=here.pk) == 1
-    assert TrainerProcess("t").claim() is None
+    assert take_run(second) is None
     page = Client()
     page.force_login(people["operator"])
     told = "1 of 1 GPUs are in use and it needs 1"
     assert told in gpus.why_waiting(second) and told in page.get(f"/runs/{second.pk}/").content.decode()
     assert "1 of 1" in page.get("/system/quotas/").content.decode()
     quotas.set_quota(actor=None, project=here, gpus=2)
-    claimed = TrainerProcess("t").claim()
-    assert claimed is not None and claimed[0].pk == second.pk and gpus.why_waiting(second) == ""
-    assert gpus.used(project_id=here.pk) == 2, "one that is taken and not yet running counts"
+    assert take_run(second) is not None
+    second.refresh_from_db()
+    assert gpus.why_waiting(second) == ""
+    assert gpus.used(project_id=here.pk) == 2, "both are trained"
 
 
 def test_a_run_that_never_fits_says_so(draft: Run, people: dict[str, User]) -> None:
-    wide = {**draft.config, "stage": {**draft.config["stage"], "parallel": {"ranks": 4, "shards": 4}}}
+    wide = {**draft.config, "stage": {**draft.config["stage"], "parallel": {"world_size": 4, "dp_shard": 4}}}
     Run.objects.filter(pk=draft.pk).update(config=wide, created_by=people["operator"])
     draft.refresh_from_db()
     services.start_run(run=draft)
     quotas.set_quota(actor=None, user=people["operator"], gpus=2)
     draft.refresh_from_db()
-    assert TrainerProcess("t").claim() is None
-    assert "it trains on 4 GPUs (parallel.ranks) and 2 is the most" in gpus.why_waiting(draft)
+    assert take_run(draft) is None
+    assert "it trains on 4 GPUs (parallel.world_size) and 2 is the most" in gpus.why_waiting(draft)
     quotas.set_quota(actor=None, user=people["operator"], gpus=4)
-    assert TrainerProcess("t").claim() is not None
+    assert take_run(draft) is not None

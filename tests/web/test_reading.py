@@ -17,7 +17,7 @@ from composer_web.rollouts.overview import overview
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import episodes
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 
 def episode(*, rounds: int = 1, verdict: Verdict = Verdict.PASSED, hostile: bool = False) -> Trajectory:

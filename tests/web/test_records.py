@@ -17,7 +17,7 @@ from composer_web.rollouts.models import Group, Rollout
 from sandbox.grading.report import Verdict
 from sandbox.tasks.formats import atif
 from tests.browser import episodes
-from trainer.rollouts.types import Segment, Trajectory
+from trainer.types import Segment, Trajectory
 
 KEY = "g/0.json.zst"
 

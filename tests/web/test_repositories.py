@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import AuditEntry, User
@@ -178,19 +177,6 @@ def test_a_build_that_nobody_began_is_stopped_at_once(operator: Client) -> None:
     assert "is failed: nothing is being built" in operator.post(f"{path}cancel/", follow=True).content.decode()
     operator.post(f"{path}again/")
     assert selectors.get_environment("shop").state == "requested"
-
-
-def test_the_command_line(tmp_path: Path, db: None) -> None:
-    path = tmp_path / "shop.tar.gz"
-    path.write_bytes(archive({"shop/shop.py": "x = 1\n"}))
-    out = io.StringIO()
-    call_command("repository", "add", "archive", str(path), stdout=out)
-    call_command("repository", "list", stdout=out)
-    call_command("repository", "cancel", "shop", stdout=out)
-    assert "shop: requested" in out.getvalue() and "archive shop.tar.gz" in out.getvalue()
-    assert selectors.get_environment("shop").state == "failed"
-    with pytest.raises(CommandError, match="there is no environment nowhere"):
-        call_command("repository", "log", "nowhere")
 
 
 @pytest.mark.django_db(transaction=True)

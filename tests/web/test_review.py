@@ -6,12 +6,9 @@ import json
 import re
 from collections.abc import Callable
 from html import unescape
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -34,7 +31,7 @@ from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read
 from tests.web.making import claim, finish
-from trainer.rollouts.types import Turn
+from trainer.types import Turn
 
 Bearer = Callable[..., dict[str, str]]
 RIGHT = {"verdict": "right", "quality": "4"}
@@ -413,33 +410,3 @@ class TestElsewhere:
         assert post("/q/exclude", {"question": "verdict", "value": "wrong"}, operate).json() == {"count": 0}
         assert post("/q/close", {}, operate).json()["closed_at"]
         assert post("/q/labels", {"rollout": rollout, "answers": RIGHT}, review).status_code == 409
-
-    def test_the_command_line_does_the_same(
-        self, recorded: list[Rollout], people: dict[str, User], second: User, tmp_path: Path
-    ) -> None:
-        def run(*words: str) -> Any:
-            out = StringIO()
-            call_command("review", *words, stdout=out)
-            return json.loads(out.getvalue())
-
-        file = tmp_path / "questions.json"
-        file.write_text(json.dumps(run("questions")))
-        made = run("create", "q", str(file), "--filters", "verdict=failed", "--reviewers", "2", "--user", "operator")
-        assert made == {"queue": "q", "added": 4}
-        rollout = str(run("next", "q", "--user", "reviewer")["rollout"])
-        run("label", "q", rollout, "verdict=wrong", "quality=1", "flags=eager,bad_task", "--user", "reviewer")
-        labelled = run("label", "q", rollout, "verdict=wrong", "quality=2", "note=it = wrong", "--user", "second")
-        assert labelled["answers"]["note"] == "it = wrong"
-        assert {one["question"]: one["share"] for one in run("agreement", "q")}["verdict"] == 1.0
-        assert run("disagreements", "q", "--user", "second")[0]["questions"] == ["flags", "quality"]
-        assert run("rewards", "q", "quality") == {rollout: 0.125}
-        assert run("exclude", "q", "verdict=wrong", "--user", "operator") == {"excluded": 1}
-        assert run("close", "q", "--user", "operator")["closed_at"]
-        assert run("list")[0]["finished"] == 1
-        for words, text in (
-            (("fill", "q", "--user", "reviewer"), "needs the role operator"),
-            (("label", "q", "0", "verdict=right", "--user", "second"), "no rollout in queue"),
-            (("create", "p", str(tmp_path / "none"), "--user", "operator"), "No such file"),
-        ):
-            with pytest.raises(CommandError, match=text):
-                call_command("review", *words)

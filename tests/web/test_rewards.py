@@ -17,7 +17,7 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import rewards, services
 from composer_web.runs.models import Run, RunEvent
 from tests.web.making import SMALL
-from trainer.config import FeedbackConfig, RewardConfig, RunConfig
+from trainer.config import RewardConfig, RunConfig, TextualFeedbackConfig
 from trainer.rewards import base, plugins
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ Bearer = Callable[..., dict[str, str]]
 
 PART = """
 from trainer.rewards import reward_part
-from trainer.rollouts.types import RewardPart
+from trainer.types import RewardPart
 
 @reward_part("brief", version=1)
 def brief(trajectory, config):
@@ -101,7 +101,7 @@ def test_what_this_installation_cannot_score_is_refused_before_a_run_starts(draf
 
 @pytest.mark.parametrize("rules", ["unknown_tool, tone", "model"])
 def test_feedback_that_this_installation_cannot_give_is_refused(draft: Run, rules: str) -> None:
-    feedback = FeedbackConfig(coefficient=0.5, rules=rules)
+    feedback = TextualFeedbackConfig(coefficient=0.5, rules=rules)
     with pytest.raises(UserError) as refused:
-        services.check_config(RunConfig(name="x", stage=SMALL.model_copy(update={"feedback": feedback})))
-    assert refused.value.field == "stage.feedback.rules"
+        services.check_config(RunConfig(name="x", stage=SMALL.model_copy(update={"textual_feedback": feedback})))
+    assert refused.value.field == "stage.textual_feedback.rules"

@@ -17,7 +17,7 @@ from composer_web.rollouts.models import Group, Rollout, RolloutText
 from composer_web.runs.models import Run
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.making import claim, trajectory
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError
 from django.test import Client
 from django.utils import timezone
 
@@ -24,9 +23,9 @@ from composer_web.runs.forms import SCHEMA
 from composer_web.runs.models import Run, RunTemplate, Sweep
 from composer_web.runs.schema_form import flatten
 from composer_web.runs.text import load, render
+from tests.web.cli.support import Cli, data
 from tests.web.helpers import as_read
 from tests.web.making import SMALL
-from tests.web.test_commands import run as command
 from trainer.config import RunConfig
 
 pytestmark = pytest.mark.django_db
@@ -79,20 +78,16 @@ def test_a_wrong_text_is_kept_and_its_line_named(draft: Run, pages: Client, bear
     )
     refused = api("/runs/read", {"text": text}, bearer("viewer"))
     assert refused.status_code == 422 and refused.json()["error"]["field"] == "stage.steps"
-    file = tmp_path / "x.yaml"
-    file.write_text(text)
-    with pytest.raises(CommandError, match="line 4: "):
-        command("run", "create", str(file))
     binary = SimpleUploadedFile("run.yaml", b"name: \xff")
     assert "not UTF-8" in pages.post("/runs/new/text/", {"file": binary}).content.decode()
 
 
-def test_download_and_read_again(draft: Run, pages: Client, viewer: Client, bearer: Bearer) -> None:
+def test_download_and_read_again(draft: Run, pages: Client, viewer: Client, bearer: Bearer, cli: Cli) -> None:
     for form in ("yaml", "toml"):
         answer = viewer.get(f"/runs/{draft.pk}/config.{form}")
         assert answer["Content-Disposition"] == f'attachment; filename="small.{form}"'
         assert load(answer.content.decode()) == draft.configuration
-        assert load(command("run", "config", str(draft.pk), "--format", form)) == draft.configuration
+        assert load(cli("runs", "get", str(draft.pk), "--config", form)[1]) == draft.configuration
         given = Client().get(f"/api/v1/runs/{draft.pk}/config?format={form}", headers=bearer("viewer")).json()["text"]
         assert load(given) == draft.configuration
         posted = pages.post("/runs/new/", filled(action=form))
@@ -104,9 +99,9 @@ def test_download_and_read_again(draft: Run, pages: Client, viewer: Client, bear
 
 def test_what_the_database_cannot_hold_is_refused_everywhere(draft: Run, bearer: Bearer) -> None:
     headers = bearer("operator", "operate")
-    rules = {**CONFIG.stage.model_dump(mode="json"), "feedback": {"rules": "a\x00b"}}
+    rules = {**CONFIG.stage.model_dump(mode="json"), "textual_feedback": {"rules": "a\x00b"}}
     weight = {**CONFIG.stage.model_dump(mode="json"), "reward": {"tests_weight": float("nan")}}
-    for stage, field in ((rules, "stage.feedback.rules"), (weight, "stage.reward.tests_weight")):
+    for stage, field in ((rules, "stage.textual_feedback.rules"), (weight, "stage.reward.tests_weight")):
         body = {**CONFIG.model_dump(mode="json"), "stage": stage}
         for path, sent in (
             ("/runs", body),
@@ -124,7 +119,9 @@ def test_what_the_database_cannot_hold_is_refused_everywhere(draft: Run, bearer:
 # -- what will run ------------------------------------------------------------------------------------------------
 
 
-def test_the_dry_run_says_what_it_costs(running: Run, bearer: Bearer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dry_run_says_what_it_costs(
+    running: Run, bearer: Bearer, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
     rows = [(step, name, value) for step in (1, 2, 3) for name, value in (("time/step", 9.0), ("tokens/total", 50.0))]
     metrics.record_many(run=running, rows=rows)
     services.set_progress(run=running, step=3)
@@ -139,7 +136,8 @@ def test_the_dry_run_says_what_it_costs(running: Run, bearer: Bearer, monkeypatc
     found = api(f"/runs/validate?parent={running.pk}", body, headers).json()
     assert found["estimate"]["dollars"] == pytest.approx(1.0)
     assert {"field": "seed", "parent": "3", "value": "9"} in found["differences"]
-    told = json.loads(command("run", "create", "--preset", "rl-smoke", "--set", "stage.eval_suite=null", "--dry-run"))
+    words = ("runs", "create", "--preset", "rl-smoke", "--set", "stage.eval_suite=null", "--dry-run", "--json")
+    told = data(cli(*words))
     assert told["plan"][1] == {"label": "Prompts", "value": 6, "how": "3 steps × 2 groups, each once"}
     assert Run.objects.count() == 1
 
@@ -178,11 +176,13 @@ def test_memory_is_of_one_rank_with_activations_logits_and_keys(draft: Run, poli
     )
     alone = parts()
     assert alone == {"State": 64, "Activations, at most": 512 * 2 * layer * 4, "Logits, at most": 512 * 1000 * 8}
-    ranks = {"ranks": 8, "shards": 2, "context": 2, "replicas": 2}
+    ranks = {"world_size": 8, "dp_shard": 2, "cp": 2, "dp_replicate": 2}
     cut = parts(parallel=ranks)
     assert cut["State"] == 64 // 4, "replicas hold it again"
     assert cut["Activations, at most"] == alone["Activations, at most"] // 2, "context ranks share the tokens of a row"
-    less = parts(parallel={**ranks, "checkpoint_activations": True, "precision": "bfloat16", "logits_at_once": 5000})
+    less = parts(
+        parallel={**ranks, "activation_checkpointing": True, "precision": "bfloat16", "lm_head_chunk_size": 5000}
+    )
     assert less["Activations, at most"] == 256 * (2 * 64 + layer) * 2
     assert less["Logits, at most"] == 5000 * 8
     found = memory.memory(changed(**stage))
@@ -195,7 +195,7 @@ def test_memory_that_no_trainer_has_is_said_in_red(draft: Run, pages: Client) ->
     assert "text-bad" not in pages.post("/runs/new/check/", filled()).json()["plan"]
     beat = timezone.now()
     WorkerHeartbeat.objects.create(
-        name="t", kind="trainer", pid=1, started_at=beat, beat_at=beat, detail={"run": None, "machine_bytes": 63}
+        name="t", kind="train", pid=1, started_at=beat, beat_at=beat, detail={"run": None, "machine_bytes": 63}
     )
     plan = pages.post("/runs/new/check/", filled()).json()["plan"]
     assert "it will run out of memory" in plan and "text-bad" in plan
@@ -257,18 +257,6 @@ def test_a_template_by_api(draft: Run, bearer: Bearer) -> None:
     assert Client().get(f"/api/v1{path}", headers=headers).status_code == 404
 
 
-def test_a_template_by_command(draft: Run) -> None:
-    command("template", "save", "ours", "--preset", "rl-smoke", "--description", "small")
-    assert command("template", "list") == "ours\trl\tsmall\n"
-    command("template", "change", "ours", "--template", "ours", "--set", "stage.steps=2")
-    assert load(command("template", "show", "ours")).stage.steps == 2
-    assert "draft\trl\t0/2" in command("run", "create", "--template", "ours", "--set", "stage.eval_suite=null")
-    with pytest.raises(CommandError, match="there are: ours"):
-        command("template", "show", "other")
-    command("template", "delete", "ours")
-    assert command("template", "list") == ""
-
-
 # -- sweeps -------------------------------------------------------------------------------------------------------
 
 FIELDS = "stage.optimizer.learning_rate: 1e-4, 3e-4\nseed: [1, 2]\n"
@@ -311,7 +299,7 @@ def test_a_sweep_is_made_whole_or_not_at_all(draft: Run, pages: Client, bearer: 
     assert Run.objects.count() == 1 and not Sweep.objects.exists()
 
 
-def test_a_sweep_by_api_and_command(draft: Run, bearer: Bearer) -> None:
+def test_a_sweep_by_api_and_command(draft: Run, bearer: Bearer, cli: Cli) -> None:
     headers = bearer("operator", "operate")
     body = {"config": CONFIG.model_dump(mode="json"), "fields": {"seed": [4, 5]}, "parent": draft.pk}
     made = api("/sweeps", body, headers)
@@ -319,13 +307,12 @@ def test_a_sweep_by_api_and_command(draft: Run, bearer: Bearer) -> None:
     shown = Client().get(f"/api/v1/sweeps/{made.json()['id']}", headers=headers).json()
     assert [run["values"] for run in shown["runs"]] == [[4], [5]]
     assert Run.objects.filter(parent=draft).count() == 2
-    source = ("--preset", "rl-smoke", "--set", "stage.eval_suite=null")
-    told = command(
-        "sweep", "create", *source, "--vary", "stage.steps=1,2", "--vary", "seed=1,2", "--mode", "list", "--dry-run"
-    )
-    assert told == "stage.steps=1 seed=1\tok\nstage.steps=2 seed=2\tok\n"
-    assert "2 runs" in command("sweep", "create", *source, "--vary", "seed=1,2")
-    assert command("sweep", "list").count("\n") == 2
+    source = ("sweeps", "create", "--preset", "rl-smoke", "--set", "stage.eval_suite=null")
+    varied = ("--vary", "stage.steps=1,2", "--vary", "seed=1,2", "--mode", "list")
+    told = data(cli(*source, *varied, "--dry-run", "--json"))
+    assert [(one["values"], one["errors"]) for one in told] == [([1, 1], {}), ([2, 2], {})]
+    assert "2 runs" in cli(*source, "--vary", "seed=1,2")[1]
+    assert len(data(cli("sweeps", "list", "--json"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -352,6 +339,6 @@ def test_what_is_no_sweep_is_said(text: str, mode: str, words: str) -> None:
 
 
 def test_names_of_a_sweep_fit_and_are_names() -> None:
-    long = sweeps.run_name("x" * 80, ["stage.sampler.categories", "policy"], ["debug=3, é<b>", None])
+    long = sweeps.run_name("x" * 80, ["stage.curriculum.categories", "policy"], ["debug=3, é<b>", None])
     assert RunConfig(name=long, stage=SMALL).name == long and len(long) <= 80
     assert templates.MOST_NAME == 80

@@ -220,7 +220,7 @@ def test_what_engines_count_is_told_as_the_change_since_the_last_step(running: R
             EngineStatus(
                 url=f"http://{number}", version=1, cache_share=(number + 1) / 10,
                 prompt_tokens=read, reused_tokens=reused, preemptions=preempted,
-                guessed_tokens=guessed, accepted_tokens=accepted,
+                draft_tokens=guessed, accepted_tokens=accepted,
             )
             for number, (read, reused, preempted) in enumerate(counts)
         ]  # fmt: skip
@@ -316,12 +316,12 @@ def test_a_page_of_hundreds_of_metrics_brings_the_headlines_alone(busy: Run, pag
 
 def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client) -> None:
     stage = SMALL.model_copy(
-        update={"group_size": 4, "optimizer": SMALL.optimizer.model_copy(update={"clip_norm": 2.0})}
+        update={"group_size": 4, "optimizer": SMALL.optimizer.model_copy(update={"max_grad_norm": 2.0})}
     )
     other = services.create_run(config=RunConfig(name="other", stage=stage))
     path = f"/runs/compare/?run={draft.pk}&run={other.pk}"
     html = pages.get(path).content.decode()
-    assert 'title="stage.optimizer.clip_norm"' in html and ">stage.optimizer</th>" in html
+    assert 'title="stage.optimizer.max_grad_norm"' in html and ">stage.optimizer</th>" in html
     assert "weight_decay" not in html
     every = pages.get(f"{path}&settings=all").content.decode()
     assert "weight_decay" in every and "Only those that differ" in every

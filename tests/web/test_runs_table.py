@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -22,8 +21,8 @@ from composer_web.ops.errors import UserError
 from composer_web.runs import labels, saved_views, services
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs.models import Run, SavedView
+from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL
-from tests.web.test_commands import run as command
 from trainer.config import RunConfig
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +64,7 @@ def test_tags_notes_and_archive_of_one_run(draft: Run, people: dict[str, User]) 
 
 
 def test_a_list_of_which_everything_is_archived_says_so_and_leads_there(
-    three: list[Run], people: dict[str, User]
+    three: list[Run], people: dict[str, User], cli: Cli
 ) -> None:
     """Also the part that a live page fetches; and what is hidden by filters too is not counted."""
     operator = visitor(people["operator"])
@@ -91,7 +90,8 @@ def test_a_list_of_which_everything_is_archived_says_so_and_leads_there(
     home = " ".join(operator.get("/").content.decode().split())
     assert "Earlier runs" not in home
     assert "Next steps" not in home, "a run was made, though no list shows it"
-    assert command("run", "list") == "" and command("run", "list", "--archived", "only").count("\n") == 3
+    assert data(cli("runs", "list", "--json")) == []
+    assert len(data(cli("runs", "list", "--archived", "only", "--json"))) == 3
 
 
 def test_live_runs_are_never_archived(running: Run, people: dict[str, User]) -> None:
@@ -124,7 +124,9 @@ def test_bulk_tags_and_archive(three: list[Run], people: dict[str, User]) -> Non
     assert Run.objects.filter(archived_at=None).get() == three[2]
 
 
-def test_labels_by_api_and_command(three: list[Run], bearer: Bearer) -> None:
+def test_labels_by_api_and_command(
+    three: list[Run], bearer: Bearer, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
     headers = bearer("operator", "operate")
     path = f"/api/v1/runs/{three[0].pk}"
     send: dict[str, Any] = {"content_type": "application/json", "headers": headers}
@@ -137,13 +139,11 @@ def test_labels_by_api_and_command(three: list[Run], bearer: Bearer) -> None:
     assert Client().post(f"{path}/archive", headers=headers).status_code == 409
     assert len(Client().get("/api/v1/runs", headers=headers).json()["items"]) == 2
     assert len(Client().get("/api/v1/runs?archived=all", headers=headers).json()["items"]) == 3
-    assert "[x y]" in command("run", "tag", str(three[1].pk), "x", "y")
-    command("run", "note", str(three[1].pk), "why")
-    command("run", "archive", str(three[1].pk))
-    with pytest.raises(CommandError, match="archived already"):
-        command("run", "archive", str(three[1].pk))
-    command("run", "restore", str(three[1].pk))
-    assert Run.objects.get(pk=three[1].pk).notes == "why"
+    update = ("runs", "update", str(three[1].pk), "--json")
+    assert data(cli(*update, "--tags", "x,y", "--notes", "why", "--archived"))[0]["tags"] == ["x", "y"]
+    assert cli(*update, "--archived")[0] == 1
+    assert "archived already" in capsys.readouterr().err
+    assert data(cli(*update, "--no-archived"))[0]["notes"] == "why"
 
 
 def test_a_saved_view_is_an_address(three: list[Run], people: dict[str, User], bearer: Bearer) -> None:

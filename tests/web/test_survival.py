@@ -65,8 +65,8 @@ def test_every_process_is_killed_once_and_nothing_is_lost(product: Product) -> N
     product.kill("inference")
     reach(lambda r: r.step >= 5, "step 5, past the checkpoint of step 3")
     before = dict(TrainBatch.objects.filter(run=run).values_list("step", "group_ids"))
-    product.kill("trainer")
-    reach(lambda r: r.recoveries == 1, "another trainer")
+    product.kill("train")
+    reach(lambda r: r.recoveries == 1, "another worker")
     product.kill("control")
     reach(lambda r: r.state in RUN_FINAL, "the end")
     eventually(

@@ -34,8 +34,8 @@ from sandbox.tasks.formats import atif
 from sandbox.tasks.generators.yields import Yield
 from tests.sandbox.tasks.formats.examples import CALLS, TASK
 from tests.web.making import claim, trajectory
-from trainer.config import SamplerConfig
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.config import CurriculumConfig
+from trainer.types import Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -133,16 +133,16 @@ def test_statistics_are_shares(measured: Suite) -> None:
 
 def test_the_order_of_prompts_follows_the_sampler(measured: Suite, policy: Policy) -> None:
     plain = prompt_order("train", seed=3)
-    assert prompt_order("train", seed=3, sampler=SamplerConfig(), prompts=6) == plain
+    assert prompt_order("train", seed=3, sampler=CurriculumConfig(), prompts=6) == plain
     at = {m.task_version_id: m.position for m in measured.memberships.all()}
 
     def used(**options: object) -> set[int]:
-        return {at[pk] for pk in prompt_order("train", seed=3, sampler=SamplerConfig(**options), prompts=6)}
+        return {at[pk] for pk in prompt_order("train", seed=3, sampler=CurriculumConfig(**options), prompts=6)}
 
     assert used(drop_solved_all=True, drop_solved_none=True) == {2, 4, 5}
     assert used(hardest=0.4, easiest=0.6, unmeasured="skip", policy=policy.name) == {2, 4}
     assert used(policy="nobody", unmeasured="skip") == set()
-    later = prompt_order("train", seed=3, sampler=SamplerConfig(harder_later=1.0), prompts=6)
+    later = prompt_order("train", seed=3, sampler=CurriculumConfig(easy_to_hard=1.0), prompts=6)
     assert sorted(later) == sorted(plain)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
@@ -55,39 +53,3 @@ def test_the_api_does_the_same(tasks: list[Task], people: dict[str, User], beare
     assert [change["field"] for change in changes] == ["instruction", "tags", "tags", "suite"]
     assert client.get("/api/v1/curation/disagreements", headers=read).json() == []
     assert client.get("/api/v1/curation/facets?colour=red", headers=read).status_code == 422
-
-
-def test_the_command_line_does_the_same(tasks: list[Task], people: dict[str, User], other: User) -> None:
-    def run(*words: str) -> Any:
-        out = StringIO()
-        call_command("curate", *words, stdout=out)
-        return json.loads(out.getvalue())
-
-    slug = tasks[0].slug
-    assert run("open", "b", "benchmark", "--reviewed", "--user", "reviewer") == {"suite": "b", "reviewed": True}
-    assert run("accept", slug, "--into", "b", "--user", "reviewer")["joined"] is False
-    assert run("accept", slug, "--into", "b", "--user", "second") == {
-        "task": slug,
-        "state": "admitted",
-        "joined": True,
-    }
-    done = run("tag", "odd", slug, tasks[1].slug, "--user", "operator")
-    assert done["changed"] == 2
-    assert run("undo", done["batch"], "--user", "operator")["changed"] == 2
-    assert run("edit", slug, "In other words", "--user", "operator")["version"] == 2
-    assert "In other words" in run("compare", slug, "1", "2")["Instruction"]
-    assert [change["field"] for change in run("changes", "--task", slug)] == [
-        "instruction",
-        "tags",
-        "tags",
-        "suite",
-    ]
-    assert run("disagreements", "--user", "reviewer") == []
-    for words, text in (
-        (("tag", "x", slug, "--user", "reviewer"), "needs the role operator"),
-        (("accept", slug, "--user", "viewer"), "needs the role reviewer"),
-        (("accept", "none", "--user", "reviewer"), "there is no task none"),
-        (("undo", "xyz", "--user", "operator"), "names no batch"),
-    ):
-        with pytest.raises(CommandError, match=text):
-            call_command("curate", *words)

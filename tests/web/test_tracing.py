@@ -17,7 +17,7 @@ from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
 from trainer.config import HarnessConfig
 from trainer.inference.embedded.process import ServerProcess
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
 

@@ -18,9 +18,9 @@ from composer_web.runs import services as runs
 from composer_web.tasks.models import Suite
 from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
+from trainer.algorithms import ALGORITHMS
 from trainer.config import ObjectiveConfig, RunConfig
-from trainer.learning.algorithms import ALGORITHMS
-from trainer.rollouts.types import TrainGroup
+from trainer.types import TrainGroup
 
 pytestmark = pytest.mark.django_db
 PASSES = [True, False, False, True, False]

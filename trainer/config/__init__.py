@@ -9,15 +9,15 @@ from trainer.config.guards import Guards
 from trainer.config.labels import LabelRule, LabelsConfig
 from trainer.config.learning import (
     CorrectionConfig,
-    FeedbackConfig,
-    HeadsConfig,
     LoraConfig,
+    MTPConfig,
     ObjectiveConfig,
     OptimizerConfig,
+    TextualFeedbackConfig,
 )
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
-from trainer.config.prompts import MIX, AsynchronyConfig, SamplerConfig, SessionsConfig
+from trainer.config.prompts import MIX, CurriculumConfig, OrchestratorConfig, SessionsConfig
 from trainer.config.rewards import BehaviourConfig, LengthWeights, MonitorsConfig, RewardConfig
 from trainer.config.rl import RLConfig
 from trainer.config.run import RunConfig, Stage
@@ -25,32 +25,32 @@ from trainer.config.supervised import MidtrainConfig, SFTConfig
 
 __all__ = [
     "MIX",
-    "AsynchronyConfig",
     "BehaviourConfig",
     "CheckpointConfig",
     "CorrectionConfig",
-    "FeedbackConfig",
+    "CurriculumConfig",
     "Guards",
     "HarnessConfig",
-    "HeadsConfig",
     "LabelRule",
     "LabelsConfig",
     "LengthWeights",
     "LoraConfig",
+    "MTPConfig",
     "MidtrainConfig",
     "MonitorsConfig",
     "ObjectiveConfig",
     "OptimizerConfig",
+    "OrchestratorConfig",
     "ParallelConfig",
     "Part",
     "RLConfig",
     "RewardConfig",
     "RunConfig",
     "SFTConfig",
-    "SamplerConfig",
     "SamplingConfig",
     "SessionsConfig",
     "Stage",
     "SummaryConfig",
+    "TextualFeedbackConfig",
     "setting",
 ]

@@ -15,16 +15,18 @@ class SamplingConfig(Part):
     top_p: float = setting(
         1.0, "Sample among the likeliest tokens that together have this probability", gt=0, le=1, advanced=True
     )
-    routed_experts: bool = setting(
-        True, "Mixture-of-experts policies: the trainer repeats the experts that the sampler chose", advanced=True
+    enable_router_replay: bool = setting(
+        True,
+        "Router replay (R3) for mixture-of-experts policies: the trainer uses the experts that the engine chose",
+        advanced=True,
     )
     max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
-    max_context_tokens: int = setting(768, "Most tokens of one episode, observations included", gt=0)
+    max_context_tokens: int = setting(768, "Most tokens of one context window, observations included", gt=0)
     max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
     episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
-    speculate: int | None = setting(
+    num_speculative_tokens: int | None = setting(
         None,
-        "Tokens that embedded engines guess ahead where the policy has a head for it; empty: as the engines were started",
+        "Draft tokens per step of speculative decoding in embedded engines; empty: as the engines were started",
         ge=0,
         le=8,
         nothing="as the engines were started",
@@ -36,6 +38,11 @@ class SamplingConfig(Part):
         gt=0,
         advanced=True,
     )
+
+    @property
+    def turns_seconds(self) -> float:
+        """Longest that the turns of one attempt may take: its tools, and its waits for the engine."""
+        return self.episode_seconds + self.engine_seconds
 
 
 class SummaryConfig(Part):

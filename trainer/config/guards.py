@@ -13,7 +13,7 @@ class Guards(Part):
     malformed_rise: float = setting(
         0.05, "Largest rise of the share of turns with a broken call", gt=0, le=1, advanced=True
     )
-    least_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, le=1_000_000_000, advanced=True)
-    deviations: float = setting(
+    min_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, le=1_000_000_000, advanced=True)
+    z_score: float = setting(
         2.0, "Standard errors by which a difference must exceed chance", ge=0, le=10, advanced=True
     )

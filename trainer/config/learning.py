@@ -15,12 +15,12 @@ class OptimizerConfig(Part):
     )
     learning_rate: float = setting(3e-4, "Peak learning rate", gt=0, le=1)
     warmup_steps: int = setting(5, "Steps of linear warm-up", ge=0)
-    decay_from: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
-    final_share: float = setting(0.15, "Rate at the end, as a share of the peak", ge=0, le=1, advanced=True)
+    decay_start: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
+    min_lr_ratio: float = setting(0.15, "Rate at the end, as a share of the peak", ge=0, le=1, advanced=True)
     weight_decay: float = setting(0.0, "Decoupled weight decay", ge=0, advanced=True)
     beta1: float = setting(0.9, "First moment decay", ge=0, lt=1, advanced=True)
     beta2: float = setting(0.95, "Second moment decay", ge=0, lt=1, advanced=True)
-    clip_norm: float = setting(1.0, "Gradient norm limit", gt=0)
+    max_grad_norm: float = setting(1.0, "Gradient norm limit", gt=0)
 
 
 class CorrectionConfig(Part):
@@ -58,10 +58,10 @@ class ObjectiveConfig(Part):
         "start", "KL reference: the starting policy, or the policy of some steps ago", advanced=True
     )
     reference_steps: int = setting(20, "Steps between updates of a lagged reference", gt=0, advanced=True)
-    expert_plausibility: float = setting(
+    router_replay_threshold: float = setting(
         0.5,
-        "A repeated expert stays while its score is at least this share of the lowest score among the router's own "
-        "choices; 0 keeps all",
+        "A replayed expert is used while its score is at least this share of the lowest score among the router's own "
+        "choices; 0 replays all",
         ge=0,
         le=1,
         advanced=True,
@@ -69,7 +69,7 @@ class ObjectiveConfig(Part):
     correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
 
 
-class FeedbackConfig(Part):
+class TextualFeedbackConfig(Part):
     """Targeted textual feedback: turns with a mistake are re-scored with a hint and pulled toward what it says."""
 
     coefficient: float = setting(
@@ -80,39 +80,45 @@ class FeedbackConfig(Part):
         "Rules that find mistakes and write hints, separated by commas; also terminal_for_tools, and model where a "
         "language model is configured",
     )
-    most_hints: int = setting(8, "Most hinted turns of one group", gt=0, advanced=True)
+    max_hints: int = setting(8, "Most hinted turns of one group", gt=0, advanced=True)
     top_k: int = setting(64, "Tokens of the hinted policy that are matched; 0 for all", ge=0, advanced=True)
-    cap: float = setting(4.0, "Most nats that one token of a hinted turn counts", gt=0, advanced=True)
-    least_shift: float = setting(
+    max_token_kl: float = setting(4.0, "Most nats that one token of a hinted turn counts", gt=0, advanced=True)
+    min_shift: float = setting(
         0.01, "A hint that moves a turn's tokens by less (nats, mean) is dropped", ge=0, advanced=True
     )
-    turns_at_once: int = setting(16, "Hinted turns of one forward pass", gt=0, advanced=True)
+    micro_batch_turns: int = setting(16, "Hinted turns of one forward pass", gt=0, advanced=True)
 
     @property
     def named_rules(self) -> tuple[str, ...]:
         return tuple(name for part in self.rules.split(",") if (name := part.strip()))
 
 
-class HeadsConfig(Part):
-    """A head that guesses tokens ahead, for speculative decoding (`mtp/` beside the weights of a checkpoint). It learns once,
-    when the stage's last step is done, from what the policy itself would say in the stage's last texts or rollouts."""
+class MTPConfig(Part):
+    """An MTP draft head for speculative decoding (`mtp/` beside the weights of a checkpoint). It trains once, after the last
+    step of the stage, on what the policy itself would say in the last texts or rollouts of the stage."""
 
-    ahead: int = setting(0, "Tokens that it learns to guess; 0 trains none and keeps what was there", ge=0, le=8)
-    tokens: int = setting(65536, "Tokens of texts or rollouts that it learns from, at most", ge=2, advanced=True)
-    window: int = setting(192, "Length of the pieces that they are cut into", ge=16, advanced=True)
-    width: int = setting(256, "Inner width", ge=1, advanced=True)
+    num_speculative_tokens: int = setting(
+        0, "Draft tokens that the head predicts; 0 trains no head and keeps an existing one", ge=0, le=8
+    )
+    train_tokens: int = setting(65536, "Most tokens of texts or rollouts that the head trains on", ge=2, advanced=True)
+    seq_len: int = setting(192, "Length of one training sequence, in tokens", ge=16, advanced=True)
+    hidden_size: int = setting(256, "Hidden size of the head", ge=1, advanced=True)
     steps: int = setting(400, "Optimiser steps", ge=1, advanced=True)
-    batch: int = setting(8, "Pieces of one step", ge=1, advanced=True)
+    batch_size: int = setting(8, "Sequences in one step", ge=1, advanced=True)
     learning_rate: float = setting(3e-3, "Peak learning rate, which falls as a cosine", gt=0, le=1, advanced=True)
 
     @model_validator(mode="after")
-    def _pieces(self) -> HeadsConfig:
-        if self.tokens < 2 * self.window:
+    def _pieces(self) -> MTPConfig:
+        if self.train_tokens < 2 * self.seq_len:
             raise ValueError(
-                f"tokens={self.tokens} must be at least two pieces of window={self.window}: one is measured; raise tokens"
+                f"train_tokens={self.train_tokens} must be at least two pieces of seq_len={self.seq_len}: one is "
+                "measured; raise train_tokens"
             )
-        if self.ahead >= self.window:
-            raise ValueError(f"ahead={self.ahead} needs a longer window, it is {self.window}; raise window")
+        if self.num_speculative_tokens >= self.seq_len:
+            raise ValueError(
+                f"num_speculative_tokens={self.num_speculative_tokens} needs longer pieces, they have "
+                f"{self.seq_len} tokens; raise seq_len"
+            )
         return self
 
 

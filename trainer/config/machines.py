@@ -18,9 +18,10 @@ class CheckpointConfig(Part):
         "How versions are coded in the weight store: for networks between regions, or for one fabric (larger and quicker)",
         advanced=True,
     )
-    published_dtype: Literal["float32", "bfloat16"] = setting(
-        "float32",
-        "Number format of published weights: bfloat16 is half the bytes and rounds what the sampler computes with",
+    published_dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto",
+        "Number format of published weights; auto is the policy's own. bfloat16 rounds what the sampler computes with, and "
+        "far fewer words change from version to version",
         advanced=True,
     )
     keep_versions: int = setting(
@@ -29,40 +30,42 @@ class CheckpointConfig(Part):
 
 
 class ParallelConfig(Part):
-    """Several processes that train one policy together. ranks = replicas × shards × context, on all machines.
+    """Distributed training: world_size = dp_replicate × dp_shard × cp, over all nodes.
 
-    With `machines_least` a run also goes on with fewer machines, and so with fewer ranks. `context` and `experts` are then
-    what they are. With more than one replica so are `shards`, and there are fewer replicas: a rank holds as much as before.
-    With one replica the weights are cut over the ranks that there are: a rank holds more.
+    With `min_nodes` a run also trains on fewer nodes, and so with a smaller world. `cp` and `ep` never change. With several
+    replicas `dp_shard` stays and `dp_replicate` shrinks, so a rank holds as much as before. With one replica `dp_shard`
+    shrinks, so a rank holds more.
     """
 
-    ranks: int = setting(1, "Processes of the trainer, one a GPU; 1 is the trainer process itself", ge=1)
-    machines: int = setting(
-        1, "Machines that the ranks are spread over evenly; `manage.py ranks` waits on the others", ge=1, advanced=True
+    world_size: int = setting(1, "Trainer processes (ranks), one per GPU; 1 trains in the trainer process itself", ge=1)
+    max_nodes: int = setting(
+        1, "Nodes that the ranks are spread over evenly; run `manage.py ranks` on the others", ge=1, advanced=True
     )
-    machines_least: int = setting(
+    min_nodes: int = setting(
         0,
-        "Fewest machines that the run starts and goes on with when others are lost; those that come later join it; 0 for all",
+        "Fewest nodes that the run starts with and continues on when nodes are lost; later ones join; 0 for max_nodes",
         ge=0,
         advanced=True,
     )
-    shards: int = setting(1, "Ranks that share weights and optimizer state, each with rows of its own", ge=1)
-    replicas: int = setting(1, "Copies of the sharded weights", ge=1, advanced=True)
-    context: int = setting(1, "Ranks that share the tokens of each row", ge=1)
-    experts: int = setting(1, "Ranks that share the experts of a mixture-of-experts layer", ge=1)
+    dp_shard: int = setting(1, "FSDP: ranks that shard weights and optimizer state, each with rows of its own", ge=1)
+    dp_replicate: int = setting(1, "Data-parallel replicas of the sharded weights (HSDP)", ge=1, advanced=True)
+    cp: int = setting(1, "Context parallelism: ranks that share the tokens of each row", ge=1)
+    ep: int = setting(1, "Expert parallelism: ranks that share the experts of a mixture-of-experts layer", ge=1)
     device: Literal["auto", "cpu", "cuda"] = setting(
         "auto", "Where the trainer computes; auto takes GPUs where there are some", advanced=True
     )
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32"
     )
-    checkpoint_activations: bool = setting(
-        False, "Compute each layer again in the backward pass: less memory, a third more work", advanced=True
+    activation_checkpointing: bool = setting(
+        False,
+        "Activation checkpointing: recompute each layer in the backward pass; less memory, a third more work",
+        advanced=True,
     )
     compile: bool = setting(False, "Compile each layer", advanced=True)
-    logits_at_once: int = setting(
+    lm_head_chunk_size: int = setting(
         0,
-        "Most logits (policy tokens × vocabulary) that exist at a time; 0 for all of a micro-batch",
+        "Fused linear log-prob: most logits (tokens × vocabulary) in memory at a time; 0 for all of a micro-batch",
         ge=0,
         advanced=True,
     )
@@ -71,63 +74,63 @@ class ParallelConfig(Part):
         "Of RL on several ranks: write checkpoints while the next steps are trained; everywhere else steps wait for them",
         advanced=True,
     )
-    restarts: int = setting(
+    max_restarts: int = setting(
         3,
-        "Times that the ranks are started again after one of them died or was lost with its machine; a machine that joins "
-        "costs none",
+        "Restarts allowed after a rank dies or its node is lost; a node that joins costs none",
         ge=0,
         advanced=True,
     )
 
     @model_validator(mode="after")
     def _sizes(self) -> ParallelConfig:
-        product = self.replicas * self.shards * self.context
-        if product != self.ranks:
+        product = self.dp_replicate * self.dp_shard * self.cp
+        if product != self.world_size:
             raise ValueError(
-                f"replicas={self.replicas} × shards={self.shards} × context={self.context} is {product}, and ranks is "
-                f"{self.ranks}; make them agree"
+                f"dp_replicate={self.dp_replicate} × dp_shard={self.dp_shard} × cp={self.cp} is {product}, and world_size is "
+                f"{self.world_size}; make them agree"
             )
-        if self.ranks % self.machines:
+        if self.world_size % self.max_nodes:
             raise ValueError(
-                f"machines={self.machines} does not divide ranks={self.ranks}: each has equally many; choose a divisor"
+                f"max_nodes={self.max_nodes} does not divide world_size={self.world_size}: each has equally many; "
+                "choose a divisor"
             )
-        if self.ranks % self.experts:
-            raise ValueError(f"experts={self.experts} does not divide ranks={self.ranks}; choose a divisor")
-        if self.machines_least > self.machines:
+        if self.world_size % self.ep:
+            raise ValueError(f"ep={self.ep} does not divide world_size={self.world_size}; choose a divisor")
+        if self.min_nodes > self.max_nodes:
             raise ValueError(
-                f"machines_least={self.machines_least} is more than machines={self.machines}; lower it, or 0 for all"
+                f"min_nodes={self.min_nodes} is more than max_nodes={self.max_nodes}; lower it, or 0 for all"
             )
         self._fewer()
         return self
 
     def _fewer(self) -> None:
-        kept = {"context": self.context} if self.replicas == 1 else {"shards × context": self.shards * self.context}
-        for ranks in self.worlds[:-1]:
-            for name, size in (kept | {"experts": self.experts}).items():
+        kept = {"cp": self.cp} if self.dp_replicate == 1 else {"dp_shard × cp": self.dp_shard * self.cp}
+        for ranks in self.world_sizes[:-1]:
+            for name, size in (kept | {"ep": self.ep}).items():
                 if ranks % size:
                     raise ValueError(
-                        f"machines_least={self.machines_least} allows {ranks // self.ranks_each} of {self.machines} "
-                        f"machines, and {name}={size} does not divide their {ranks} ranks; choose a divisor of "
-                        f"{self.ranks_each}, the ranks of one machine, or set machines_least to 0"
+                        f"min_nodes={self.min_nodes} allows {ranks // self.ranks_per_node} of {self.max_nodes} "
+                        f"nodes, and {name}={size} does not divide their {ranks} ranks; choose a divisor of "
+                        f"{self.ranks_per_node}, the ranks of one node, or set min_nodes to 0"
                     )
 
     @property
-    def ranks_each(self) -> int:
-        """Of one machine."""
-        return self.ranks // self.machines
+    def ranks_per_node(self) -> int:
+        """Ranks of one node."""
+        return self.world_size // self.max_nodes
 
     @property
-    def least(self) -> int:
-        """Fewest machines that train."""
-        return self.machines_least or self.machines
+    def fewest_nodes(self) -> int:
+        """Smallest number of nodes that trains."""
+        return self.min_nodes or self.max_nodes
 
     @property
-    def worlds(self) -> list[int]:
-        """Every number of ranks that may train, the fewest first."""
-        return [self.ranks_each * machines for machines in range(self.least, self.machines + 1)]
+    def world_sizes(self) -> list[int]:
+        """Every world size that may train, smallest first."""
+        return [self.ranks_per_node * machines for machines in range(self.fewest_nodes, self.max_nodes + 1)]
 
-    def cut(self, ranks: int) -> tuple[int, int]:
-        """(replicas, shards) where so many ranks train, one of `worlds`."""
-        if self.replicas == 1:
-            return 1, ranks // self.context
-        return ranks // (self.shards * self.context), self.shards
+    def dims_for(self, ranks: int) -> tuple[int, int]:
+        """(dp_replicate, dp_shard) for a world of `ranks`, one of `world_sizes`."""
+        if self.dp_replicate == 1:
+            return 1, ranks // self.cp
+        return ranks // (self.dp_shard * self.cp), self.dp_shard

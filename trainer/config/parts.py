@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from trainer.config.renamed import with_new_names
 
 
 def setting(
@@ -22,8 +24,10 @@ def setting(
 
 FOLDER = r"^(\w[\w.-]{0,79})?$"
 RUN_NAME = r"^[\w][\w .:/+-]{0,79}$"
+POOL = r"^([a-z0-9][a-z0-9-]{0,39})?$"
 PATTERNS = {
     FOLDER: "a name is needed, no path: letters, digits and . _ -, at most 80 characters",
+    POOL: "use lower-case letters, digits and -, at most 40 characters, or leave it empty for the default pool",
     RUN_NAME: "use letters, digits, spaces and . : / + - _; start with a letter or digit; at most 80 characters",
 }
 """What a pattern asks for, in words."""
@@ -31,3 +35,8 @@ PATTERNS = {
 
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _new_names(cls, given: Any) -> Any:
+        return with_new_names(cls, given) if isinstance(given, dict) else given

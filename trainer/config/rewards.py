@@ -1,4 +1,4 @@
-"""What a rollout is paid for, and what watches it."""
+"""Configuration of rewards and of the monitors that watch rollouts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.config.parts import Part, setting
 
 
 class LengthWeights(Part):
-    """How much each kind of effort counts in the length penalty's x."""
+    """Weight of each kind of effort in the length penalty's x."""
 
     thinking_tokens: float = setting(1.0, "Weight of a thinking token", ge=0)
     calling_tokens: float = setting(1.0, "Weight of a token of a turn that calls tools", ge=0)
@@ -50,7 +50,7 @@ class BehaviourConfig(Part):
 
     @property
     def aspects(self) -> tuple[RubricAspect, ...]:
-        """Of `rubric_text`. Raises ValueError naming the line."""
+        """Parse `rubric_text`. Raises ValueError naming the line."""
         found = []
         for number, line in enumerate(self.rubric_text.splitlines(), 1):
             if not line.strip():
@@ -111,11 +111,11 @@ class RewardConfig(Part):
 
 
 class MonitorsConfig(Part):
-    """What watches the rollouts, and what a finding may do by itself. People can undo all of it."""
+    """Monitors for rollouts, and what a finding may trigger automatically. Users can undo every automatic action."""
 
     audit: bool = setting(True, "Read every trajectory by the auditor's rules before it is trained on")
     quarantine: Literal["high", "medium", "low", "never"] = setting(
-        "high", "Findings from this severity on keep their rollout out of training"
+        "high", "Findings from this severity on keep a passed rollout out of training; a failed one keeps its loss"
     )
     ignored_rules: str = setting("", "Rules that never quarantine, separated by commas", advanced=True)
     task_after: int = setting(

@@ -1,4 +1,4 @@
-"""The stage of reinforcement learning."""
+"""Configuration of the reinforcement learning stage."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pydantic import Field, model_validator
 
 from trainer.config.episodes import HarnessConfig, SamplingConfig
 from trainer.config.labels import LabelsConfig
-from trainer.config.learning import FeedbackConfig, HeadsConfig, LoraConfig, ObjectiveConfig, OptimizerConfig
+from trainer.config.learning import LoraConfig, MTPConfig, ObjectiveConfig, OptimizerConfig, TextualFeedbackConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import Part, setting
-from trainer.config.prompts import AsynchronyConfig, SamplerConfig, SessionsConfig
+from trainer.config.prompts import CurriculumConfig, OrchestratorConfig, SessionsConfig
 from trainer.config.rewards import MonitorsConfig, RewardConfig
+
+START_SECONDS = 120.0
+"""Time budget per group for claiming it, starting its sandboxes and recording its results."""
 
 
 class RLConfig(Part):
@@ -23,29 +26,35 @@ class RLConfig(Part):
     steps: int = setting(40, "Optimiser steps", gt=0)
     groups_per_step: int = setting(12, "Groups (prompts) of one step", gt=0)
     group_size: int = setting(8, "Rollouts of one prompt (G)", ge=2)
-    max_staleness: int = setting(1, "O: versions that a rollout may lag at dispatch; 0 is on-policy", ge=0)
+    max_off_policy_steps: int = setting(
+        1, "Weight versions that a rollout may lag behind at dispatch; 0 is on-policy", ge=0
+    )
     micro_batch_tokens: int = setting(4096, "Most padded tokens of one forward and backward pass", gt=0, advanced=True)
     batch_timeout_seconds: float = setting(
-        1800.0, "The trainer gives up when no full batch arrives for so long", gt=0, advanced=True
+        1800.0,
+        "The trainer gives up when no full batch arrives for so long; it waits at least as long as the turns of one attempt "
+        "may take (sampling.episode_seconds + sampling.engine_seconds)",
+        gt=0,
+        advanced=True,
     )
     max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
     infra_retries: int = setting(
-        2, "Times that a group is tried again after an infrastructure failure", ge=0, advanced=True
+        2, "Times that one attempt is run again after an infrastructure failure", ge=0, advanced=True
     )
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     harness: HarnessConfig = Field(default_factory=HarnessConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
-    feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
+    textual_feedback: TextualFeedbackConfig = Field(default_factory=TextualFeedbackConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
-    heads: HeadsConfig = Field(default_factory=HeadsConfig)
-    asynchrony: AsynchronyConfig = Field(default_factory=AsynchronyConfig)
+    mtp: MTPConfig = Field(default_factory=MTPConfig)
+    orchestrator: OrchestratorConfig = Field(default_factory=OrchestratorConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)
     monitors: MonitorsConfig = Field(default_factory=MonitorsConfig)
     labels: LabelsConfig = Field(default_factory=LabelsConfig)
-    sampler: SamplerConfig = Field(default_factory=SamplerConfig)
+    curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     eval_suite: str | None = setting("held-out", "Suite evaluated before, during and after; empty for none")
     eval_every: int = setting(20, "Steps between evaluations during the run", gt=0)
@@ -64,45 +73,67 @@ class RLConfig(Part):
 
     @model_validator(mode="after")
     def _window(self) -> RLConfig:
-        most = (self.max_staleness + 1) * self.groups_per_step + self.surplus_groups
+        most = (self.max_off_policy_steps + 1) * self.groups_per_step + self.over_sampled_groups
         if self.max_in_flight_groups > most:
-            need = -(-(self.max_in_flight_groups - self.surplus_groups) // self.groups_per_step) - 1
+            need = -(-(self.max_in_flight_groups - self.over_sampled_groups) // self.groups_per_step) - 1
             raise ValueError(
-                f"max_in_flight_groups={self.max_in_flight_groups} needs max_staleness >= {need} "
+                f"max_in_flight_groups={self.max_in_flight_groups} needs max_off_policy_steps >= {need} "
                 f"(or at most {most} groups in flight)"
             )
-        if 0 < self.asynchrony.window < self.groups_per_step:
+        if 0 < self.orchestrator.batch_window_groups < self.groups_per_step:
             raise ValueError(
-                f"asynchrony.window={self.asynchrony.window} is smaller than a step of {self.groups_per_step} groups; "
+                f"orchestrator.batch_window_groups={self.orchestrator.batch_window_groups} is smaller than a step "
+                f"of {self.groups_per_step} groups; "
                 "raise it, or 0 for the default"
             )
         return self
 
-    @property
-    def group_deadline(self) -> float:
-        """Seconds after which one try of a group is given up: episodes that all wait for a sandbox and are all run again."""
-        return self.asynchrony.group_seconds or 120.0 + 3.0 * self.sampling.episode_seconds * (1 + self.infra_retries)
+    @model_validator(mode="after")
+    def _deadlines(self) -> RLConfig:
+        own, needed = self.orchestrator.group_seconds, self.sampling.turns_seconds
+        if 0 < own < needed:
+            raise ValueError(
+                f"orchestrator.group_seconds={own:g} ends groups whose attempts are still allowed to play: "
+                f"sampling.episode_seconds={self.sampling.episode_seconds:g} and sampling.engine_seconds="
+                f"{self.sampling.engine_seconds:g} add up to {needed:g}; set at least that, or 0 to derive it"
+            )
+        return self
+
+    def group_deadline(self, *, after_turns: float = 0.0, waves: int = 1) -> float:
+        """Seconds after which an attempt at a group is abandoned; `orchestrator.group_seconds` where it is set.
+
+        Every legal attempt fits: the turns plus `after_turns` seconds for grading and reward, repeated `infra_retries`
+        times,
+        multiplied by `waves` where episodes wait that long for a sandbox, plus a minute or two to start.
+        """
+        attempt = self.sampling.turns_seconds + after_turns
+        return self.orchestrator.group_seconds or START_SECONDS + waves * (1 + self.infra_retries) * attempt
 
     @property
-    def surplus_groups(self) -> int:
+    def batch_deadline(self) -> float:
+        """Seconds that the trainer waits for a batch; at least as long as one attempt's turns may take."""
+        return max(self.batch_timeout_seconds, self.sampling.turns_seconds)
+
+    @property
+    def over_sampled_groups(self) -> int:
         """Groups that over-sampling keeps dispatched beyond a step's need."""
-        return round(self.asynchrony.oversample * self.groups_per_step)
+        return round(self.orchestrator.over_sampling * self.groups_per_step)
 
     @property
-    def ready_limit(self) -> int | None:
-        """Finished groups that wait for a step at which no more are dispatched; None without this bound."""
-        if not self.asynchrony.ready:
+    def max_buffered_groups(self) -> int | None:
+        """Number of finished groups waiting for a step at which dispatch stops; None: unbounded."""
+        if not self.orchestrator.max_buffered_steps:
             return None
-        return round(self.asynchrony.ready * self.groups_per_step) + self.surplus_groups
+        return round(self.orchestrator.max_buffered_steps * self.groups_per_step) + self.over_sampled_groups
 
     @property
     def window_groups(self) -> int:
-        """W: a group is overtaken by fewer than this many later ones."""
-        return self.asynchrony.window or self.groups_per_step + int(
-            0.3 * (self.max_staleness + 1) * self.groups_per_step
+        """W: fewer than this many later groups may overtake a group."""
+        return self.orchestrator.batch_window_groups or self.groups_per_step + int(
+            0.3 * (self.max_off_policy_steps + 1) * self.groups_per_step
         )
 
     @property
-    def lag_limit(self) -> int:
-        """Versions that a group may lag when it is trained; the batch waits for one that would lag more."""
-        return self.max_staleness + -(-self.surplus_groups // self.groups_per_step)
+    def staleness_limit(self) -> int:
+        """Maximum staleness of a group at training time, in versions. The batch waits for a group that would exceed it."""
+        return self.max_off_policy_steps + -(-self.over_sampled_groups // self.groups_per_step)

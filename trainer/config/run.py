@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainer.config.parts import RUN_NAME, Part, setting
+from trainer.config.parts import POOL, RUN_NAME, Part, setting
 from trainer.config.rl import RLConfig
 from trainer.config.supervised import MidtrainConfig, SFTConfig
 
@@ -19,4 +19,10 @@ class RunConfig(Part):
     name: str = Field(pattern=RUN_NAME, description="Name shown everywhere")
     policy: str = setting("base", "Policy to start from (a name, or name@version)")
     seed: int = setting(0, "Seed of prompt order, sampling and initialisation", ge=0)
+    pool: str = setting(
+        "",
+        "Pool of train workers that trains it, one a kind of GPU: workers of the queue train.POOL; empty: the default pool",
+        pattern=POOL,
+        advanced=True,
+    )
     stage: Stage

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from trainer.config.learning import HeadsConfig, OptimizerConfig
+from trainer.config.learning import MTPConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import FOLDER, Part, setting
 
@@ -49,31 +49,35 @@ class MidtrainConfig(Part):
         gt=0,
         advanced=True,
     )
-    row_tokens: int = setting(512, "Length of the rows that a corpus' documents are packed into", ge=16, advanced=True)
-    long_share: float = setting(
+    seq_len: int = setting(512, "Length of the rows that a corpus' documents are packed into", ge=16, advanced=True)
+    long_context_share: float = setting(
         0.0, "Share of the steps, at the end, that train on long rows with a scaled rotary embedding", ge=0, le=1
     )
-    long_tokens: int = setting(2048, "Length of the long rows, and of the context from then on", ge=16, advanced=True)
+    long_context_seq_len: int = setting(
+        2048, "Length of the long rows, and of the context from then on", ge=16, advanced=True
+    )
     rope: Literal["theta", "linear", "yarn"] = setting(
         "theta", "How the rotary embedding reaches the long context", advanced=True
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
-    heads: HeadsConfig = Field(default_factory=HeadsConfig)
+    mtp: MTPConfig = Field(default_factory=MTPConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
-        if self.long_share and not self.corpus:
-            raise ValueError("long_share needs a corpus: the built-in mixture has no long documents")
-        if self.long_share and self.long_tokens < self.row_tokens:
-            raise ValueError(f"long_tokens={self.long_tokens} must not be below row_tokens={self.row_tokens}")
+        if self.long_context_share and not self.corpus:
+            raise ValueError("long_context_share needs a corpus: the built-in mixture has no long documents")
+        if self.long_context_share and self.long_context_seq_len < self.seq_len:
+            raise ValueError(
+                f"long_context_seq_len={self.long_context_seq_len} must not be below seq_len={self.seq_len}"
+            )
         return self
 
     @property
     def short_steps(self) -> int:
         """Steps before the long rows begin."""
-        return self.steps - round(self.long_share * self.steps)
+        return self.steps - round(self.long_context_share * self.steps)
 
 
 class SFTConfig(Part):
@@ -118,7 +122,7 @@ class SFTConfig(Part):
         nothing="the built-in mixture",
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
-    heads: HeadsConfig = Field(default_factory=HeadsConfig)
+    mtp: MTPConfig = Field(default_factory=MTPConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
 

@@ -1,7 +1,8 @@
-"""A policy behind an OpenAI-compatible endpoint: messages and tool schemas in, text and tool calls out.
+"""Client for a policy behind an OpenAI-compatible endpoint: messages and tool schemas in, text and tool calls out.
 
-What such an endpoint gives is no tokens but their counts; trajectories of it are evaluated and never trained on. Every
-failure of the endpoint is an InferenceError, which the rollout counts as infrastructure and never as a score.
+Such endpoints report token counts only, so their trajectories are evaluated and never trained on. Every endpoint
+failure is
+an InferenceError, which the rollout counts as infrastructure and never as a score.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from sandbox.harness.types import ToolCall
 from sandbox.network.guard import AsyncTransport, Guard, Refused, Unknown
+from sandbox.storable import parse_json
 from trainer.inference.contract import InferenceError, InferenceRefused
 
 MAX_ANSWER = 16 << 20
-"""Bytes of one answer."""
+"""Maximum size of one answer, in bytes."""
 MAX_PAUSE = 8.0
-"""Longest pause between two tries, whatever the endpoint asks for."""
+"""Maximum pause between two attempts, whatever the endpoint requests."""
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 TOO_LONG = frozenset({"context_length_exceeded", "string_above_max_length"})
-"""Codes by which an endpoint says that the transcript has outgrown the model's window."""
+"""Endpoint error codes for a transcript that exceeds the model's context window."""
 
 
 class Endpoint(BaseModel):
-    """Where a model is asked, and how. `url` is the base (`https://host/v1`)."""
+    """Address and parameters of a model. `url` is the base (`https://host/v1`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,24 +44,24 @@ class Endpoint(BaseModel):
     temperature: bool = Field(default=True, description="Whether the endpoint takes a temperature")
     parameters: dict[str, Any] = Field(default_factory=dict, description="More fields of each request")
     guard: Guard | None = None
-    """Judges the addresses that the host is found at; None where the installation's own settings name the host."""
+    """Checks the host's resolved addresses; None where the installation's own settings name the host."""
 
 
 class Counted(BaseModel):
-    """Tokens of one answer, as the endpoint counts them."""
+    """Token counts of one answer, as the endpoint reports them."""
 
     model_config = ConfigDict(frozen=True)
 
     read: int = Field(ge=0)
     cached: int = Field(default=0, ge=0)
-    """Of those read, taken from the endpoint's cache."""
+    """Input tokens served from the endpoint's cache."""
     written: int = Field(ge=0)
     thinking: int = Field(default=0, ge=0)
-    """Of those written, reasoning that is not shown."""
+    """Output tokens of hidden reasoning."""
 
 
 class ChatReply(BaseModel):
-    """One turn. `error` says why a call that was meant does not parse; then there are no calls."""
+    """One turn. `error` explains why an intended call does not parse; then there are no calls."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -69,15 +71,15 @@ class ChatReply(BaseModel):
     finish: str
     counted: Counted
     message: dict[str, Any]
-    """The assistant's message as the next request has to repeat it."""
+    """The assistant's message as the next request must repeat it."""
 
 
 class TranscriptTooLong(Exception):
-    """The transcript has outgrown the model's window: the policy's doing, no failure of the endpoint."""
+    """The transcript exceeds the model's context window. The policy caused this, not the endpoint."""
 
 
 class ChatClient:
-    """Asks one endpoint. Belongs to one event loop; use it as an async context manager."""
+    """Client for one endpoint. Belongs to one event loop; use it as an async context manager."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -104,7 +106,7 @@ class ChatClient:
         temperature: float,
         seconds: float,
     ) -> ChatReply:
-        """The next turn. Tries again until `seconds` have passed; raises InferenceError, TranscriptTooLong."""
+        """Request the next turn and retry until `seconds` have passed. Raises InferenceError, TranscriptTooLong."""
         body: dict[str, Any] = {
             **self.endpoint.parameters,
             "model": self.endpoint.model,
@@ -160,7 +162,7 @@ class ChatClient:
 
 
 def read_reply(data: Any) -> ChatReply:
-    """A chat completion. Raises InferenceError for anything that is not of the documented shape."""
+    """Parse a chat completion. Raises InferenceError when it does not have the documented shape."""
     try:
         choice = data["choices"][0]
         said = choice["message"]
@@ -188,14 +190,14 @@ def read_reply(data: Any) -> ChatReply:
 
 
 def _calls(wanted: Sequence[Any]) -> tuple[tuple[ToolCall, ...], str | None]:
-    """Calls as the harness takes them; the first that does not parse makes the turn malformed."""
+    """Convert calls to the harness's form; the first that does not parse makes the turn malformed."""
     calls = []
     for one in wanted:
         identity, function = str(one["id"]), one["function"]
         name, written = str(function["name"]), function.get("arguments") or "{}"
         try:
-            arguments = json.loads(written)
-        except (ValueError, RecursionError) as error:
+            arguments = parse_json(written)
+        except ValueError as error:
             return (), f"the arguments of {name!r} are not JSON: {error}"[:300]
         if not isinstance(arguments, dict):
             return (), f"arguments of {name!r} must be an object, found {type(arguments).__name__}"

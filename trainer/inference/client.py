@@ -26,7 +26,7 @@ from trainer.inference.contract import (
 )
 
 RETRIED = {429, 502, 503}
-"""Queue full, proxy without server, server stopping or starting or paused: worth another try."""
+"""Retryable status codes: queue full, proxy without server, server stopping, starting or paused."""
 REFUSED = {400, 404, 405, 422}
 MAX_BACKOFF = 1.0
 _STATUSES = TypeAdapter(list[DeploymentStatus])
@@ -34,10 +34,11 @@ _JSON = {"content-type": "application/json"}
 
 
 class Connections:
-    """Kept connections to one server, as many as requests are under way, for the path that every token takes.
+    """Persistent connections to one server, one per concurrent request, for the path of every token.
 
-    httpx asks more than a millisecond of a processor for a request, which is more than all that a caller does
-    before the first token; this client asks a sixth of it. Callers see httpx's answers and errors either way.
+    httpx spends more than a millisecond of CPU time per request, more than everything else that a caller does before
+    the first
+    token; this client spends a sixth of it. Callers see httpx's answers and errors either way.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -45,7 +46,7 @@ class Connections:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: str, timeout: httpx.Timeout) -> httpx.Response:
-        """Raises httpx.TransportError."""
+        """Send a POST request. Raises httpx.TransportError."""
         url = f"{self._base_url}{path}"
         bounds = aiohttp.ClientTimeout(total=timeout.read, sock_connect=timeout.connect)
         try:
@@ -78,7 +79,7 @@ class Connections:
 
 
 class HttpInferenceClient:
-    """Generates over HTTP, through restarts of the server, until the request's own deadline.
+    """Generates over HTTP and retries through server restarts until the request's own deadline.
 
     Belongs to one event loop; use it as an async context manager, or call `aclose`.
     """
@@ -98,7 +99,7 @@ class HttpInferenceClient:
         await self._connections.aclose()
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """Raises InferenceError when the server refuses the request or the deadline passes."""
+        """Generate one response. Raises InferenceError when the server refuses the request or the deadline passes."""
 
         async def attempt(left: float, timeout: httpx.Timeout) -> httpx.Response:
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
@@ -114,7 +115,7 @@ class HttpInferenceClient:
 async def answered(
     seconds: float, attempt: Callable[[float, httpx.Timeout], Awaitable[httpx.Response]]
 ) -> httpx.Response:
-    """A successful response of `attempt(seconds left, timeout)`, tried again until `seconds` have passed."""
+    """Call `attempt(seconds left, timeout)` until it succeeds or `seconds` have passed."""
     deadline = time.monotonic() + seconds
     attempts = 0
     while True:
@@ -137,9 +138,9 @@ async def answered(
 
 
 class InferenceAdmin:
-    """Deployments and health, for synchronous callers. Raises InferenceError with the server's own words.
+    """Deployments and health, for synchronous callers. Raises InferenceError with the server's message.
 
-    A first update compiles and loads: `timeout` (seconds) is long enough for that on a machine that is busy.
+    A first update compiles and loads; the default `timeout` (seconds) suffices for that on a busy machine.
     """
 
     def __init__(self, base_url: str, *, timeout: float = 180.0) -> None:
@@ -157,7 +158,7 @@ class InferenceAdmin:
         self._http.close()
 
     def health(self) -> ServerHealth:
-        """Also of a server that is not well: it says why."""
+        """Health of the server; an unhealthy one reports its problem."""
         answer = self._call("GET", "/health", unwell=True)
         try:
             return ServerHealth.model_validate(answer)

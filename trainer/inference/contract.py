@@ -1,7 +1,8 @@
-"""Token-in/token-out inference: the one contract that rollouts, evals and the gateway speak.
+"""Token-in/token-out inference contract, shared by rollouts, evals and the gateway.
 
-Served by the embedded engine (CPU) and by vLLM; one conformance suite runs against both. A *deployment* is a
-named set of weights in an inference server: it either follows a weight store (`follow`) or is pinned to a version.
+The embedded engine (CPU) and vLLM implement it; one conformance suite runs against both. A *deployment* is a named set
+of
+weights in an inference server. It either follows a weight store (`follow`) or is pinned to a version.
 
 HTTP (JSON):
   GET  /health                          → ServerHealth
@@ -17,11 +18,12 @@ Errors are {"error": {"code": str, "message": str}} with a remedy in the message
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainer.replay.wire import RoutedExperts, SamplingSupport
+from sandbox.grading.outcomes import Cause
+from trainer.router_replay.payload import RoutedExperts, SamplingSupport
 
 
 class Wire(BaseModel):
@@ -52,16 +54,21 @@ class GenerateRequest(Wire):
     session: str | None = Field(
         default=None, description="turns of one episode share it, so that its KV prefix is reused"
     )
+    min_version: int = Field(
+        default=0,
+        ge=0,
+        description="only weights of this version or a newer one answer; an engine that lags waits for them",
+    )
     timeout_seconds: float = Field(default=120.0, gt=0)
 
     @property
     def narrowed(self) -> bool:
-        """Whether some tokens are closed to sampling, so that the answer must say which were open."""
+        """Whether top-k or top-p excludes tokens, so that the answer must include the sampling mask."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1.0)
 
 
 class VersionSpan(Wire):
-    """Tokens [start, end) of the response were produced by this policy version."""
+    """This policy version produced tokens [start, end) of the response."""
 
     version: int
     start: int
@@ -71,17 +78,17 @@ class VersionSpan(Wire):
 class GenerateResponse(Wire):
     token_ids: list[int]
     logprobs: list[float]
-    """log p of each token under the distribution it was sampled from: temperature (1.0 when greedy), top-k, top-p."""
+    """Log-probability of each token under its sampling distribution: temperature (1.0 when greedy), top-k, top-p."""
     spans: list[VersionSpan]
     finish_reason: Literal["stop", "length", "abort"]
     reused_tokens: int = 0
     """Prompt tokens whose KV was reused from the session."""
     experts: RoutedExperts | None = None
-    """As asked by `experts_from`, up to the last token that was read; None for a dense policy."""
+    """Routed experts from `experts_from` up to the last token that was read; None for a dense policy."""
     support: SamplingSupport | None = None
-    """Open tokens at each sampled token, where the request narrows them."""
+    """Sampling mask of each sampled token, where the request restricts sampling."""
     seconds: float = 0.0
-    """From the request's arrival at the engine to its answer; 0 of an engine that does not say."""
+    """Seconds from the request's arrival at the engine to its answer; 0 when the engine does not report it."""
 
 
 class DeploymentSpec(Wire):
@@ -111,52 +118,55 @@ class UpdateRequest(Wire):
 
 
 class SyncTimings(Wire):
-    """One weight swap. Its seconds, each measured once: fetch, decode, wait and pause follow one another; apply and resume
-    are the two parts of the pause."""
+    """Timings of one weight swap. Each second counts once: fetch, decode, wait and pause follow one another; apply and
+    resume are the two parts of the pause.
+    """
 
     version: int
     kind: Literal["anchor", "delta", "none"] = "none"
     bytes: int = 0
-    """Fetched."""
+    """Bytes fetched."""
     fetch: float = 0.0
-    """Reading the version from the weight store, beside generation."""
+    """Reading the version from the weight store, concurrent with generation."""
     decode: float = 0.0
-    """Making of it what can be put in, and proving that, beside generation."""
+    """Decoding and verifying the weights, concurrent with generation."""
     wait: float = 0.0
-    """From asking generation to stand still until it does: the step in progress."""
+    """From the request to stop generation until it stops: the step in progress."""
     pause: float = 0.0
-    """How long generation stood still, in all."""
+    """Total time during which generation stood still."""
     apply: float = 0.0
-    """Of the pause: the new weights are put in."""
+    """Part of the pause in which the new weights are installed."""
     resume: float = 0.0
-    """Of the pause: from the new weights being in until the next step may begin; 0 where somebody had paused it before."""
+    """Part of the pause from installed weights until the next step may begin; 0 where it had been paused before."""
     patched: bool = False
-    """Changed words were overwritten in place; otherwise the weights were loaded whole."""
+    """Changed words were overwritten in place; otherwise the weights were loaded in full."""
 
     @property
     def seconds(self) -> float:
-        """In all, each second once."""
+        """Total seconds."""
         return self.fetch + self.decode + self.wait + self.pause
 
     def swapped(self, *, asked: float, stood: float, held: float, went_on: float) -> None:
-        """Notes the phases of the swap itself, by readings of one clock: when generation was asked to stand still, when it
-        did, when the engine held the new weights, and when steps went on."""
+        """Record the swap's phases from readings of one clock: when the stop was requested, when generation stopped,
+        when the
+        engine held the new weights, and when steps resumed.
+        """
         self.wait, self.pause = stood - asked, went_on - stood
         self.apply, self.resume = held - stood, went_on - held
 
 
 Proof = Literal["", "due", "proven", "unknown", "differs"]
-"""Whether what an engine computes was compared with what the weights say of a fixed text (`proving.py`).
+"""State of weight verification: the engine's outputs against the publisher's for a fixed text (`verify_weights.py`).
 
 ""        nothing is loaded yet
-due       the next load is compared before it answers
-unknown   there is nothing to compare with: the publisher left nothing, and the weights are too large to compute it there
-differs   it computes something else, and nothing that it says is used
+due       the next load is verified before any answer
+unknown   there is no reference: the publisher left none, and the weights are too large to compute it there
+differs   the outputs differ, and no answer of the engine is used
 """
 
 
 class EngineStatus(Wire):
-    """What one engine says of a deployment that it serves. What is counted counts from the deployment's creation there."""
+    """One engine's report on a deployment that it serves. Counters start at the deployment's creation there."""
 
     url: str = ""
     """Empty: the engine that was asked."""
@@ -169,7 +179,7 @@ class EngineStatus(Wire):
     prompt_tokens: int = 0
     reused_tokens: int = 0
     preemptions: int = 0
-    guessed_tokens: int = 0
+    draft_tokens: int = 0
     accepted_tokens: int = 0
 
 
@@ -182,30 +192,29 @@ class DeploymentStatus(Wire):
     running: int = 0
     waiting: int = 0
     slots: int = 0
-    """Requests that it computes at the same time; 0 when it does not say."""
+    """Maximum concurrent requests; 0 when the engine does not report it."""
     cache_share: float | None = None
-    """Largest share of its engine's room for keys and values that running requests filled in the last 10 s; None while it
-    does not say."""
+    """Peak KV-cache utilisation of running requests in the last 10 s; None when the engine does not report it."""
     generated_tokens: int = 0
     prompt_tokens: int = 0
-    """Of the prompts of its requests."""
+    """Tokens in the prompts of its requests."""
     reused_tokens: int = 0
-    """Of these, those whose keys and values were there already."""
+    """Prompt tokens whose KV was cached already."""
     preemptions: int = 0
-    """Times that a running request lost its keys and values to others and was computed again."""
-    guessed_tokens: int = 0
-    """Guessed ahead (speculative decoding)."""
+    """Times that a running request lost its KV cache to others and was recomputed."""
+    draft_tokens: int = 0
+    """Draft tokens proposed (speculative decoding)."""
     accepted_tokens: int = 0
-    """Of these, those that the policy made, too."""
+    """Draft tokens that the policy accepted."""
     proof: Proof = ""
     last_sync: SyncTimings | None = None
     engines: list[EngineStatus] = Field(default_factory=list)
-    """Those behind a router; empty where one engine serves it itself."""
+    """Engines behind a router; empty where one engine serves the deployment itself."""
     error: str = ""
 
     @property
     def by_engine(self) -> list[EngineStatus]:
-        """Each engine that serves it; at least one."""
+        """Status by engine; at least one."""
         return self.engines or [
             EngineStatus(
                 version=self.version,
@@ -216,26 +225,26 @@ class DeploymentStatus(Wire):
                 prompt_tokens=self.prompt_tokens,
                 reused_tokens=self.reused_tokens,
                 preemptions=self.preemptions,
-                guessed_tokens=self.guessed_tokens,
+                draft_tokens=self.draft_tokens,
                 accepted_tokens=self.accepted_tokens,
             )
         ]
 
 
 class ServerStatus(Wire):
-    """A server that an engine drives (one vLLM server, say)."""
+    """A server that an engine drives, such as a vLLM server."""
 
     url: str
     ok: bool
     deployment: str = ""
-    """Whose weights it holds now."""
+    """Deployment whose weights it holds."""
     model: str = ""
     weights: str = ""
-    """How it gets new weights, and why not in place where that is so."""
+    """How it receives new weights; if not in place, the reason."""
     leaving: bool = False
-    """It was taken off the list: what runs there ends, nothing new comes, then it is gone."""
+    """Removed from the list: running requests finish, no new ones arrive, then the server is removed."""
     running: int = 0
-    """Requests that it computes now, of those that passed here."""
+    """Requests in progress, counting those that passed through here."""
     error: str = ""
 
 
@@ -247,20 +256,23 @@ class ServerHealth(Wire):
     tokens_per_second: float = 0.0
     deployments: list[DeploymentStatus] = Field(default_factory=list)
     servers: list[ServerStatus] = Field(default_factory=list)
-    """The servers behind this one; the embedded engine has none."""
+    """Servers behind this one; the embedded engine has none."""
     error: str = ""
-    """Why it is not well, and what to do."""
+    """Cause of an unhealthy state, with a remedy."""
 
 
 class InferenceError(Exception):
-    """The engine could not answer: an infrastructure failure, never a property of the policy."""
+    """The engine could not answer. This is an infrastructure failure, never a property of the policy."""
+
+    outcome: ClassVar[Cause] = Cause.ENGINE_FAILED
+    """Row in the table of outcomes."""
 
 
 class InferenceRefused(InferenceError):
-    """The server will not do this, now or later: asking again does not help."""
+    """The server refuses the request permanently; retrying does not help."""
 
 
 class InferenceClient(Protocol):
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """Raises InferenceError after its own bounded retries, or when the request's deadline passes."""
+        """Generate one response. Raises InferenceError after its own bounded retries, or at the request's deadline."""
         ...

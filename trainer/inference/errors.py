@@ -1,10 +1,10 @@
-"""What a server of the contract answers when it cannot do what was asked; each becomes one HTTP error."""
+"""Errors of servers that implement the contract; each maps to one HTTP error."""
 
 from __future__ import annotations
 
 
 class ServerError(Exception):
-    """Base: `code` is for programs, the message for people and says what to do."""
+    """Base class: `code` is for programs, the message for people, with a remedy."""
 
     code = "internal"
     status = 500
@@ -41,7 +41,7 @@ class Unavailable(ServerError):
 
 
 class Displaced(Unavailable):
-    """Its deployment went to another server while a request waited here: it waits there."""
+    """The deployment moved to another server while a request waited here; the request now waits there."""
 
 
 class UnsupportedModel(ServerError):

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint as the policy that sets goals for repositories and installs them."""
+"""Uses an OpenAI-compatible endpoint as the policy that sets goals for repositories and installs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.inference.contract import InferenceError
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn, as `sandbox.install.agent` reads it."""
+    """One turn in the form of `sandbox.install.agent`."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -25,7 +25,7 @@ class Turn:
 
 
 class EndpointInstaller:
-    """Belongs to one event loop; use it as an async context manager."""
+    """Client for one endpoint. Belongs to one event loop; use it as an async context manager."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.model
@@ -47,7 +47,7 @@ class EndpointInstaller:
         max_tokens: int,
         seconds: float,
     ) -> Turn:
-        """Raises PolicyFailed."""
+        """Request the next turn. Raises PolicyFailed."""
         try:
             reply = await self._client.ask(messages, tools, max_tokens=max_tokens, temperature=0.0, seconds=seconds)
         except (InferenceError, TranscriptTooLong) as error:

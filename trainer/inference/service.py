@@ -1,11 +1,11 @@
-"""The contract over HTTP for any engine: routes, errors in words, and callers that leave."""
+"""HTTP service of the contract for any engine: routes, error messages, and disconnected callers."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -25,14 +25,15 @@ from trainer.inference.contract import (
     SyncTimings,
     UpdateRequest,
 )
-from trainer.inference.errors import BadRequest, ServerError
-from trainer.inference.packets import JoinedProtocol
+from trainer.inference.errors import BadRequest, ServerError, Unavailable
+from trainer.inference.transport import JoinedProtocol
 
 MAX_BODY = 4 << 20
+VERSION_POLL_SECONDS = 0.02
 
 
 class Engine(Protocol):
-    """What serves deployments. Lives on one event loop; methods raise ServerError in words for the caller."""
+    """Interface of an engine. It lives on one event loop; methods raise ServerError with a message for the caller."""
 
     async def start(self) -> None: ...
 
@@ -41,13 +42,13 @@ class Engine(Protocol):
     def health(self) -> ServerHealth: ...
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """Cancelled when the caller has left: whatever the request occupies is freed."""
+        """Generate one response. Cancelled when the caller disconnects, which frees the request's resources."""
         ...
 
     def statuses(self) -> list[DeploymentStatus]: ...
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
-        """Idempotent by name: an equal spec is left alone, another one replaces it."""
+        """Deploy by name, idempotently: an equal spec changes nothing, a different one replaces the old."""
         ...
 
     async def remove(self, name: str) -> None: ...
@@ -129,8 +130,23 @@ def application(engine: Engine) -> Starlette:
     )
 
 
+async def at_version(request: GenerateRequest, version: Callable[[], int]) -> GenerateRequest:
+    """Wait until `version()` satisfies `request`; return the request with the remaining time. Raises Unavailable at its
+    deadline.
+    """
+    end = time.monotonic() + request.timeout_seconds
+    while (served := version()) < request.min_version:
+        if time.monotonic() >= end:
+            raise Unavailable(
+                f"deployment {request.deployment!r} serves version {served}, and version {request.min_version} was asked for "
+                f"and did not come within {request.timeout_seconds:.3g} s; look at how the engine follows its weight store"
+            )
+        await asyncio.sleep(VERSION_POLL_SECONDS)
+    return request.model_copy(update={"timeout_seconds": max(0.001, end - time.monotonic())})
+
+
 def serve(engine: Engine, *, host: str, port: int) -> None:
-    """Runs until a signal; a request in progress has ten seconds to end."""
+    """Run until a signal; requests in progress then have ten seconds to finish."""
     uvicorn.run(
         application(engine),
         host=host,

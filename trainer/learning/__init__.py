@@ -1,0 +1,1 @@
+"""One optimizer step: packing, forward pass, loss, corrections, optimizers and metrics."""

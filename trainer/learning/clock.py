@@ -1,5 +1,7 @@
-"""The time that work on a device takes. A GPU is asked for work and does it later: a clock that is read in between shows
-how fast it was asked."""
+"""Timing of device work. A GPU runs asynchronously, so reading a clock between calls would measure only how fast work
+was
+submitted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import torch
 
 
 def now(device: torch.device) -> float:
-    """Seconds, once the device has done all that it was asked for."""
+    """Current time in seconds, after the device has finished all submitted work."""
     wait(device)
     return time.perf_counter()
 

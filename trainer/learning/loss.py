@@ -2,7 +2,7 @@
 
     L = -(1/Z) Σ_tokens  w_t · (A_t - β · sg[log π_θ(t) - log π_ref(t)]) · log π_θ(t)
 
-with Z a constant, A_t final per-token advantages, w_t importance weights without gradient (`correction.py`), and
+with Z a constant, A_t final per-token advantages, w_t importance weights without gradient (`importance_sampling.py`), and
 sg[] = stop gradient. The KL term is the k1 estimator *inside the advantage*: as a direct loss its gradient is zero
 in expectation, and the k3 estimator's variance explodes once the policies part.
 
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.learning.chunked import chunked_scores, narrowed
+from trainer.learning.kernels.fused_linear_logprob import chunked_scores, narrowed
+from trainer.learning.kernels.prefix_sharing import hidden_states, understands
 from trainer.learning.packing import MicroBatch
-from trainer.learning.shared import hidden_states, understands
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class TokenScores:
 
 
 def score_tokens(
-    model: PreTrainedModel, batch: MicroBatch, *, temperature: float, logits_at_once: int = 0, **decoder: Any
+    model: PreTrainedModel, batch: MicroBatch, *, temperature: float, lm_head_chunk_size: int = 0, **decoder: Any
 ) -> TokenScores:
     """Log-probabilities of the policy tokens. The vocabulary projection runs at loss positions only.
 
     `model` is a Hugging Face causal LM: `get_decoder()` gives hidden states, `get_output_embeddings()` projects
-    them. Rows are padded on the right, so causal attention needs no padding mask. `logits_at_once` bounds how many
+    them. Rows are padded on the right, so causal attention needs no padding mask. `lm_head_chunk_size` bounds how many
     logits exist at a time (0: all); `decoder` are more arguments of the decoder.
     """
     if batch.shared is not None and understands(model):
@@ -61,7 +61,7 @@ def score_tokens(
                 weight_VD,
                 batch.targets_N,
                 temperature=temperature,
-                logits_at_once=logits_at_once,
+                lm_head_chunk_size=lm_head_chunk_size,
                 open_M=batch.open_M,
             )
         )

@@ -1,7 +1,8 @@
-"""Memory that a step freed goes back to the system, and how much it had at most.
+"""Returns freed memory to the system after a step, and measures peak memory.
 
-The C library keeps freed blocks for later ones and, between tensors of ever other sizes, finds fewer and fewer that fit: the
-resident size grows from step to step though nothing more is in use. Engine and sandboxes of the same machine need it.
+The C library keeps freed blocks for reuse, and tensors of ever-changing sizes fit fewer and fewer of them. The resident
+size then
+grows from step to step without more memory in use. Engine and sandboxes on the same machine need that memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 
 def give_back() -> None:
-    """Release the free pages of the heap; does nothing where the C library has no such call (it is glibc's)."""
+    """Release free pages of the heap; does nothing where the C library lacks the call (glibc has it)."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -29,7 +30,7 @@ def _malloc_trim() -> Any:
 
 
 def take_peak(device: torch.device) -> int:
-    """Most bytes since the last call: allocated on a GPU, or resident of this process where it computes on the CPU."""
+    """Peak bytes since the last call: allocated on a GPU, or resident in this process when it computes on the CPU."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -1,6 +1,6 @@
-"""Every number of a run, defined once: name → title, unit, meaning. Pages, API and exports read this table.
+"""Definitions of all run metrics: name → title, unit, meaning. Pages, API and exports read this table.
 
-Names are `<topic>/<name>`; families with open ends (`stop/`, `tool_error/`, `reward/part/`) are listed by their prefix.
+Names are `<topic>/<name>`. Open families (`stop/`, `tool_error/`, `reward/part/`) are listed by prefix.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainer.learning.advantage import is_zero_signal
-from trainer.rollouts.types import TrainGroup
+from trainer.algorithms.advantage import is_zero_signal
+from trainer.types import TrainGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ METRICS: dict[str, Metric] = {
     "rollouts/cut": Metric(
         "Attempts cut", "share", "attempts that were ended because the rest of their group was done"
     ),
+    "rollouts/reward_failed": Metric(
+        "Rewards failed", "share", "judged attempts left out because a part of their reward failed at every try"
+    ),
     "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
     "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),
@@ -73,7 +76,9 @@ METRICS: dict[str, Metric] = {
     "correction/ess": Metric("Effective sample size", "share", "(Σw)² / (N·Σw²) of the importance weights"),
     "correction/chi2": Metric("Chi²", "", "mean of r² minus 1: heavy tails of the ratio"),
     "correction/masked_share": Metric("Masked tokens", "share", "policy tokens whose importance weight is 0"),
-    "correction/clipped_share": Metric("Clipped tokens", "share", "policy tokens whose ratio was truncated"),
+    "correction/clipped_share": Metric(
+        "Clipped tokens", "share", "policy tokens whose importance weight was cut to a bound above 0"
+    ),
     "correction/ratio_mean": Metric("Ratio, mean", "", "mean of p_trainer / p_sampler"),
     "correction/ratio_max": Metric("Ratio, max", "", "largest p_trainer / p_sampler"),
     "feedback/turns": Metric("Hinted turns", "count", "turns of the step that textual feedback re-scored with a hint"),
@@ -190,7 +195,7 @@ METRICS: dict[str, Metric] = {
         "model FLOPs a second against the fastest product of matrices that the device did when it was measured once, "
         "as the training began",
     ),
-    "parallel/ranks": Metric(
+    "distributed/ranks": Metric(
         "Ranks", "count", "processes that trained the step together; fewer than configured while machines are missing"
     ),
     "memory/trainer": Metric(
@@ -228,7 +233,16 @@ METRICS: dict[str, Metric] = {
         )
     },
     "eval/pass1": Metric("Held-out pass@1", "share", "mean share of passing samples over held-out tasks"),
-    "eval/best_of_k": Metric("Held-out best-of-K", "share", "held-out tasks that at least one of K samples solves"),
+    "eval/best_of_k": Metric(
+        "Held-out best-of-K",
+        "share",
+        "held-out tasks that at least one of K samples solves, K being the run's eval_samples",
+    ),
+    "eval/best_of/": Metric(
+        "Held-out best-of",
+        "share",
+        "held-out tasks that at least one of so many samples solves, of all that have as many",
+    ),
     "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),
     "loss/accuracy": Metric("Training accuracy", "share", "weighted share of tokens that are the model's first choice"),
     "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
@@ -247,12 +261,12 @@ METRICS: dict[str, Metric] = {
 }
 
 FAMILIES = tuple(name for name in METRICS if name.endswith("/"))
-"""Prefixes of open ends."""
+"""Prefixes of open families."""
 
 
 OUTCOMES = ("passed", "failed")
 BY_OUTCOME = {f"{name}/{one}": one for name in ("tokens/policy", "tokens/total", "turns") for one in OUTCOMES}
-"""Means over a part of the rollouts: absent where there is none, and never averaged with a 0 for it."""
+"""Means over a subset of the rollouts: absent for an empty subset, which never counts as 0 in an average."""
 
 MOST_LAG = 8
 """Largest lag with a share of its own."""
@@ -270,7 +284,7 @@ def describe(name: str) -> Metric:
 
 
 def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict[str, float]:
-    """Numbers of one training batch that need no model. `trained_version` is the version that the step updates."""
+    """Metrics of a training batch that need no model. `trained_version` is the version that the step updates."""
     if not groups:
         raise ValueError("a batch needs at least one group")
     rewards = [group.rewards for group in groups]
@@ -296,7 +310,7 @@ def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict
 
 
 def _by_label(groups: Sequence[TrainGroup]) -> dict[str, float]:
-    """Mean reward of the rollouts whose task has the same label: `reward/source/mutation`."""
+    """Mean reward of rollouts whose tasks share a label: `reward/source/mutation`."""
     rewards: dict[str, list[float]] = {}
     for group in groups:
         for label, value in group.labels.items():
@@ -305,7 +319,7 @@ def _by_label(groups: Sequence[TrainGroup]) -> dict[str, float]:
 
 
 def _by_outcome(groups: Sequence[TrainGroup]) -> dict[str, float]:
-    """Mean lengths of the rollouts that passed and of those that failed; nothing for an outcome that no rollout had."""
+    """Mean lengths of passed and failed rollouts; an outcome without rollouts is absent."""
     out: dict[str, float] = {}
     for name, outcome in BY_OUTCOME.items():
         total = rollouts = 0.0
@@ -325,7 +339,8 @@ def _quantile(values: Sequence[int], share: float) -> int:
 
 
 def mean_of_stats(stats: Iterable[tuple[Mapping[str, float], int]]) -> dict[str, float]:
-    """Weighted mean of per-group numbers; a group that lacks a name counts as 0 there (a stop reason that it never had)."""
+    """Weighted mean of per-group numbers. A name missing in a group counts as 0 (such as a stop reason that did not
+    occur)."""
     total = 0
     sums: dict[str, float] = {}
     for values, weight in stats:

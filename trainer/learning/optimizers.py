@@ -1,7 +1,10 @@
-"""AdamW or Muon, one learning-rate schedule, and an optimizer state that is named tensors.
+"""AdamW and Muon with one learning-rate schedule and an optimizer state of named tensors.
 
-Muon (torch's own) takes the matrices inside the blocks; embeddings, the output projection and vectors stay with
-AdamW. The state is saved by parameter name so that it travels in a safetensors file and survives reordering.
+Muon trains the matrices inside the blocks: torch's own implementation the single ones, `muon.py` the stacked ones of
+experts.
+Embeddings, the output projection and vectors use AdamW. The state is saved by parameter name, so it fits a safetensors
+file and
+survives reordering.
 """
 
 from __future__ import annotations
@@ -12,16 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config import OptimizerConfig
+from trainer.learning.flops import EXPERT
+from trainer.learning.muon import StackedMuon
+
+MUON = (torch.optim.Muon, StackedMuon)
 
 
 def learning_rate(config: OptimizerConfig, step: int, total_steps: int) -> float:
-    """Rate of optimiser step `step` (from 1): linear warm-up, constant, linear fall from `decay_from` of the run."""
+    """Learning rate at step `step` (from 1): linear warm-up, constant, linear decay from `decay_start` of the run."""
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
-    start = config.decay_from * total_steps
+    start = config.decay_start * total_steps
     if step <= start or total_steps <= start:
         return config.learning_rate * warmup
     done = min(1.0, (step - start) / (total_steps - start))
-    return config.learning_rate * warmup * (1.0 - done * (1.0 - config.final_share))
+    return config.learning_rate * warmup * (1.0 - done * (1.0 - config.min_lr_ratio))
 
 
 class NamedOptimizer:
@@ -70,10 +77,12 @@ class NamedOptimizer:
             states.setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
         for optimizer in self._optimizers:
             optimizer.state.clear()
+            moments = {"momentum_buffer"} if isinstance(optimizer, MUON) else {"step", "exp_avg", "exp_avg_sq"}
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    if parameter in states:
-                        optimizer.state[parameter] = states[parameter]
+                    # A checkpoint of when another optimizer had this parameter has other moments: they start anew.
+                    if (state := states.get(parameter)) and state.keys() == moments:
+                        optimizer.state[parameter] = state
 
 
 def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimizer]:
@@ -85,9 +94,10 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
                 parameters, lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay, fused=True
             )
         ]
-    whole = muon_matrices(model)
-    matrices = [parameter for parameter in parameters if parameter in whole]
-    rest = [parameter for parameter in parameters if parameter not in whole]
+    single, stacked = muon_matrices(model), muon_stacks(model)
+    matrices = [parameter for parameter in parameters if parameter in single]
+    stacks = [parameter for parameter in parameters if parameter in stacked]
+    rest = [parameter for parameter in parameters if parameter not in single | stacked]
     optimizers: list[torch.optim.Optimizer] = []
     if matrices:
         # match_rms_adamw: one learning rate serves both optimizers.
@@ -100,20 +110,33 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
                 adjust_lr_fn="match_rms_adamw",
             )
         )
+    if stacks:
+        optimizers.append(
+            StackedMuon(stacks, lr=config.learning_rate, momentum=config.beta2, weight_decay=config.weight_decay)
+        )
     if rest:
         optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=betas, weight_decay=0.0, fused=True))
     return optimizers
 
 
 def muon_matrices(model: nn.Module) -> set[Tensor]:
-    """The parameters that Muon trains: trained matrices inside the blocks."""
+    """Single matrices that Muon trains: trained ones inside the blocks. Stacked biases of experts are excluded."""
     outside = {
         parameter
         for module in model.modules()
         if isinstance(module, nn.Embedding) or module is _output_projection(model)
         for parameter in module.parameters(recurse=False)
     }
-    return {p for p in model.parameters() if p.requires_grad and p.ndim == 2 and p not in outside}
+    return {
+        p
+        for name, p in model.named_parameters()
+        if p.requires_grad and p.ndim == 2 and p not in outside and not name.endswith("bias")
+    }
+
+
+def muon_stacks(model: nn.Module) -> set[Tensor]:
+    """Stacks [E, m, n] of expert matrices that Muon trains."""
+    return {p for name, p in model.named_parameters() if p.requires_grad and p.ndim == 3 and EXPERT.search(name)}
 
 
 def _output_projection(model: nn.Module) -> nn.Module | None:

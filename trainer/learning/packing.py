@@ -1,8 +1,10 @@
-"""From token streams to padded micro-batches of bounded size.
+"""Packs token streams into padded micro-batches of bounded size.
 
-Samples are sorted by length so that padding is small, then cut into micro-batches whose padded area B·T stays below
-a budget. The order is a pure function of the samples, so that a replayed step sums its gradients in the same order.
-Shape suffixes: B rows, T padded length, N policy tokens of the micro-batch.
+Samples are sorted by length to keep padding small, then cut into micro-batches whose padded area B·T stays below a
+budget. The
+order is a pure function of the samples, so a replayed step sums its gradients in the same order. Shape suffixes: B
+rows, T padded
+length, N policy tokens of the micro-batch.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.learning.shared import Beginnings, beginnings
-from trainer.replay.wire import UNKNOWN, ReplayRefused
-from trainer.rollouts.types import TrainSample
+from trainer.learning.kernels.prefix_sharing import PrefixTree, beginnings
+from trainer.router_replay.payload import UNKNOWN, ReplayRefused
+from trainer.types import TrainSample
 
 PAD = 0
-"""Fills rows on the right. Any id does: causal attention never looks at it and no loss position follows it."""
+"""Right padding. Any id works: causal attention never sees it, and no loss position follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,13 @@ class MicroBatch:
     rows_N: Tensor
     """Row b of each policy token, int64."""
     tokens: int
-    """Real tokens, padding not counted."""
+    """Number of tokens without padding."""
     experts_BTLK: Tensor | None = None
-    """Recorded experts by position, MoE layer and place, int64; negative where there is no record."""
+    """Recorded experts by position, MoE layer and rank in the choice, int64; negative where there is no record."""
     open_M: tuple[Tensor, Tensor] | None = None
-    """Where sampling was narrowed: pairs of (policy token n, id that was open to it), int64."""
-    shared: Beginnings | None = None
-    """What the rows have in common; None where each position is computed for itself."""
+    """Sampling mask, where sampling was restricted: pairs of (policy token n, allowed id), int64."""
+    shared: PrefixTree | None = None
+    """Prefix tree of the rows; None where each position is computed separately."""
 
     def to(self, device: torch.device) -> MicroBatch:
         return MicroBatch(
@@ -58,7 +60,7 @@ class MicroBatch:
 
 
 def check_sample(sample: TrainSample, *, vocabulary: int) -> None:
-    """Raise ValueError naming what is inconsistent in a sample from the wire."""
+    """Validate a sample from the wire. Raises ValueError naming the inconsistency."""
     length = len(sample.tokens)
     for name in ("loss_mask", "sampler_logprobs", "advantages"):
         if len(getattr(sample, name)) != length:
@@ -83,7 +85,7 @@ def check_sample(sample: TrainSample, *, vocabulary: int) -> None:
 
 
 def order(samples: Sequence[TrainSample]) -> list[int]:
-    """Indices of the samples as the rows of their micro-batches have them."""
+    """Sample indices in the row order of their micro-batches."""
     return sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
 
 
@@ -103,10 +105,10 @@ def pack(samples: Sequence[TrainSample], *, max_tokens: int, share: bool = True)
 
 
 def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
-    """One micro-batch of these rows, padded to the longest; policy tokens one row after the other.
+    """Combine rows into one micro-batch, padded to the longest; policy tokens one row after the other.
 
-    With `share` tokens that rows begin with in common may be computed once, where no experts are recorded: rows may
-    have gone through other experts there.
+    `share` allows common prefixes to be computed once, unless experts are recorded: rows may have used different
+    experts there.
     """
     width = max(len(row.tokens) for row in rows)
     tokens_BT = torch.full((len(rows), width), PAD, dtype=torch.int64)
@@ -146,7 +148,7 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
 
 
 def _experts(rows: Sequence[TrainSample], width: int) -> Tensor | None:
-    """Records of the rows, -1 where there is none; None when no row has any."""
+    """Recorded experts of the rows, -1 where there is no record; None when no row has any."""
     shapes = {(row.experts.layers, row.experts.top_k) for row in rows if row.experts}
     if not shapes:
         return None

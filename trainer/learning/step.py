@@ -1,8 +1,9 @@
-"""One optimiser step over accepted groups: score, weigh, differentiate, clip, update.
+"""One optimiser step over accepted groups: score, weight, differentiate, clip, update.
 
-The learner knows nothing of rewards, groups' baselines or algorithms: it reads per-token streams (tokens, mask,
-sampler log-probabilities, advantages) and a few constants. On a CPU a step is a pure function of weights, optimizer
-state and the batch: the same batch gives the same bits.
+The learner knows no rewards, group baselines or algorithms. It reads per-token streams (tokens, mask, sampler
+log-probabilities, advantages) and a few constants. On a CPU a step is a pure function of weights, optimizer state and
+batch:
+the same batch gives the same bits.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.learning.clock import now
-from trainer.learning.correction import Correction, TokenEvidence, correction_stats
-from trainer.learning.effort import Effort, Tokens
-from trainer.learning.gates import gate_in_half
+from trainer.learning.flops import Effort, Tokens
+from trainer.learning.importance_sampling import Correction, TokenEvidence, correction_stats
+from trainer.learning.kernels.cpu.rms_norm import norm_in_half
+from trainer.learning.kernels.cpu.swiglu import gate_in_half
+from trainer.learning.kernels.prefix_sharing import attending, understands
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.memory import give_back
-from trainer.learning.norms import norm_in_half
+from trainer.learning.mismatch import mismatch
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order, pack
-from trainer.learning.parity import mismatch
-from trainer.learning.shared import attending, understands
-from trainer.learning.streams import TokenStreams, TrainedGroup, digest_of, packed
+from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.policy.names import checkpoint_state, on_cpu
-from trainer.replay.routing import Replay, RoutingCounts
-from trainer.rollouts.types import TrainGroup, TrainSample
+from trainer.router_replay.hooks import Replay, RoutingCounts
+from trainer.types import TrainGroup, TrainSample
 
 
 class NonFiniteGradients(RuntimeError):
-    """Loss or gradients are NaN or infinite. The weights were not touched."""
+    """Loss or gradients are NaN or infinite. The weights are unchanged."""
 
     def __init__(self, step: int, norm: float) -> None:
         super().__init__(
@@ -48,16 +49,18 @@ class NonFiniteGradients(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Detached per-token facts of one micro-batch, kept for the step's statistics. All [N]."""
+    """Detached per-token values of one micro-batch, kept for the step's statistics. All [N]."""
 
     weights_N: Tensor
+    clipped_N: Tensor
+    """Tokens whose weight was clipped, bool."""
     ratio_N: Tensor
     log_ratio_N: Tensor
     """log p_trainer - log p_sampler."""
     entropy_N: Tensor
     k1_N: Tensor | None
     advantages_N: Tensor
-    """As they entered the loss."""
+    """Advantages as used in the loss."""
 
 
 class Learner:
@@ -75,15 +78,15 @@ class Learner:
         micro_batch_tokens: int,
         reference: PreTrainedModel | None = None,
         adapters: Adapters | None = None,
-        repeat_experts: bool = True,
+        enable_router_replay: bool = True,
         precision: Literal["float32", "bfloat16"] = "float32",
-        logits_at_once: int = 0,
+        lm_head_chunk_size: int = 0,
         compiled: bool = False,
     ) -> None:
-        """`precision` is what is computed in; weights, gradients and optimizer stay float32. `logits_at_once`: see
-        `score_tokens`. `compiled`: the layers are, and want whole rows and no loops but torch's.
+        """`precision` is the compute format; weights, gradients and optimizer stay float32. `lm_head_chunk_size`: see
+        `score_tokens`. `compiled`: the layers are compiled, which requires whole rows and torch's own loops.
 
-        Raises RouterUnknown when the experts of `model` are to be repeated and its layers are not known.
+        Raises RouterUnknown when router replay is on and the layers of `model` are unknown.
         """
         if objective.kl_coefficient > 0 and reference is None:
             raise ValueError("kl_coefficient > 0 needs a reference policy")
@@ -97,12 +100,11 @@ class Learner:
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
         self.precision = precision
-        self.logits_at_once = logits_at_once
-        self.replay = Replay(model, plausibility=objective.expert_plausibility) if repeat_experts else None
-        formats = (torch.float32,) if precision == "float32" else (torch.bfloat16,)
-        self.effort = Effort(model, formats=formats)
+        self.lm_head_chunk_size = lm_head_chunk_size
+        self.replay = Replay(model, plausibility=objective.router_replay_threshold) if enable_router_replay else None
+        self.effort = Effort(model, precision=precision)
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
-        """Samples that the last step scored, and what it found."""
+        """Samples that the last step scored, and the results."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         self.compiled = compiled
         if precision == "bfloat16" and not compiled:
@@ -113,9 +115,10 @@ class Learner:
         model.train()
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
-        """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients, ValueError (bad sample).
+        """Take one optimiser step (counted from 1) and return its metrics. Raises NonFiniteGradients, ValueError (bad
+        sample).
 
-        Everything is checked before anything is computed: a refused sample leaves the weights as they are.
+        All samples are checked before any computation: a refused sample leaves the weights unchanged.
         """
         samples = [sample for group in groups for sample in group.samples]
         for sample in samples:
@@ -155,7 +158,7 @@ class Learner:
         }
 
     def streams(self, groups: Sequence[TrainGroup], *, step: int) -> list[TrainedGroup]:
-        """What the last `train(groups)` knew of each token, for people to look at."""
+        """Per-token streams of the last `train(groups)`, for display."""
         samples, scored = self._last
         rows = [samples[index] for index in order(samples)]
         lengths = [sum(row.loss_mask) for row in rows]
@@ -178,15 +181,15 @@ class Learner:
         ]
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy as others see it: plain weights by their Hugging Face names, on the CPU."""
+        """Published form of the policy: plain weights by Hugging Face name, on the CPU."""
         return self.adapters.merged() if self.adapters else checkpoint_state(self.model, on_cpu(self.model))
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Everything beside the published weights that the next step depends on, by name."""
+        """All other state that the next step depends on, by name."""
         return self.optimizer.state_tensors() | (self.adapters.state_tensors() if self.adapters else {})
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore `state_tensors()`. Raises ValueError when they are of another model."""
+        """Restore `state_tensors()`. Raises ValueError when they belong to another model."""
         if self.adapters:
             self.adapters.load_state_tensors(tensors)
         self.optimizer.load_state_tensors({k: t for k, t in tensors.items() if not k.endswith(f"|{WEIGHT_KEY}")})
@@ -196,26 +199,27 @@ class Learner:
         return next(self.model.parameters()).device
 
     def _has_gradients(self) -> bool:
-        """Of textual feedback (`learning/feedback`), which are there before the step."""
+        """Whether textual feedback (`learning/feedback`) has left gradients before the step."""
         return any(parameter.grad is not None for parameter in self.model.parameters())
 
     @property
     def _needs_all_samples(self) -> bool:
-        """Without a KL term a sample whose advantages are all 0 has exactly no gradient and need not be run."""
+        """Whether all samples must run. Without a KL term, a sample with all-zero advantages has an exactly zero
+        gradient."""
         return self.objective.kl_coefficient > 0
 
     def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
-        """What this process computes of the step."""
+        """Micro-batches that this process computes."""
         return pack(samples, max_tokens=self.micro_batch_tokens, share=not self.compiled)
 
     def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
-        """The step's facts, where several processes computed it (`trainer/parallel`)."""
+        """Combine the step's statistics over processes (`trainer/distributed`)."""
         return loss, tokens, scored
 
     def _effort(
         self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
     ) -> dict[str, float]:
-        """What the step asked of the device; nothing where there was nothing to compute."""
+        """FLOPs metrics of the step; empty when nothing was computed."""
         if not samples:
             return {}
         work = work_of(samples, batches, shared=understands(self.model))
@@ -229,7 +233,7 @@ class Learner:
 
     @property
     def _ranks(self) -> int:
-        """Processes that compute a step together, each on a device of its own."""
+        """Number of processes that compute a step together, each on its own device."""
         return 1
 
     def _routing(self) -> RoutingCounts:
@@ -239,7 +243,7 @@ class Learner:
     def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
         half = self.precision == "bfloat16"
         with torch.autocast(batch.tokens_BT.device.type, torch.bfloat16, enabled=half):
-            return score_tokens(model, batch, temperature=self.temperature, logits_at_once=self.logits_at_once)
+            return score_tokens(model, batch, temperature=self.temperature, lm_head_chunk_size=self.lm_head_chunk_size)
 
     def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
         batch = batch.to(self.device)
@@ -269,6 +273,7 @@ class Learner:
         log_ratio_N = evidence.trainer_logprobs_N - evidence.sampler_logprobs_N
         facts = Scored(
             weights_N.cpu(),
+            self.correction.clipped(evidence).cpu(),
             evidence.ratio_N.cpu(),
             log_ratio_N.cpu(),
             scores.entropy_N.cpu(),
@@ -278,7 +283,7 @@ class Learner:
         return float(loss.detach()), facts
 
     def _update(self, rate: float, step: int) -> float:
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.max_grad_norm))
         self._refuse_non_finite(norm, step)
         self.optimizer.step(rate)
         return norm
@@ -290,7 +295,7 @@ class Learner:
 
 
 def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, shared: bool) -> Tokens:
-    """What `batches` compute of `samples`; `shared`: the model takes common beginnings once, where they may be."""
+    """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible."""
     predicted = sum(sum(sample.loss_mask) for sample in samples)
     beginnings = [batch.shared for batch in batches if batch.shared is not None]
     if not shared or len(beginnings) < len(batches):
@@ -300,7 +305,7 @@ def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, sh
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:
-    """Of a sample that was not scored only the advantages are known."""
+    """Token streams of a sample; an unscored sample has advantages only."""
     advantages = [a for a, mask in zip(sample.advantages, sample.loss_mask, strict=True) if mask]
     digest = digest_of(sample.tokens, sample.sampler_logprobs)
     return TokenStreams(digest=digest, tokens=len(advantages), **({"advantages": packed(advantages)} | scored))
@@ -312,7 +317,7 @@ def _token_metrics(scored: Sequence[Scored]) -> dict[str, float]:
         return {}
     ratio_N = torch.cat([facts.ratio_N for facts in scored]).double()
     weights_N = torch.cat([facts.weights_N for facts in scored])
-    stats = correction_stats(ratio_N, weights_N)
+    stats = correction_stats(ratio_N, weights_N, torch.cat([facts.clipped_N for facts in scored]))
     out = {
         "policy/entropy": float(torch.cat([facts.entropy_N for facts in scored]).mean()),
         **mismatch(torch.cat([facts.log_ratio_N for facts in scored])),

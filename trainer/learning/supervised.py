@@ -16,9 +16,9 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
-from trainer.learning.chunked import chunked_scores
 from trainer.learning.clock import now
-from trainer.learning.effort import Effort, Tokens
+from trainer.learning.flops import Effort, Tokens
+from trainer.learning.kernels.fused_linear_logprob import chunked_scores
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
 from trainer.learning.step import NonFiniteGradients
@@ -32,11 +32,11 @@ class Example(NamedTuple):
     ids: list[int]
     weights: list[float]
     starts: tuple[int, ...] = (0,)
-    """Where documents begin in a packed row (`stages/packing.py`): none of them sees another."""
+    """Document starts in a packed row (`midtrain/packing.py`); documents do not attend to each other."""
 
 
 def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: int = 256) -> Iterator[list[Example]]:
-    """Batches of about `batch_tokens` tokens, each of similar lengths, in seeded order. Endless if its input is."""
+    """Batches of about `batch_tokens` tokens, each of similar lengths, in seeded order. Endless if the input is."""
     order = random.Random(f"batches:{seed}")
     while True:
         drawn = [example for _, example in zip(range(pool), examples, strict=False)]
@@ -53,7 +53,7 @@ def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: 
 
 
 class SupervisedLearner:
-    """Owns the trained model and its optimizer. Its weights are float32, whatever it computes in."""
+    """Owns the trained model and its optimizer. The weights are float32, whatever the compute format."""
 
     def __init__(
         self,
@@ -62,19 +62,20 @@ class SupervisedLearner:
         optimizer: OptimizerConfig,
         total_steps: int,
         micro_batch_tokens: int = 0,
-        logits_at_once: int = 0,
+        lm_head_chunk_size: int = 0,
         precision: Precision = "bfloat16",
     ) -> None:
-        """`micro_batch_tokens`: most padded tokens of one pass, 0 for the whole step; `logits_at_once` and `precision`: see
-        `weighted_loss`."""
+        """`micro_batch_tokens`: maximum padded tokens of one pass, 0 for the whole step. `lm_head_chunk_size` and
+        `precision`: see
+        `weighted_loss`.
+        """
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
         self.precision: Precision = precision
-        half = (torch.bfloat16,) if precision == "bfloat16" else ()
-        self.effort = Effort(model, formats=(torch.float32, *half))
+        self.effort = Effort(model, precision=precision)
         self.micro_batch_tokens = micro_batch_tokens
-        self.logits_at_once = logits_at_once
+        self.lm_head_chunk_size = lm_head_chunk_size
         model.train()
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
@@ -82,7 +83,7 @@ class SupervisedLearner:
         device = next(self.model.parameters()).device
         started = now(device)
         loss, right = self._passes(batch, learn=True)
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.clip_norm))
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.max_grad_norm))
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
             raise NonFiniteGradients(step, norm)
@@ -98,7 +99,7 @@ class SupervisedLearner:
         }
 
     def loss(self, batch: Sequence[Example]) -> float:
-        """What `train` would report of the batch, without learning from it."""
+        """The loss that `train` would report for the batch, without learning."""
         self.model.eval()
         with torch.no_grad():
             found, _ = self._passes(batch, learn=False)
@@ -106,14 +107,14 @@ class SupervisedLearner:
         return found
 
     def _passes(self, batch: Sequence[Example], *, learn: bool) -> tuple[float, float | None]:
-        """The weighted mean over the whole batch, some rows at a time: the sum of what each part gives."""
+        """Weighted mean over the whole batch, accumulated over parts of it."""
         parts = cut(batch, self.micro_batch_tokens)
         total = total_weight(batch) if len(parts) > 1 else None
         loss, right = 0.0, 0.0
         known = True
         for part in parts:
             mean, accuracy = weighted_loss(
-                self.model, part, total=total, logits_at_once=self.logits_at_once, precision=self.precision
+                self.model, part, total=total, lm_head_chunk_size=self.lm_head_chunk_size, precision=self.precision
             )
             if learn:
                 mean.backward()
@@ -124,7 +125,7 @@ class SupervisedLearner:
 
 
 def work_of(batch: Sequence[Example]) -> Tokens:
-    """Documents of a packed row do not see each other."""
+    """Work of a batch; documents of a packed row do not attend to each other."""
     lengths = [
         end - start for row in batch for start, end in zip(row.starts, [*row.starts[1:], len(row.ids)], strict=True)
     ]
@@ -132,7 +133,7 @@ def work_of(batch: Sequence[Example]) -> Tokens:
 
 
 def cut(batch: Sequence[Example], most: int) -> list[list[Example]]:
-    """Rows of `batch` in parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
+    """Split `batch` into parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
     parts: list[list[Example]] = [[]]
     width = 0
     for example in batch:
@@ -153,13 +154,13 @@ def weighted_loss(
     batch: Sequence[Example],
     *,
     total: float | None = None,
-    logits_at_once: int = 0,
+    lm_head_chunk_size: int = 0,
     precision: Precision = "bfloat16",
 ) -> tuple[Tensor, float | None]:
     """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice.
 
     `total` is what the sum is divided by in place of the weights of `batch`: those of all parts of a step. With
-    `logits_at_once` no more logits than these exist at a time, and nobody looks for the first choice. `precision` is what
+    `lm_head_chunk_size` no more logits than these exist at a time, and nobody looks for the first choice. `precision` is what
     products are computed in.
     """
     device = next(model.parameters()).device
@@ -179,8 +180,8 @@ def weighted_loss(
             use_cache=False,
         ).last_hidden_state
         hidden_ND = hidden_BTD[wanted_BT.to(device)]
-        if logits_at_once and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
-            losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, logits_at_once, half), None
+        if lm_head_chunk_size and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
+            losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, lm_head_chunk_size, half), None
         else:
             logits_NV = head(hidden_ND)
             losses_N = functional.cross_entropy(logits_NV.float(), targets_N, reduction="none")
@@ -190,9 +191,9 @@ def weighted_loss(
     return loss, None if right_N is None else float((right_N * weights_N).sum() / divisor)
 
 
-def _logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, logits_at_once: int, half: bool) -> Tensor:
+def _logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, lm_head_chunk_size: int, half: bool) -> Tensor:
     given = (hidden_ND.bfloat16(), weight_VD.bfloat16()) if half else (hidden_ND, weight_VD)
-    return chunked_scores(*given, targets_N, temperature=1.0, logits_at_once=logits_at_once)[0]
+    return chunked_scores(*given, targets_N, temperature=1.0, lm_head_chunk_size=lm_head_chunk_size)[0]
 
 
 def positions(batch: Sequence[Example], width: int) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from trainer.policy.chat import ChatRenderer, ChatTemplateError, ParsedTurn
 from trainer.policy.errors import PolicyUnreadable
-from trainer.policy.store import Policy, load, load_model, load_tokenizer, save
+from trainer.policy.store import Policy, load, load_model, load_tokenizer, native_dtype, published_dtype, save
 
 __all__ = [
     "ChatRenderer",
@@ -13,5 +13,7 @@ __all__ = [
     "load",
     "load_model",
     "load_tokenizer",
+    "native_dtype",
+    "published_dtype",
     "save",
 ]

@@ -18,6 +18,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall, ToolResult
+from sandbox.storable import parse_json
 
 Message = Mapping[str, Any]
 
@@ -29,6 +30,22 @@ TEMPLATE_FAILS = (TemplateError, TypeError, ValueError, LookupError, AttributeEr
 """What a template raises where it does not expect a conversation: its expressions are Python's."""
 ESCAPES = ("\ue000", "\ue001")
 """Private-use characters that stand around a control token's text while the template renders it."""
+
+
+PIECE = 1 << 16
+"""Characters that are tokenised at once where a bound holds; small enough to stop soon after it is passed."""
+LONG = 1 << 13
+"""Characters from which a text is tokenised without the interpreter's lock, so that other threads go on."""
+PIECE_SLACK = 8
+"""Tokens by which a cut in a text may raise its count. Cuts are made before white space, where most tokenizers cut, too."""
+
+
+class PromptTooLong(ValueError):
+    """A prompt has more tokens than it may have. `tokens` is a lower bound of its count."""
+
+    def __init__(self, tokens: int, most: int) -> None:
+        super().__init__(f"the prompt has at least {tokens} tokens; at most {most} fit")
+        self.tokens, self.most = tokens, most
 
 
 class ChatTemplateError(ValueError):
@@ -74,12 +91,15 @@ class BareCalls:
         body = text.strip()
         if not body.startswith("{"):
             return []
-        decoder, at, found = json.JSONDecoder(), 0, []
+        decoder, at = json.JSONDecoder(), 0
+        found: list[str] = []
         while at < len(body):
             try:
                 _, end = decoder.raw_decode(body, at)
             except ValueError:
                 return None
+            except RecursionError:
+                return [*found, body[at:]]  # JSON, nested too deeply to be read: refused as such
             found.append(body[at:end])
             at = end + len(body[end:]) - len(body[end:].lstrip())
         return found
@@ -105,10 +125,10 @@ class HermesCalls:
 
 
 def read_calls(blocks: Sequence[str]) -> tuple[ToolCall, ...]:
-    """Validate call objects. Raises ValueError that names the first defect."""
+    """Validate call objects. Raises ValueError that names the first defect: malformed or too deeply nested JSON, too."""
     calls = []
     for index, block in enumerate(blocks):
-        value = json.loads(block)
+        value = parse_json(block)
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             raise ValueError('a call is {"name": string, "arguments": object}')
         arguments = value.get("arguments", {})
@@ -129,7 +149,8 @@ class ChatRenderer:
         added = tokenizer.get_added_vocab()
         control = {text for text in added if tokenizer.added_tokens_decoder[added[text]].special}
         control |= {text for text in ("<tool_call>", "</tool_call>") if text in added}
-        self._control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))) or r"(?!)")
+        self._controls = sorted(control, key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, self._controls)) or r"(?!)")
         self._turn_end = self._find_turn_end()
         stop = {self._token_id(self._turn_end)}
         if tokenizer.eos_token_id is not None:
@@ -138,23 +159,31 @@ class ChatRenderer:
         self.stop_ids: list[int] = sorted(stop)
         self._opens_thinking = self._render([{"role": "user", "content": PROBE_USER}]).rstrip().endswith(THINK)
 
-    def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
-        """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt."""
-        return self._encode(self._render(messages, tools))
+    def start(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, most: int | None = None
+    ) -> list[int]:
+        """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt.
+
+        Raises PromptTooLong soon after more than `most` tokens are counted, however long the rest is.
+        """
+        return self._encode(self._render(messages, tools), most)
 
     def conversation(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """A finished conversation at once, without a generation prompt."""
         return self._encode(self._render(messages, tools, prompt=False))
 
-    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]:
+    def observe(self, results: Sequence[ToolResult], ask: str = "", *, most: int | None = None) -> list[int]:
         """What follows the policy's turn-end token: the tool outputs, a message of the user if one is to `ask` for
         something, and the next generation prompt."""
         tool_messages = [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in results]
         asked = [{"role": "user", "content": ask}] if ask else []
-        return self.follow([*tool_messages, *asked])
+        return self.follow([*tool_messages, *asked], most=most)
 
-    def follow(self, messages: Sequence[Message]) -> list[int]:
-        """What follows the policy's turn-end token when these messages come next, and the next generation prompt."""
+    def follow(self, messages: Sequence[Message], *, most: int | None = None) -> list[int]:
+        """What follows the policy's turn-end token when these messages come next, and the next generation prompt.
+
+        Raises PromptTooLong, as `start`.
+        """
         shown = self._render([*self._probe(), *messages])
         _, found, rest = shown.partition(PROBE_ANSWER)
         _, ended, bridge = rest.partition(self._turn_end)
@@ -162,7 +191,7 @@ class ChatRenderer:
             raise ChatTemplateError(
                 "the chat template drops the assistant turn before a tool result; use one that keeps it"
             )
-        return self._encode(bridge)
+        return self._encode(bridge, most)
 
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
         """A scripted turn as the policy would have sampled it, turn-end token included (for expert episodes)."""
@@ -195,7 +224,7 @@ class ChatRenderer:
             return ParsedTurn(text, error="the tool call is not complete JSON", thinking_tokens=thinking)
         try:
             return ParsedTurn(text, calls=read_calls(blocks), thinking_tokens=thinking)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             return ParsedTurn(text, error=f"the tool call does not parse: {error}"[:300], thinking_tokens=thinking)
 
     def _thinking_tokens(self, kept: Sequence[int], text: str) -> int:
@@ -267,12 +296,14 @@ class ChatRenderer:
     def _mask(self, content: str) -> str:
         opening, closing = ESCAPES
         plain = content.replace(opening, "").replace(closing, "")
+        if not any(control in plain for control in self._controls):  # far faster than the expression
+            return plain
         return self._control.sub(lambda match: opening + match.group().encode().hex() + closing, plain)
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str, most: int | None = None) -> list[int]:
         """Token ids of a rendering; masked control text comes back as ordinary characters.
 
-        A control token's text cut after its first character matches no control token.
+        A control token's text cut after its first character matches no control token. Raises PromptTooLong.
         """
         opening, closing = ESCAPES
         ids: list[int] = []
@@ -281,15 +312,46 @@ class ChatRenderer:
                 literal = bytes.fromhex(part).decode()
                 ids += self._plain(literal[0]) + self._plain(literal[1:])
             elif part:
+                if most is not None and len(part) > PIECE:
+                    self._check(part, before=len(ids), most=most)
                 ids += self._plain(part)
+            if most is not None and len(ids) > most:
+                raise PromptTooLong(len(ids), most)
         return ids
+
+    def _check(self, text: str, *, before: int, most: int) -> None:
+        """Counts a long text in pieces. Raises PromptTooLong at the piece that passes `most`."""
+        count, start = before, 0
+        while start < len(text):
+            end = start + PIECE
+            if end < len(text):
+                end = max(
+                    text.rfind(" ", start + PIECE // 2, end),
+                    text.rfind("\n", start + PIECE // 2, end),
+                    end - PIECE // 2,
+                )
+            count += len(self._plain(text[start:end])) - PIECE_SLACK
+            start = end
+            if count > most:
+                raise PromptTooLong(count, most)
 
     def _plain(self, text: str) -> list[int]:
         """Without the wrapper's preparations for batches where there is the library below it: a request waits for these."""
         library = getattr(self.tokenizer, "backend_tokenizer", None)
         if library is not None and not (library.truncation or library.padding or library.encode_special_tokens):
+            if len(text) > LONG:
+                return list(library.encode_batch_fast([text], add_special_tokens=False)[0].ids)
             return list(library.encode(text, add_special_tokens=False).ids)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-__all__ = ["CallSyntax", "ChatRenderer", "ChatTemplateError", "Message", "ParsedTurn", "call_json", "read_calls"]
+__all__ = [
+    "CallSyntax",
+    "ChatRenderer",
+    "ChatTemplateError",
+    "Message",
+    "ParsedTurn",
+    "PromptTooLong",
+    "call_json",
+    "read_calls",
+]

@@ -1,10 +1,10 @@
-"""Longer contexts by scaling the rotary embedding, as mid-training's second phase does it.
+"""Context extension by scaling the rotary embedding, as in mid-training's second phase.
 
 | kind | what changes | from |
 |---|---|---|
 | theta | a larger base frequency, positions stay (needs training) | Code Llama |
 | linear | positions divided by the factor | position interpolation |
-| yarn | fast channels as they were, slow ones divided, attention a little sharper | YaRN |
+| yarn | fast channels unchanged, slow ones divided, attention a little sharper | YaRN |
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ RopeKind = Literal["theta", "linear", "yarn"]
 
 
 class ContextNotExtensible(ValueError):
-    """This policy's position embedding cannot be scaled in that way. The message says what was found."""
+    """This policy's position embedding does not support that scaling. The message states the finding."""
 
 
 def extend_context(model: PreTrainedModel, *, tokens: int, kind: RopeKind) -> None:
-    """Let the positions of `model` reach `tokens`, in place; nothing happens if they do already.
+    """Extend the positions of `model` to `tokens`, in place; does nothing if they reach that far already.
 
-    Weights stay the same tensors, so that an optimizer goes on. Raises ContextNotExtensible: no rotary embedding, or one
-    that is scaled already.
+    Weights stay the same tensors, so an optimizer can continue. Raises ContextNotExtensible: no rotary embedding, or
+    one that is
+    scaled already.
     """
     config = model.config
     most = int(config.max_position_embeddings)

@@ -1,4 +1,4 @@
-"""What can be wrong with a policy folder, as one typed error with a remedy."""
+"""Errors of a policy folder, as one exception type with a remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class PolicyUnreadable(ValueError):
-    """A policy folder cannot be loaded. `field` names the part at fault, `remedy` what to do about it."""
+    """A policy folder cannot be loaded. `field` names the faulty part, `remedy` the fix."""
 
     def __init__(self, folder: Path, field: str, found: str, remedy: str) -> None:
         super().__init__(f"policy {folder.name!r} is unreadable: {field}: {found}. {remedy}")

@@ -1,7 +1,8 @@
-"""Names of weights: as a model holds them in memory, and as Hugging Face checkpoints and the weight store have them.
+"""Weight names in memory versus Hugging Face checkpoints and the weight store.
 
-Both are the same for dense models. In memory the library stacks the experts of a layer into one tensor; a checkpoint
-names each expert. Engines and people read checkpoints, so those names are what is published.
+Both are equal for dense models. In memory the library stacks a layer's experts into one tensor; a checkpoint names each
+expert.
+Engines and people read checkpoints, so published weights use checkpoint names.
 """
 
 from __future__ import annotations
@@ -20,35 +21,36 @@ def stacks_experts(model: PreTrainedModel) -> bool:
 
 
 def checkpoint_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`state` of `model` under the names of a checkpoint. Experts are views of the stacked tensors where they can be."""
+    """`state` of `model` under checkpoint names. Experts are views of the stacked tensors where possible."""
     return revert_weight_conversion(model, dict(state)) if stacks_experts(model) else dict(state)
 
 
 def on_cpu(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The model's state on the CPU, where it may be already: the same memory then. Tied weights stay one tensor."""
+    """The model's state on the CPU, sharing memory if it is there already. Tied weights stay one tensor."""
     state = model.state_dict(keep_vars=True)
     moved = {id(tensor): tensor.detach().cpu() for tensor in state.values()}
     return {name: moved[id(tensor)] for name, tensor in state.items()}
 
 
 def load_checkpoint_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> None:
-    """Copies a checkpoint's tensors into `model`. Raises RuntimeError when they are of another model."""
+    """Copy a checkpoint's tensors into `model`. Raises RuntimeError when they belong to another model."""
     model.load_state_dict(dict(memory_state(model, state)))
 
 
 def memory_state(model: PreTrainedModel, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """A checkpoint's tensors under the names that `model` has in memory. Raises RuntimeError when they are of another model."""
+    """A checkpoint's tensors under in-memory names. Raises RuntimeError when they belong to another model."""
     return build_from_state(type(model), model.config, state).state_dict() if stacks_experts(model) else state
 
 
 _building = threading.Lock()
-"""The library exchanges functions of torch while it builds a model: of two at once, one misses its tied weights."""
+"""The library replaces functions of torch while it builds a model; of two concurrent builds, one misses its tied
+weights."""
 
 
 def build_from_state(
     kind: type[PreTrainedModel], config: Any, state: Mapping[str, Tensor], *, attention: str = "sdpa"
 ) -> PreTrainedModel:
-    """A model of the class `kind` in float32 with a checkpoint's tensors. Raises RuntimeError naming what is missing."""
+    """Build a float32 model of class `kind` with a checkpoint's tensors. Raises RuntimeError naming what is missing."""
     floats = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     with _building:
         model, report = cast(Any, kind).from_pretrained(

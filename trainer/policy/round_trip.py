@@ -1,7 +1,8 @@
-"""Whether a chat template can drive episodes: the calls that it writes are read back, and turn by turn gives its own tokens.
+"""Verifies that a chat template can drive episodes: calls parse back, and turn-by-turn rendering is token-exact.
 
-A template in another call syntax would play whole rollouts in which no call is understood. So a small conversation with
-tools is played by `check_template` before episodes are, and what is wrong is said in words.
+With a template in another call syntax, whole rollouts would run without one parsed call. `check_template` therefore
+plays a small
+conversation with tools before any episode, and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sandbox.harness.types import ToolCall, ToolResult
 from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError
 
 PROFILE = "full"
-"""Its tools are shown to the template: their schemas have all shapes that occur."""
+"""Profile whose tools the template is given; their schemas cover all shapes that occur."""
 OPENING = [
     {"role": "system", "content": "You fix code."},
     {"role": "user", "content": "`total(1)` returns 2, expected 3."},
@@ -32,7 +33,7 @@ TURNS = (
         "edited totals.py:2",
     ),
 )
-"""A call and what the tool answers."""
+"""Pairs of a call and the tool's answer."""
 THOUGHT = "First I look."
 SHOWN = 12
 """Tokens shown around the first difference."""
@@ -45,15 +46,15 @@ THINKING_REMEDY = (
 REMEDY = "put a chat_template.jinja that writes one of them into the policy's folder"
 
 Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
-"""What came before, the assistant's message and its call → the turn's tokens."""
+"""(earlier messages, the assistant's message, its call) → the turn's tokens."""
 
 
 class TemplateNotExact(ChatTemplateError):
-    """The template does not round-trip. The message says what is wrong, where, and the remedy."""
+    """The template does not round-trip. The message names the defect, its position and the remedy."""
 
 
 def check_template(renderer: ChatRenderer) -> None:
-    """Raises TemplateNotExact."""
+    """Check the template. Raises TemplateNotExact."""
     try:
         _check_calls(renderer)
         _check_pieces(renderer)
@@ -64,7 +65,7 @@ def check_template(renderer: ChatRenderer) -> None:
 
 
 def problem_of(renderer: ChatRenderer) -> str:
-    """Why the template cannot drive episodes, in words; empty: it can."""
+    """Why the template cannot drive episodes; empty when it can."""
     try:
         check_template(renderer)
     except TemplateNotExact as error:
@@ -73,7 +74,7 @@ def problem_of(renderer: ChatRenderer) -> str:
 
 
 def _first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int]) -> tuple[int, str, str]:
-    """The first token where two renderings part, and what each says around it."""
+    """First token at which two renderings differ, with the context in each."""
     at = next((i for i, pair in enumerate(zip(ids, whole, strict=False)) if pair[0] != pair[1]), len(whole))
     turns, rendered = (str(renderer.tokenizer.decode(list(t[max(0, at - 2) : at + SHOWN]))) for t in (ids, whole))
     return at, turns, rendered
@@ -82,7 +83,7 @@ def _first_difference(renderer: ChatRenderer, ids: Sequence[int], whole: Sequenc
 def not_exact(
     renderer: ChatRenderer, ids: Sequence[int], whole: Sequence[int], *, of: str, name: str = ""
 ) -> TemplateNotExact:
-    """Turn by turn gives `ids`, and the same at once `whole`, in what is called `of`."""
+    """Error for turn-by-turn tokens `ids` that differ from the full rendering `whole`; `of` names the text."""
     at, turns, rendered = _first_difference(renderer, ids, whole)
     remedy = THINKING_REMEDY if (THINK in turns) != (THINK in rendered) else SAID_REMEDY
     return TemplateNotExact(
@@ -92,7 +93,7 @@ def not_exact(
 
 
 def structured(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Calls as templates read them."""
+    """Calls in the form that templates read."""
     return [
         {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
         for call in calls
@@ -100,7 +101,7 @@ def structured(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _check_calls(renderer: ChatRenderer) -> None:
-    """Calls are read back as they were meant, from what is written here and from what the template writes."""
+    """Check that calls parse back as intended, as written here and as written by the template."""
     tools = schemas_of(get_profile(PROFILE))
     for call, _ in TURNS:
         read = renderer.parse(renderer.turn([call]))
@@ -124,8 +125,10 @@ def _check_calls(renderer: ChatRenderer) -> None:
 
 
 def _check_pieces(renderer: ChatRenderer) -> None:
-    """Opening, turns and what is read between them have the tokens of the conversation at once, in one way of writing turns:
-    templates differ in what they keep of a turn's thinking, and in the spaces of a call."""
+    """Check that opening, turns and observations add up to the tokens of the full rendering, in one way of writing
+    turns: templates
+    differ in what they keep of a turn's thinking, and in the spaces of a call.
+    """
     tools = schemas_of(get_profile(PROFILE))
     parts: TemplateNotExact | None = None
     refused: ChatTemplateError | None = None
@@ -154,7 +157,7 @@ def _check_pieces(renderer: ChatRenderer) -> None:
 
 
 def _ways(renderer: ChatRenderer, tools: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Write]]:
-    """What an assistant thinks, and who writes its turns: the renderer or the template."""
+    """Combinations of the assistant's thinking and the writer of its turns: the renderer or the template."""
 
     def by_template(before: Sequence[dict[str, Any]], message: dict[str, Any], _: ToolCall) -> list[int]:
         return renderer.written(before, message, tools)

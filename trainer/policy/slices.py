@@ -1,6 +1,6 @@
-"""Parts of a policy's weights, without the rest of them: for processes that share a policy and need not hold it all.
+"""Partial reads of a policy's weights, for processes that shard a policy and need not hold all of it.
 
-`outline` gives the model without memory for its weights, and `WeightFiles` reads any part of any tensor of the folder.
+`outline` builds the model without memory for its weights; `WeightFiles` reads any part of any tensor of the folder.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.store import check_safetensors, weight_files
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
-"""Numbers that become the model's own by rounding alone."""
+"""Formats that convert to the model's own by rounding alone."""
 GENERATION = "generation_config.json"
 
 
 class WeightFiles:
-    """The tensors of a policy folder, as its safetensors files have them."""
+    """The tensors of a policy folder, as stored in its safetensors files."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises PolicyUnreadable."""
+        """Open the files. Raises PolicyUnreadable."""
         self.folder = folder
         self.bytes_read = 0
-        """Of tensors, since the files were opened."""
+        """Tensor bytes read since the files were opened."""
         self._open = ExitStack()
         self._slices: dict[str, Any] = {}
         for file in weight_files(folder):
@@ -57,7 +57,7 @@ class WeightFiles:
         return self._slices[name].get_dtype() in FLOATS
 
     def read_into(self, target: Tensor, name: str, offset: tuple[int, ...]) -> None:
-        """What `name` has from `offset` on, as much as `target` holds. Raises PolicyUnreadable."""
+        """Fill `target` from tensor `name`, starting at `offset`. Raises PolicyUnreadable."""
         if not target.numel():
             return
         places = tuple(slice(at, at + size) for at, size in zip(offset, target.shape, strict=True))
@@ -72,8 +72,10 @@ class WeightFiles:
 
 
 def outline(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> PreTrainedModel | None:
-    """The model in evaluation mode as `load_model` gives it, its weights on the meta device. What a file does not hold, such
-    as rotary frequencies, is computed. None for a class that does not say how to compute it."""
+    """The model of `load_model` in evaluation mode, with weights on the meta device. Values that no file holds, such as
+    rotary
+    frequencies, are computed. None for a class that does not define how to compute them.
+    """
     if getattr(config, "quantization_config", None) is not None:
         return None
     with torch.device("meta"):
@@ -84,7 +86,8 @@ def outline(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> PreTr
 
 
 def _compute(model: PreTrainedModel, module: nn.Module) -> bool:
-    """Make the buffers of `module` that no file has, as the library does after reading a file; whether all came out."""
+    """Compute the buffers of `module` that no file holds, as the library does after loading; return whether all
+    succeeded."""
     own: list[str] = sorted(name for name in module._non_persistent_buffers_set if module._buffers[name] is not None)
     for name in own:
         module._buffers[name] = _unset(cast(Tensor, module._buffers[name]))

@@ -7,13 +7,14 @@ template. Saving is atomic: readers see the old folder or the new one, never hal
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -28,6 +29,7 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from trainer.config import CheckpointConfig
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.names import on_cpu
@@ -37,27 +39,36 @@ disable_progress_bar()  # policies load inside servers and workers, whose logs a
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 HEADS = "mtp"
-"""Folder of the heads that guess tokens ahead (`trainer/inference/mtp`), where a policy has such."""
+"""Folder of a policy's MTP draft head (`trainer/inference/mtp`), if any."""
+
+
+Native = Literal["float32", "bfloat16"]
+NATIVE = "opencomposer_native_dtype"
+"""Key of `config.json` for the original format: training saves float32, and a bfloat16 policy is still served in
+bfloat16."""
+WIDE = frozenset({"F32", "F64"})
 
 
 class ModelReader(Protocol):
-    """How the model of a folder is read, in evaluation mode."""
+    """Reads the model of a folder, in evaluation mode."""
 
     def __call__(self, folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-        """Raises PolicyUnreadable."""
+        """Read the model. Raises PolicyUnreadable."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A loaded policy. `model` is in float32 on the CPU unless `load` was told otherwise."""
+    """A loaded policy. `model` is float32 on the CPU unless `load` was given another format."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     renderer: ChatRenderer
     dir: Path
     heads: Mapping[str, bytes] = field(default_factory=dict)
-    """Files of the heads that guess tokens ahead, by name. Held here: the folder may be gone when the policy is saved."""
+    """Files of the draft head, by name. Kept in memory, because the folder may be gone when the policy is saved."""
+    native: Native = "float32"
+    """Original number format (`native_dtype`)."""
 
 
 def load(folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader | None = None) -> Policy:
@@ -79,11 +90,39 @@ def load(folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader 
             "Use the tokenizer that the weights were trained with.",
         )  # fmt: skip
     heads = {path.name: path.read_bytes() for path in sorted((folder / HEADS).glob("*")) if path.is_file()}
-    return Policy(model, tokenizer, renderer, folder, heads)
+    return Policy(model, tokenizer, renderer, folder, heads, native_dtype(folder))
+
+
+def native_dtype(folder: Path) -> Native:
+    """bfloat16 where most weights of the folder have, or according to its `config.json` once had, fewer than 32 bits;
+    else
+    float32. Raises PolicyUnreadable.
+    """
+    folder = Path(folder)
+    _require(folder, CONFIG)
+    try:
+        remembered = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(NATIVE)
+    except (ValueError, AttributeError) as error:
+        raise PolicyUnreadable(folder, CONFIG, _first_line(error), "Restore config.json of this policy.") from error
+    if remembered == "bfloat16":
+        return "bfloat16"
+    wide = narrow = 0
+    for name in weight_files(folder):
+        check_safetensors(folder, name)
+        with cast(Any, safe_open(folder / name, framework="pt")) as file:
+            for part in map(file.get_slice, file.keys()):
+                words = math.prod(part.get_shape())
+                wide, narrow = (wide + words, narrow) if part.get_dtype() in WIDE else (wide, narrow + words)
+    return "float32" if wide >= narrow else "bfloat16"
+
+
+def published_dtype(config: CheckpointConfig, policy_dir: Path) -> Native:
+    """Publication format of a run that starts from `policy_dir`. Raises PolicyUnreadable."""
+    return native_dtype(policy_dir) if config.published_dtype == "auto" else config.published_dtype
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer alone. Raises PolicyUnreadable."""
+    """Load only the tokenizer. Raises PolicyUnreadable."""
     folder = Path(folder)
     _require(folder, TOKENIZER)
     try:
@@ -97,7 +136,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """The model alone, in evaluation mode. Raises PolicyUnreadable."""
+    """Load only the model, in evaluation mode. Raises PolicyUnreadable."""
     folder = Path(folder)
     config = load_config(folder)
     for file in weight_files(folder):
@@ -135,10 +174,11 @@ def save(
     weights: Mapping[str, torch.Tensor] | None = None,
     written: Path | None = None,
 ) -> Path:
-    """Write a policy folder atomically, replacing what was there.
+    """Write a policy folder atomically, replacing the previous one.
 
-    `dtype` sets the precision on disk; `extra` adds text files (name → text), such as the recipe; `weights` stand in
-    for the model's own (merged adapters). `written` is a folder of weights' files that are there already, which are moved.
+    `dtype` sets the precision on disk. `extra` adds text files (name → text), such as the recipe. `weights` replace the
+    model's own
+    (merged adapters). `written` is a folder of existing weight files, which are moved.
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +197,8 @@ def save(
             policy.model.save_pretrained(staged, state_dict=state)
         if dtype is not None:
             _edit_json(staged / CONFIG, set_={"dtype": str(dtype).removeprefix("torch.")})
+        if policy.native == "bfloat16":
+            _edit_json(staged / CONFIG, set_={NATIVE: policy.native})
         policy.tokenizer.save_pretrained(staged)
         _edit_json(
             staged / TOKENIZER_CONFIG, drop=("is_local", "local_files_only")
@@ -181,7 +223,7 @@ def save(
 
 
 def _save_config(model: PreTrainedModel, folder: Path) -> None:
-    """What the library's `save_pretrained` writes beside weights."""
+    """Write the files that the library's `save_pretrained` writes beside weights."""
     model.config.dtype = str(model.dtype).removeprefix("torch.")
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
@@ -190,7 +232,7 @@ def _save_config(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_config(folder: Path) -> PretrainedConfig:
-    """The configuration alone. Raises PolicyUnreadable."""
+    """Load only the configuration. Raises PolicyUnreadable."""
     folder = Path(folder)
     _require(folder, CONFIG)
     try:

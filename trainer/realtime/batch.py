@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from trainer.realtime.sessions import RecordedTurn, TokenStream, sequences
 from trainer.realtime.signals import Signal, SignalReward, total
-from trainer.rollouts.types import RewardPart, TrainGroup, TrainSample
+from trainer.types import RewardPart, TrainGroup, TrainSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Freshness:
     """Which sessions are near enough. Versions are those of the policy that was served; the run began at `start`."""
 
     start: int
-    max_staleness: int
+    max_off_policy_steps: int
     temperature: float
-    most_redacted: float = 0.05
+    max_redacted_share: float = 0.05
     """Share of a session's tokens that may be redacted."""
 
     def why_not(self, turns: Sequence[RecordedTurn], *, step: int, reward: bool) -> str:
@@ -46,10 +46,10 @@ class Freshness:
         versions = [version for turn in sampled for version in turn.versions]
         if max(versions) > self.start:
             return "newer than the start"
-        if self.start + step - 1 - min(versions) > self.max_staleness:
+        if self.start + step - 1 - min(versions) > self.max_off_policy_steps:
             return "stale"
         redacted = sum(turn.redacted_tokens for turn in turns)
-        if redacted > self.most_redacted * sum(len(turn.prompt_ids) + len(turn.token_ids) for turn in turns):
+        if redacted > self.max_redacted_share * sum(len(turn.prompt_ids) + len(turn.token_ids) for turn in turns):
             return "redacted"
         return "" if reward else "no signal"
 

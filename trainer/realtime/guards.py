@@ -1,8 +1,10 @@
-"""Guards on real sessions: how often a policy edits, asks and breaks calls, beside how often it did before.
+"""Guards on production sessions: compare a policy's rates of edits, questions and malformed calls with earlier ones.
 
-A reward from edits can be raised by editing less. The reward does not show that; the rates do. A guard compares the newest
-sessions with those of the version that was served before, and says in words what moved. A run has the three rates; a canary
-also what users said of it and how long they waited.
+Editing less can raise a reward that is based on edits. The reward does not show that; the rates do. A guard compares
+the
+newest sessions with those of the previously served version and describes what moved. A run has the three rates; a
+canary adds
+user feedback and waiting times.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from trainer.realtime.reading import TurnFacts
 
 
 class CanaryGuards(Guards):
-    """Bounds of a canary; what has none is shown and ends nothing."""
+    """Bounds of a canary; metrics without a bound are shown and end nothing."""
 
     reward_drop: float | None = Field(
         default=None, gt=0, le=100, description="Largest fall of the mean reward of a turn; empty: only shown"
@@ -42,7 +44,7 @@ class CanaryGuards(Guards):
         le=1,
         description="Largest rise of the share of sessions with a bad signal; empty: only shown",
     )
-    least_sessions: int = Field(
+    min_sessions: int = Field(
         default=20, ge=1, le=1_000_000, description="Sessions on each side before a guard on signals judges"
     )
 
@@ -67,15 +69,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """What a version did for its users."""
+    """Production statistics of a version."""
 
     rates: Rates
     rewards: Sequence[float]
-    """Of the turns that have one."""
+    """Rewards of the turns that have one."""
     first_token_ms: Sequence[float]
     sessions: int
     good: int
-    """Sessions with a good signal."""
+    """Sessions with a positive signal."""
     bad: int
 
 
@@ -88,8 +90,8 @@ def moved(guards: Guards, before: Rates, now: Rates) -> list[Row]:
             Sample.share(is_, now.turns),
             falls=falls,
             bound=bound,
-            deviations=guards.deviations,
-            least=guards.least_turns,
+            deviations=guards.z_score,
+            least=guards.min_turns,
         )
         for name, was, is_, bound, falls in (
             ("the share of turns that edit", before.edit, now.edit, guards.edit_drop, True),
@@ -100,13 +102,13 @@ def moved(guards: Guards, before: Rates, now: Rates) -> list[Row]:
 
 
 def broken(guards: Guards, before: Rates, now: Rates) -> list[str]:
-    """What moved further than allowed, beyond chance, in words. Too few turns: nothing is said."""
+    """Messages about rates that moved beyond their bound and beyond chance; none when there are too few turns."""
     return [row.why for row in moved(guards, before, now) if row.standing == "broken"]
 
 
 def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
-    """Everything that is known of a canary beside the promoted version, each with its bound."""
-    row = partial(compared, deviations=guards.deviations)
+    """All comparisons of a canary with the promoted version, each with its bound."""
+    row = partial(compared, deviations=guards.z_score)
     return [
         *moved(guards, before.rates, now.rates),
         row(
@@ -115,7 +117,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.mean(now.rewards),
             falls=True,
             bound=guards.reward_drop,
-            least=guards.least_turns,
+            least=guards.min_turns,
             unit="points",
         ),
         row(
@@ -124,7 +126,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.median(now.first_token_ms),
             falls=False,
             bound=guards.first_token_rise,
-            least=guards.least_turns,
+            least=guards.min_turns,
             unit="ms",
             relative=True,
         ),
@@ -134,7 +136,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.share(now.good / max(1, now.sessions), now.sessions),
             falls=True,
             bound=guards.good_drop,
-            least=guards.least_sessions,
+            least=guards.min_sessions,
         ),
         row(
             "the share of sessions with a bad signal",
@@ -142,6 +144,6 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.share(now.bad / max(1, now.sessions), now.sessions),
             falls=False,
             bound=guards.bad_rise,
-            least=guards.least_sessions,
+            least=guards.min_sessions,
         ),
     ]

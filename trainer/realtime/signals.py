@@ -1,6 +1,7 @@
-"""What users do after the policy has answered, and what that is worth.
+"""User signals after the policy's answers, and their rewards.
 
-How Cursor weighs its signals is not published. These weights are ours; the signs follow what is: broken calls are
+Cursor has not published its signal weights. These weights are ours; the signs follow what is published: malformed calls
+are
 negative examples, and a reward for edits alone teaches the policy to ask instead.
 """
 
@@ -13,14 +14,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainer.realtime.reading import TurnFacts
-from trainer.rollouts.types import RewardPart
+from trainer.types import RewardPart
 
 SignalKind = Literal["accept", "reject", "edit_kept", "dissatisfied", "latency"]
 
 
 class Signal(BaseModel):
-    """`turn` is what it is about (from 0); None is the whole session. `value`: of edit_kept the share that is still there, of
-    latency seconds, else 1."""
+    """`turn` is the turn concerned (from 0); None is the whole session. `value` is the share still present for
+    edit_kept, seconds
+    for latency, else 1.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +39,7 @@ class Signal(BaseModel):
 
 
 class SignalReward(BaseModel):
-    """Weights of signals. A turn's reward is the sum of what is about the turn and of what is about its session."""
+    """Signal weights. A turn's reward is the sum over signals about the turn and about its session."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,11 +53,11 @@ class SignalReward(BaseModel):
     question: float = Field(default=-0.25, ge=-10, le=10, description="A turn that asks instead of doing something")
 
     def parts(self, facts: Sequence[TurnFacts], signals: Sequence[Signal]) -> list[list[RewardPart]]:
-        """Reward parts of each turn. A turn without any has no reward: nobody said anything about it."""
+        """Reward parts of each turn. A turn without parts has no reward, because no signal concerns it."""
         return [self.of_turn(fact, [s for s in signals if s.turn in (None, index)]) for index, fact in enumerate(facts)]
 
     def of_turn(self, fact: TurnFacts, signals: Sequence[Signal]) -> list[RewardPart]:
-        """Of one turn, from the signals about it and about its whole session."""
+        """Reward parts of one turn, from signals about the turn and about its session."""
         found = [part for signal in sorted(signals, key=lambda s: s.turn is not None) if (part := self._part(signal))]
         if fact.malformed:
             found.append(RewardPart(name="malformed", value=1.0, weight=self.malformed))

@@ -5,7 +5,8 @@ from trainer.rewards import length as _length
 from trainer.rewards import rubric as _rubric
 from trainer.rewards import tests as _tests
 from trainer.rewards import visible as _visible
-from trainer.rewards.base import RewardError, part_names, part_versions, reward_part, score
+from trainer.rewards.base import RewardError, part_names, part_versions, reward_part
+from trainer.rewards.scoring import score
 
 __all__ = ["RewardError", "part_names", "part_versions", "reward_part", "score"]
 

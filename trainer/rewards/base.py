@@ -12,20 +12,27 @@ Operators add parts of their own while a run goes on (`plugins.py`); those have 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from sandbox.grading.report import Verdict
 from trainer.config import RewardConfig
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 Part = Callable[[Trajectory, RewardConfig], RewardPart | None]
 
 
 class RewardError(RuntimeError):
     """A reward part raised, or gave no number. The rollout is not trained on; the message names the part."""
+
+    again: bool = False
+    """Whether the part may give a number when it is asked again."""
+
+
+class RewardPartFailed(RewardError):
+    """A part raised while it looked at a rollout; a language model that it asks may answer the next time."""
+
+    again = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +70,6 @@ def part_versions() -> dict[str, int]:
     return {name: _REGISTRY[name].version for name in part_names()}
 
 
-def score(trajectory: Trajectory, config: RewardConfig) -> Trajectory:
-    """The trajectory with its reward parts and their sum; unchanged (no reward) after an infrastructure failure.
-
-    A part may wait for a language model: call it where waiting is allowed. Raises RewardError.
-    """
-    if trajectory.verdict is Verdict.INFRA_ERROR:
-        return trajectory.model_copy(update={"reward_parts": (), "reward": None})
-    from trainer.rewards.plugins import refresh
-
-    refresh()
-    registry = _REGISTRY
-    if unknown := sorted(set(config.extra_weights) - set(registry)):
-        raise RewardError(f"there is no reward part {unknown[0]!r}; there are: {', '.join(sorted(registry))}")
-    found = (_one(name, registry[name], trajectory, config) for name in sorted(registry))
-    parts = [part for part in found if part is not None]
-    return trajectory.model_copy(
-        update={"reward_parts": tuple(parts), "reward": sum(part.value * part.weight for part in parts)}
-    )
-
-
-def _one(name: str, registered: Registered, trajectory: Trajectory, config: RewardConfig) -> RewardPart | None:
-    weight = config.extra_weights.get(name)
-    if registered.source and not weight:
-        return None
-    try:
-        part = registered.part(trajectory, config)
-    except Exception as error:
-        raise RewardError(f"reward part {name!r} failed on task {trajectory.task_id}: {error!r}") from error
-    if part is None:
-        return None
-    fixed: dict[str, object] = {"name": name, "version": registered.version}
-    part = part.model_copy(update=fixed if weight is None else fixed | {"weight": weight})
-    if not math.isfinite(part.value * part.weight):
-        raise RewardError(f"reward part {name!r} is {part.value} × {part.weight} on task {trajectory.task_id}")
-    return part
+def registry() -> dict[str, Registered]:
+    """Every registered part by name, those of operators included."""
+    return _REGISTRY

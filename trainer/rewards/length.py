@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from trainer.config import LengthWeights, RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 
 def length_cost(x: float, *, k: float, q: float) -> float:

@@ -6,7 +6,7 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 ENDED_BY_POLICY = frozenset({StopReason.FINISHED, StopReason.NO_TOOL_CALL})
 

@@ -1,0 +1,1 @@
+"""Episodes: turns, tool calls, context windows, deadlines, groups of attempts, and resumption of interrupted ones."""

@@ -1,14 +1,14 @@
-"""A trajectory as the auditor and language models read it: no verdict, no reward."""
+"""The view of a trajectory for the auditor and language models: no verdict, no reward."""
 
 from __future__ import annotations
 
 from sandbox.grading.audit import Attempt, Step
 from sandbox.tasks.spec import TaskSpec
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 
 def attempt_of(trajectory: Trajectory, task: TaskSpec | None) -> Attempt:
-    """Without a task, the instruction is what the episode's messages say."""
+    """Build the attempt. Without a task, the instruction comes from the episode's messages."""
     steps = tuple(Step(turn.text, turn.calls, turn.results) for turn in trajectory.turns)
     instruction = task.instruction if task else ""
     for message in trajectory.messages:

@@ -1,7 +1,8 @@
-"""An episode of a policy behind an OpenAI-compatible endpoint: the same sandbox, tools, limits and grading.
+"""Episodes of a policy behind an OpenAI-compatible endpoint: the same sandbox, tools, limits and grading.
 
-The transcript is the list of messages that the endpoint is sent. There are no tokens to train on, only how many the
-endpoint counts. What the endpoint fails at is infrastructure; what the model does with its turns is graded.
+The transcript is the list of messages sent to the endpoint. There are no tokens to train on, only the endpoint's
+counts.
+Endpoint failures are infrastructure; the model's turns are graded.
 """
 
 from __future__ import annotations
@@ -12,33 +13,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.backends.base import Backend
+from sandbox.backends.base import Backend, released
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.inference.chat import ChatClient, ChatReply, Counted, TranscriptTooLong
-from trainer.rollouts.episode import EpisodeSettings, graded, refuse_infrastructure
+from trainer.rollouts.ending import Store, graded
+from trainer.rollouts.episode import EpisodeSettings, agent_limits, refuse_infrastructure, run_tools
 from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record
-from trainer.rollouts.types import Trajectory, Turn, Usage
+from trainer.types import Trajectory, Turn, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class ChatServices:
-    """What such episodes run on."""
+    """Services for such episodes."""
 
     client: ChatClient
     backend: Backend
     environments: EnvironmentStore
     slots: asyncio.Semaphore
+    store: Store | None = None
 
 
 async def run_chat_episode(
     *, task: TaskSpec, sample: int, settings: EpisodeSettings, services: ChatServices
 ) -> Trajectory:
-    """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled."""
+    """Run one episode to a graded, scored trajectory. Never raises for policy or infrastructure faults; may be
+    cancelled."""
     record = Record.begin(task, None)
     limits = EpisodeLimits.of(settings.sampling)
 
@@ -46,7 +50,9 @@ async def run_chat_episode(
         started = time.monotonic()
         profile = get_profile(settings.harness.profile)
         environment = services.environments.spec(task.environment, profile.machine)
-        async with await services.backend.start(environment, snapshot=None) as sandbox:
+        async with limits.machine.spending():
+            fresh = await services.backend.start(environment, limits=agent_limits(limits), snapshot=None)
+        async with released(fresh) as sandbox:
             session = Session(sandbox, profile)
             record.schema_hash = session.schema_hash
             record.spend("start", time.monotonic() - started)
@@ -64,6 +70,7 @@ async def run_chat_episode(
         slots=services.slots,
         backend=services.backend,
         environments=services.environments,
+        store=services.store,
     )
 
 
@@ -74,13 +81,14 @@ async def _turns(
     while (reached := limits.reached()) is None:
         began = time.monotonic()
         try:
-            reply = await client.ask(
-                messages,
-                session.schemas(),
-                max_tokens=limits.tokens.room(),
-                temperature=settings.sampling.temperature,
-                seconds=max(1.0, limits.wall_left()),
-            )
+            async with limits.machine.spending():
+                reply = await client.ask(
+                    messages,
+                    session.schemas(),
+                    max_tokens=limits.tokens.room(),
+                    temperature=settings.sampling.temperature,
+                    seconds=max(1.0, limits.machine.left()),
+                )
         except TranscriptTooLong:
             return StopReason.TOKEN_LIMIT
         generate_seconds = time.monotonic() - began
@@ -89,11 +97,8 @@ async def _turns(
         limits.tokens.used = record.usage.window
         limits.turns.used += 1
         cut = reply.finish == "length"
-        began = time.monotonic()
-        results = tuple(await session.run(reply.calls)) if reply.calls and not cut else ()
-        tool_seconds = time.monotonic() - began
+        results, tool_seconds, late = await run_tools(session, () if cut else reply.calls, limits)
         record.spend("tools", tool_seconds)
-        limits.tools.used += tool_seconds
         if reply.error and not cut:
             results = _malformed(reply)
         asked = settings.asked(len(record.turns) + 1) if results and not session.finished else ""
@@ -114,6 +119,8 @@ async def _turns(
         refuse_infrastructure(results)
         if cut:
             return StopReason.TOKEN_LIMIT
+        if late:
+            return StopReason.TIME_LIMIT
         if reply.error and settings.harness.end_on_malformed_call:
             return StopReason.MALFORMED_CALL
         if not results:
@@ -127,7 +134,7 @@ async def _turns(
 
 
 def _malformed(reply: ChatReply) -> tuple[ToolResult, ...]:
-    """Every call of the turn gets the same answer: an endpoint refuses a transcript that leaves one without."""
+    """Give every call of the turn the same answer; an endpoint rejects a transcript with an unanswered call."""
     error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=reply.error or "")
     return tuple(
         ToolResult(call_id=str(call["id"]), output=f"error: {reply.error}", error=error)

@@ -1,37 +1,38 @@
-"""What the sampler chose beside the tokens of one context window, for the trainer to repeat (`trainer/replay`)."""
+"""Sampler choices beside the tokens of one context window, for replay in the trainer (`trainer/router_replay`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from trainer.inference.contract import GenerateResponse, InferenceError
-from trainer.replay.wire import ReplayRefused, RoutedExperts, SamplingSupport, merge
-from trainer.rollouts.types import Segment
+from trainer.router_replay.payload import ReplayRefused, RoutedExperts, SamplingSupport, merge
+from trainer.types import Segment
 
 
 @dataclass(slots=True)
 class Choices:
     open_ids: list[list[int]] = field(default_factory=list)
-    """By token of the window, the ids that sampling was narrowed to; empty where it was not."""
+    """Sampling mask by token of the window; empty where sampling was unrestricted."""
     experts: list[RoutedExperts] = field(default_factory=list)
-    """As they came: each from where the one before it ends."""
+    """Routed experts in order of arrival; each record starts where the previous one ends."""
 
     @classmethod
     def of(cls, segment: Segment) -> Choices:
-        """Of a window that is taken up again. Raises ReplayRefused."""
+        """Choices of a resumed window. Raises ReplayRefused."""
         open_ids = segment.support.unpack() if segment.support else [[] for _ in segment.tokens]
         return cls(open_ids, [segment.experts] if segment.experts else [])
 
     @property
     def experts_known(self) -> int:
-        """Positions whose experts are known; the next request asks for those from here on."""
+        """Number of positions with known experts; the next request asks for those that follow."""
         return self.experts[-1].stop if self.experts else 0
 
     def read(self, tokens: int) -> None:
         self.open_ids += [[] for _ in range(tokens)]
 
     def wrote(self, response: GenerateResponse, before: int) -> None:
-        """`before`: tokens of the window before the response. Raises InferenceError when its choices cannot be of it."""
+        """Record a response. `before`: tokens of the window before it. Raises InferenceError when its choices are
+        inconsistent."""
         read = before + len(response.token_ids) - 1  # the last token of all was written, not read
         routed = response.experts
         if routed is not None and (routed.start, routed.stop) != (self.experts_known, read):

@@ -1,58 +1,62 @@
 """One attempt at a task: tokens in, tokens out, tools in a sandbox, grading in a second clean one.
 
-The transcript is a list of tokens that only grows: the opening prompt, then for each turn what the policy sampled
-(kept exactly as sampled) and what the chat template makes of the tool results. Nothing is decoded and encoded again.
-Whatever the infrastructure breaks ends as a trajectory with verdict `infra_error` and no reward; everything else,
-malformed calls and runaway turns included, is the policy's work and is graded.
+The transcript is an append-only list of tokens: the opening prompt, then for each turn the sampled tokens (exactly as
+sampled)
+and the chat template's rendering of the tool results. Nothing is decoded and re-encoded. An infrastructure failure ends
+in a
+trajectory with verdict `infra_error` and no reward. Everything else, including malformed calls, runaway turns and calls
+that
+never end, is the policy's work and is graded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from sandbox.backends.base import Backend, SandboxError, Snapshot
+from sandbox.backends.base import Backend, Limits, Snapshot, released
 from sandbox.backends.snapshots import SnapshotStore
-from sandbox.grading.grader import cause_of, grade
 from sandbox.grading.outcomes import Cause
-from sandbox.grading.patch import render
-from sandbox.grading.report import Report, Verdict
-from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
-from trainer.inference.contract import InferenceClient, InferenceError
-from trainer.rewards import RewardError, score
+from trainer.inference.contract import InferenceClient
+from trainer.rollouts.checkpoint import Keeper, Partials, restore
+from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.interruption import Interruption
-from trainer.rollouts.limits import EpisodeLimits
-from trainer.rollouts.partial import Keeper, Partials, restore
+from trainer.rollouts.limits import EpisodeLimits, TimeSpent
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
 from trainer.rollouts.turn import EpisodeLost, Sampler
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
+
+log = logging.getLogger(__name__)
 
 SUMMARY_SEED = 500
-"""Seeds of summaries, away from those of turns."""
+"""Seed offset of summaries, apart from the seeds of turns."""
 
+
+SPARE_SECONDS = 300.0
+"""Seconds that an agent's sandbox outlives its episode's limits."""
 
 VISIBLE_SECONDS = 60.0
-"""Bound on the visible command of a reward that asks for one."""
+"""Time limit of a reward's visible command."""
 
 
 Watch = Callable[[int, tuple[dict[str, Any], ...], Sequence[Turn]], Awaitable[None]]
-"""Told of each turn as it ends, for people who look on: (sample, opening messages, turns so far)."""
+"""Called after each turn, for observers: (sample, opening messages, turns so far)."""
 
 
 class ParsedTurn(Protocol):
-    """A policy turn read back from its tokens; `error` when a call was meant and does not parse."""
+    """A policy turn parsed from its tokens; `error` is set when an intended call does not parse."""
 
     @property
     def text(self) -> str: ...
@@ -68,7 +72,7 @@ class ParsedTurn(Protocol):
 
 
 class Renderer(Protocol):
-    """The policy's own chat template: the only place where messages become tokens and tokens become calls."""
+    """The policy's chat template: the only conversion between messages or calls and tokens."""
 
     stop_ids: list[int]
 
@@ -81,7 +85,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
-    """What episodes run on. `slots` bounds the episodes that hold sandboxes at the same time."""
+    """Services of episodes. `slots` bounds the episodes that hold sandboxes at the same time."""
 
     client: InferenceClient
     renderer: Renderer
@@ -90,10 +94,15 @@ class RolloutServices:
     deployment: str
     slots: asyncio.Semaphore
     snapshots: SnapshotStore | None = None
-    """Where snapshots of turns are kept, for settings that ask for them."""
+    """Store of per-turn snapshots, for settings that request them."""
     partials: Partials | None = None
-    """Where attempts in the middle are kept, each beside its newest snapshot."""
+    """Store of attempts in progress, each beside its newest snapshot."""
     watch: Watch | None = None
+    store: Store | None = None
+    min_version: int = 0
+    """Minimum policy version of the engine before it samples a token."""
+    min_kept_version: int = 0
+    """Minimum version of a saved attempt's tokens; older attempts of a lost worker start over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +111,10 @@ class EpisodeSettings:
     harness: HarnessConfig
     reward: RewardConfig
     interruption: Interruption | None = None
-    """What a person says in the middle, in evaluations of how a policy takes it."""
+    """User message in mid-episode, for evaluating how a policy handles interruptions."""
 
     def asked(self, turns: int) -> str:
-        """What the user says after so many turns; mostly nothing."""
+        """User message after this many turns; usually empty."""
         return self.interruption.says if self.interruption and turns == self.interruption.after_turns else ""
 
 
@@ -120,23 +129,25 @@ async def run_episode(
     origin: Origin | None = None,
     resume: bool = False,
 ) -> Trajectory:
-    """One graded, scored trajectory. Never raises for what the policy or the infrastructure did; may be cancelled.
+    """Run one episode to a graded, scored trajectory. Never raises for policy or infrastructure faults; may be
+    cancelled.
 
-    With an `origin` it goes on from there: same sandbox, same tokens, and its turns count towards the limits. With
-    `resume` it goes on from where a lost worker kept it, if one did (`partial.py`): then its tokens are its own.
+    With an `origin` it continues from there: same sandbox, same tokens, and earlier turns count towards the limits.
+    With `resume` it
+    continues an attempt saved by a lost worker, if any (`checkpoint.py`); that attempt's tokens are its own.
     """
     keeper = Keeper(services.partials, task, sample, seed)
-    partial = await keeper.usable(services.snapshots) if resume else None
-    record = restore(partial[0]) if partial else Record.begin(task, origin)
-    snapshot = partial[1].snapshot if partial else origin.snapshot if origin else None
-    limits = EpisodeLimits.of(settings.sampling)
-    limits.turns.used = sum(not turn.summary for turn in record.turns)
-    limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
-
-    async def act() -> StopReason:
-        return await _act(record, limits, task, session_id, seed, settings, services, snapshot, keeper)
-
+    partial = await keeper.usable(services.snapshots, services.min_kept_version) if resume else None
     try:
+        record = restore(partial[0]) if partial else Record.begin(task, origin)
+        snapshot = partial[1].snapshot if partial else origin.snapshot if origin else None
+        limits = EpisodeLimits.of(settings.sampling)
+        limits.turns.used = sum(not turn.summary for turn in record.turns)
+        limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
+
+        async def act() -> StopReason:
+            return await _act(record, limits, task, session_id, seed, settings, services, snapshot, keeper)
+
         return await graded(
             record,
             limits,
@@ -147,50 +158,11 @@ async def run_episode(
             slots=services.slots,
             backend=services.backend,
             environments=services.environments,
+            store=services.store,
         )
     finally:
         if partial:
             partial[1].close()
-
-
-async def graded(
-    record: Record,
-    limits: EpisodeLimits,
-    act: Callable[[], Awaitable[StopReason]],
-    *,
-    task: TaskSpec,
-    sample: int,
-    reward: RewardConfig,
-    slots: asyncio.Semaphore,
-    backend: Backend,
-    environments: EnvironmentStore,
-) -> Trajectory:
-    """What comes of an episode whose turns `act` makes: its work graded and scored, or lost with a cause."""
-    queued = time.monotonic()
-    async with slots:
-        record.spend("queue", time.monotonic() - queued)
-        limits.started = started = time.monotonic()
-        try:
-            async with asyncio.timeout(limits.wall_seconds):
-                stop = await act()
-                with_grade = time.monotonic()
-                report = await grade(backend=backend, environments=environments, task=task, patch=record.patch)
-                record.spend("grade", time.monotonic() - with_grade)
-        except TimeoutError:
-            cause = f"no end after {limits.wall_seconds:g} s: engine or sandboxes are too slow or stuck"
-            stop, report = StopReason.INFRA_ERROR, _lost(task, Cause.EPISODE_STUCK, cause)
-        except (SandboxError, HarnessFailure, InferenceError, TaskError, OSError, EpisodeLost) as error:
-            stop, report = StopReason.INFRA_ERROR, _lost(task, outcome_of(error), f"{type(error).__name__}: {error}")
-        record.spend("total", time.monotonic() - started)
-    if report.verdict is Verdict.INFRA_ERROR:
-        stop = StopReason.INFRA_ERROR
-    trajectory = _trajectory(record, task, sample, stop, report, limits)
-    try:
-        return await asyncio.to_thread(score, trajectory, reward)  # a part may wait for a language model
-    except RewardError as error:
-        # The work is judged but not priced: missing data, like any other fault of ours.
-        report = _lost(task, Cause.REWARD_FAILED, str(error))
-        return trajectory.model_copy(update={"report": report, "stop_reason": StopReason.INFRA_ERROR})
 
 
 async def _act(
@@ -204,11 +176,13 @@ async def _act(
     snapshot: Snapshot | None,
     keeper: Keeper,
 ) -> StopReason:
-    """Run the turns in a fresh sandbox, or in one that goes on from a `snapshot`, and take the patch."""
+    """Run the turns in a fresh sandbox, or in one restored from a `snapshot`, and take the patch."""
     started = time.monotonic()
     profile = get_profile(settings.harness.profile)
     env = services.environments.spec(task.environment, profile.machine)
-    async with await services.backend.start(env, snapshot=snapshot) as sandbox:
+    async with limits.machine.spending():
+        fresh = await services.backend.start(env, limits=agent_limits(limits), snapshot=snapshot)
+    async with released(fresh) as sandbox:
         session = Session(sandbox, profile)
         record.schema_hash = session.schema_hash
         if record.turns:
@@ -238,7 +212,16 @@ async def _turns(
 ) -> StopReason:
     windows = Windows(settings.harness.summary, settings.sampling.max_context_tokens, made=len(record.segments))
     stop_ids = tuple(services.renderer.stop_ids)
-    sample = Sampler(record, limits, session_id, settings.sampling, services.client, services.deployment, stop_ids)
+    sample = Sampler(
+        record,
+        limits,
+        session_id,
+        settings.sampling,
+        services.client,
+        services.deployment,
+        stop_ids,
+        services.min_version,
+    )
     if record.asked_summary:
         await _summarize(record, windows, session, sample, seed, services)
     while True:
@@ -251,15 +234,11 @@ async def _turns(
         parsed = services.renderer.parse(response.token_ids)
         cut = response.finish_reason == "length"
         calls = () if cut or parsed.error else parsed.calls
-        began = time.monotonic()
-        results = tuple(await session.run(calls)) if calls else ()
-        tool_seconds = time.monotonic() - began
+        results, tool_seconds, late = await run_tools(session, calls, limits)
         record.spend("tools", tool_seconds)
-        limits.tools.used += tool_seconds
         began = time.monotonic()
-        snapshot = (
-            "" if cut or not results or session.finished else await kept.after(len(record.turns), session.sandbox)
-        )
+        over = cut or late or not results or session.finished
+        snapshot = "" if over else await kept.after(len(record.turns), session.sandbox)
         record.spend("snapshots", time.monotonic() - began)
         if parsed.error and not cut:
             error = ToolError(kind=ToolErrorKind.MALFORMED_CALL, message=parsed.error)
@@ -282,10 +261,13 @@ async def _turns(
             )
         )
         if services.watch is not None:
-            await services.watch(keeper.sample, record.messages, record.turns)
+            async with limits.machine.spending():
+                await _show(services.watch, keeper.sample, record)
         refuse_infrastructure(results)
         if cut:
             return StopReason.TOKEN_LIMIT
+        if late:
+            return StopReason.TIME_LIMIT
         if parsed.error and settings.harness.end_on_malformed_call:
             return StopReason.MALFORMED_CALL
         if not results:
@@ -309,11 +291,47 @@ async def _turns(
             windows.made += 1
             record.read([*services.renderer.start(record.messages, session.schemas()), *kept_tokens])
         if snapshot:
-            await keeper.keep(record, snapshot)
+            async with limits.machine.spending():
+                await keeper.keep(record, snapshot)
+
+
+async def _show(watch: Watch, sample: int, record: Record) -> None:
+    """Notify observers. A failure does not affect the rollout."""
+    try:
+        await watch(sample, record.messages, record.turns)
+    except Exception:
+        log.warning("sample %d cannot be looked at while it runs", sample, exc_info=True)
+
+
+def agent_limits(limits: EpisodeLimits) -> Limits:
+    """Limits of an agent's sandbox; it lives as long as its episode may last."""
+    usual = Limits()
+    return replace(usual, life_seconds=max(usual.life_seconds, limits.wall_seconds + SPARE_SECONDS))
+
+
+async def run_tools(
+    session: Session, calls: Sequence[ToolCall], limits: EpisodeLimits
+) -> tuple[tuple[ToolResult, ...], float, bool]:
+    """Run one turn's calls. Return results, seconds taken, and whether they used up the episode's time.
+
+    In that case the calls were ended, and what they did so far is the policy's work. Raises HarnessFailure.
+    """
+    if not calls:
+        return (), 0.0, False
+    before = limits.tools.used
+    try:
+        async with limits.tools.spending():
+            results = tuple(await session.run(calls))
+        return results, limits.tools.used - before, False
+    except TimeSpent:
+        message = f"the episode's {limits.tools.most:g} s for tool calls are used up"
+        error = ToolError(kind=ToolErrorKind.TIMEOUT, message=message)
+        results = tuple(ToolResult(call_id=call.id, output=f"error: {message}", error=error) for call in calls)
+        return results, limits.tools.used - before, True
 
 
 def refuse_infrastructure(results: Sequence[ToolResult]) -> None:
-    """Raises EpisodeLost when a tool failed for reasons that are not the policy's."""
+    """Raises EpisodeLost when a tool failed for reasons outside the policy."""
     lost = next((r.error for r in results if r.error and r.error.kind is ToolErrorKind.INFRASTRUCTURE), None)
     if lost is not None:
         raise EpisodeLost(Cause.TOOL_FAILED, f"a tool failed for reasons of its own: {lost.message}")
@@ -322,7 +340,7 @@ def refuse_infrastructure(results: Sequence[ToolResult]) -> None:
 async def _summarize(
     record: Record, windows: Windows, session: Session, sample: Sampler, seed: int, services: RolloutServices
 ) -> None:
-    """The question was read: take the policy's summary and open the next window with it."""
+    """Sample the policy's summary after its request, and open the next window with it."""
     start = len(record.tokens)
     record.asked_summary = False
     windows.made += 1
@@ -343,40 +361,3 @@ async def _summarize(
     record.close_segment()
     messages = windows.next_messages(record.messages, read_summary(parsed.text), session.todos)
     record.read(services.renderer.start(messages, session.schemas()))
-
-
-def outcome_of(error: Exception) -> Cause:
-    """The row of the outcome table for what broke under an episode."""
-    if isinstance(error, EpisodeLost):
-        return error.outcome
-    if isinstance(error, HarnessFailure):
-        return Cause.TOOL_FAILED
-    return Cause.ENGINE_FAILED if isinstance(error, InferenceError) else cause_of(error)
-
-
-def _lost(task: TaskSpec, outcome: Cause, cause: str) -> Report:
-    return Report(verdict=Verdict.INFRA_ERROR, outcome=outcome, cause=cause[:500], bundle_hash=task.bundle_hash)
-
-
-def _trajectory(
-    record: Record, task: TaskSpec, sample: int, stop: StopReason, report: Report, limits: EpisodeLimits
-) -> Trajectory:
-    record.close_segment()
-    return Trajectory(
-        task_id=task.id,
-        bundle_hash=task.bundle_hash,
-        sample=sample,
-        messages=record.messages,
-        tool_schema_hash=record.schema_hash,
-        turns=tuple(record.turns),
-        segments=tuple(record.segments),
-        stop_reason=stop,
-        patch=render(record.patch),
-        patch_skipped=tuple(f"{path}: {why}" for path, why in record.patch.skipped),
-        report=report,
-        visible_passed=record.visible_passed,
-        seconds={phase: round(value, 4) for phase, value in record.seconds.items()},
-        limits_in_force=limits.describe(),
-        forked=record.forked,
-        usage=record.usage,
-    )

@@ -1,8 +1,10 @@
-"""Going on from a turn of a recorded trajectory: the sandbox as it was then, the tokens as they were, other samples.
+"""Forks a recorded trajectory at a turn: the same sandbox and tokens, with new samples.
 
-The sandbox comes from the newest snapshot at or before the turn; calls since then are run again, once for all
-continuations, and must answer as they did. Nothing is re-tokenised: a continuation reads the recorded tokens, of the
-context windows that were left before as well.
+The sandbox comes from the newest snapshot at or before the turn. Later calls are rerun once for all continuations and
+must
+return the recorded results. Nothing is re-tokenised: a continuation reads the recorded tokens, including those of
+closed
+context windows.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.rollouts.snapshots import Origin
-from trainer.rollouts.types import Forked, Trajectory, Turn
+from trainer.types import Forked, Trajectory, Turn
 
 log = logging.getLogger(__name__)
 
@@ -30,25 +32,25 @@ VOLATILE = re.compile(
     r"|\b\d+(\.\d+)?(e-?\d+)? ?(ns|µs|us|ms|s|sec|secs|seconds|m|min|minutes)\b"  # durations
     r"|\bas process \d+\b|/tmp/[\w.-]+"  # processes, temporary names
 )
-"""What differs when the same command is run again."""
+"""Output that varies between runs of the same command."""
 EXCERPT = 160
 NO_TOKENS = "its policy is behind an endpoint, which gives no tokens to go on from"
 
 
 class ForkImpossible(Exception):
-    """The trajectory cannot be continued from that turn. Trying again changes nothing; the message says what would."""
+    """The trajectory cannot be continued from that turn. Retrying does not help; the message names a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What continuations start from. Close the lease when the last of them has ended."""
+    """Starting point of continuations. Close the lease when the last of them has ended."""
 
     origin: Origin
     lease: Lease
 
 
 def check_moment(total: int, turns: int) -> None:
-    """Whether a rollout of `total` turns has a moment after its first `turns` ones. Raises ForkImpossible."""
+    """Check that a rollout of `total` turns has a fork point after its first `turns` ones. Raises ForkImpossible."""
     if total < 2:
         raise ForkImpossible(f"it has {total} turn{'' if total == 1 else 's'}: nothing to go on from before its end")
     if not 1 <= turns < total:
@@ -56,8 +58,10 @@ def check_moment(total: int, turns: int) -> None:
 
 
 def check(total: int, windows: int, turns: int, *, segment: int) -> None:
-    """Whether a rollout of `total` turns, with the tokens of `windows` context windows, can be continued after its first
-    `turns` ones; `segment` is that of the next turn. Raises ForkImpossible."""
+    """Check that a rollout of `total` turns with tokens of `windows` context windows can continue after its first
+    `turns` ones;
+    `segment` is that of the next turn. Raises ForkImpossible.
+    """
     check_moment(total, turns)
     if not windows:
         raise ForkImpossible(NO_TOKENS)
@@ -76,11 +80,11 @@ async def prepare(
     environments: EnvironmentStore,
     store: SnapshotStore,
 ) -> Prepared:
-    """The moment after the first `turns` turns of `parent`, which the continuations know as `name`.
+    """Prepare the fork point after the first `turns` turns of `parent`; continuations refer to the parent as `name`.
 
-    They have read the tokens of every context window up to there as they are recorded. Where the next turn is a
-    summary, its question is read and they write summaries of their own. Raises ForkImpossible, SandboxError,
-    HarnessFailure, TaskError.
+    Continuations read the recorded tokens of every context window up to there. Where the next turn is a summary, they
+    read its
+    request and write their own summaries. Raises ForkImpossible, SandboxError, HarnessFailure, TaskError.
     """
     check_moment(len(parent.turns), turns)
     after = parent.turns[turns]
@@ -106,8 +110,10 @@ async def moment(
     environments: EnvironmentStore,
     store: SnapshotStore,
 ) -> tuple[Lease, int]:
-    """The sandbox after the first `turns` turns of `parent`, and how many of them were run again for it. No tokens are
-    needed for that. Raises as `prepare`."""
+    """Sandbox after the first `turns` turns of `parent`, and how many turns were rerun for it. Needs no tokens. Raises
+    like
+    `prepare`.
+    """
     check_moment(len(parent.turns), turns)
     if schema_hash_of(profile) != parent.tool_schema_hash:
         raise ForkImpossible("the tools have changed since it was recorded, so its calls mean something else now")
@@ -120,8 +126,10 @@ async def moment(
 
 
 async def _newest(kept: Sequence[Turn], store: SnapshotStore) -> tuple[Lease | None, int]:
-    """The last snapshot that is still there, and how many turns it holds, those that called nothing after it included. One
-    that is gone or damaged is passed over."""
+    """The last available snapshot and the number of turns it covers, including later turns without calls. Missing and
+    damaged
+    snapshots are skipped.
+    """
     for count in range(len(kept), 0, -1):
         if digest := kept[count - 1].snapshot:
             try:
@@ -143,7 +151,7 @@ async def _replay(
     environments: EnvironmentStore,
     store: SnapshotStore,
 ) -> Lease:
-    """Run the calls of `kept[base:]` again on top of `lease` and keep the outcome; `lease` is closed."""
+    """Rerun the calls of `kept[base:]` on top of `lease` and snapshot the result; `lease` is closed."""
     try:
         env = environments.spec(task.environment, profile.machine)
         async with await backend.start(env, snapshot=lease.snapshot if lease else None) as sandbox:
@@ -159,7 +167,7 @@ async def _replay(
 
 
 def _compare(turn: Turn, again: Sequence[ToolResult]) -> None:
-    """Raises ForkImpossible where a call answered otherwise than it is recorded."""
+    """Raises ForkImpossible where a result differs from the recorded one."""
     for call, before, now in zip(turn.calls, turn.results, again, strict=False):
         if _lasting(before) != _lasting(now):
             raise ForkImpossible(_difference(turn, call, before, now))

@@ -1,56 +1,72 @@
-"""A group: G attempts at one prompt, run concurrently, turned into what the trainer consumes.
+"""A group: G attempts at one prompt, run concurrently and converted to the trainer's input.
 
-An attempt lost to infrastructure is run again, `infra_retries` times where the table of outcomes
-(`sandbox/grading/outcomes.py`) allows it; only verdicts of executed tests become rewards.
-The group is accepted only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for
-exactly the prompts that strain the infrastructure most. A group that is not accepted is reported with its causes.
-The exception is a configured one: `straggler = trim` ends attempts that take far longer than the rest of their group
-(`stragglers.py`), and the baseline is then that of the others.
+An attempt lost to infrastructure is retried up to `infra_retries` times where the table of outcomes
+(`sandbox/grading/outcomes.py`) allows it. Only verdicts of executed tests become rewards. A group is accepted only when
+all G
+attempts have a verdict: a baseline over fewer rollouts would be noisier for exactly the prompts that strain the
+infrastructure
+most. A rejected group is reported with its causes.
+
+Two kinds of attempts may be missing, and the baseline is then that of the others (at least two): attempts that
+`straggler = trim` ends because they take far longer than the rest of their group (`stragglers.py`), and graded attempts
+whose
+reward could not be computed (a language model gave no usable grade).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.backends.base import Backend
+from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.snapshots import SnapshotStore
+from sandbox.grading.outcomes import Cause, Loss
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
+from trainer.algorithms import group_streams
+from trainer.algorithms.textual_feedback import hints_of
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
-from trainer.learning.algorithms import group_streams
-from trainer.learning.feedback import hints_of
 from trainer.learning.metrics import OUTCOMES
+from trainer.rollouts.checkpoint import Partials
+from trainer.rollouts.ending import Store
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
-from trainer.rollouts.partial import Partials
 from trainer.rollouts.snapshots import Origin
-from trainer.rollouts.stragglers import cut_short, cut_stragglers
-from trainer.rollouts.types import TrainGroup, Trajectory
+from trainer.rollouts.stragglers import cut_short, cut_stragglers, lost_to
+from trainer.types import TrainGroup, Trajectory
 
-SANDBOXES_AT_ONCE = 32
-"""Default bound on the episodes of one process that hold a sandbox."""
+log = logging.getLogger(__name__)
 
 Episode = Callable[[int, str, int], Awaitable[Trajectory]]
-"""One attempt: (sample, session, seed) → its trajectory, whatever became of it."""
+"""One attempt: (sample, session, seed) → its trajectory, whatever the outcome."""
 
 LIMIT_STOPS = frozenset({StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT, StopReason.TIME_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What became of a group."""
+    """Result of a group."""
 
     trajectories: tuple[Trajectory, ...]
-    """The last attempt of each sample, in sample order; those with verdict `infra_error` have no reward."""
+    """Last attempt of each sample, in sample order; those with verdict `infra_error` have no reward."""
     train_group: TrainGroup | None
-    """None when a sample has no verdict after its retries."""
-    infra_errors: tuple[str, ...]
-    """Cause of every attempt that was lost, retried ones included."""
+    """None when a sample has no verdict after its retries, or fewer than two have a reward."""
+    infra_errors: tuple[Loss, ...]
+    """Every lost attempt, including retried ones."""
+
+    @property
+    def loss(self) -> Loss:
+        """Why a group has no `train_group`: the last loss of a sample that no retry recovered."""
+        missing = [t.report for t in self.trajectories if t.verdict is Verdict.INFRA_ERROR and t.report.outcome]
+        if missing and missing[-1].outcome:
+            return Loss(missing[-1].outcome, missing[-1].cause)
+        return self.infra_errors[-1] if self.infra_errors else Loss(Cause.INTERNAL_ERROR, "a rollout has no verdict")
 
 
 async def run_group(
@@ -73,15 +89,22 @@ async def run_group(
     interruption: Interruption | None = None,
     partials: Partials | None = None,
     watch: Watch | None = None,
+    store: Store | None = None,
+    min_version: int = 0,
 ) -> GroupResult:
     """Run `config.group_size` attempts at `task`.
 
-    `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, lost
-    attempts included. `slots` is shared by all groups of a process; without it the group has its own bound.
-    `dispatched_version` is the version at admission; without it, the oldest version that generated. `snapshots` keeps
-    what `config.harness.snapshot_every` asks for. With an `origin` every attempt goes on from there (`fork.py`);
-    with `partials` an attempt that was lost with its worker goes on from its last snapshot (`partial.py`). `watch` is
-    told of each turn.
+    `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, including
+    lost attempts.
+    `slots` is shared by all groups of a process; without it the group has its own bound. `dispatched_version` is the
+    version at
+    admission; it defaults to the oldest version that generated. `snapshots` keeps what `config.harness.snapshot_every`
+    requests.
+    With an `origin` every attempt continues from there (`fork.py`). With `partials` an attempt lost with its worker
+    resumes from its
+    last snapshot (`checkpoint.py`). `watch` is called after each turn. `store` stores each trajectory as it ends; a
+    failure costs
+    only that rollout. No token is sampled before the engine serves `min_version`.
     """
     services = RolloutServices(
         client=client,
@@ -89,10 +112,13 @@ async def run_group(
         backend=backend,
         environments=environments,
         deployment=deployment,
-        slots=slots or asyncio.Semaphore(SANDBOXES_AT_ONCE),
+        slots=slots or asyncio.Semaphore(sandboxes_at_once()),
         snapshots=snapshots,
-        partials=partials if config.asynchrony.resume_rollouts else None,
+        partials=partials if config.orchestrator.resume_rollouts else None,
         watch=watch,
+        store=store,
+        min_version=min_version,
+        min_kept_version=max(0, min_version - config.staleness_limit),
     )
     settings = EpisodeSettings(config.sampling, config.harness, config.reward, interruption)
 
@@ -124,12 +150,14 @@ async def run_group(
     if result.train_group is not None:
         result = replace(result, train_group=result.train_group.model_copy(update={"labels": labels_of(task)}))
     return (
-        await asyncio.to_thread(_with_hints, result, config, renderer, seed) if config.feedback.coefficient else result
+        await asyncio.to_thread(_with_hints, result, config, renderer, seed)
+        if config.textual_feedback.coefficient
+        else result
     )
 
 
 def labels_of(task: TaskSpec) -> dict[str, str]:
-    """By which the metrics tell rewards apart."""
+    """Labels by which metrics group rewards."""
     labels = {"source": str(task.source)}
     if isinstance(task.environment, BuiltEnvironment):
         labels["environment"] = task.environment.digest.removeprefix("sha256:")[:12]
@@ -137,10 +165,11 @@ def labels_of(task: TaskSpec) -> dict[str, str]:
 
 
 def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer, seed: int) -> GroupResult:
-    """The group with the hinted turns of textual feedback; a rule may wait for a language model."""
+    """Add the hinted turns of textual feedback; a rule may wait for a language model."""
     if result.train_group is None:
         return result
-    hints = hints_of(result.trajectories, config, renderer, seed=seed)
+    scored = [trajectory for trajectory in result.trajectories if trajectory.reward is not None]
+    hints = hints_of(scored, config, renderer, seed=seed)
     return replace(result, train_group=result.train_group.model_copy(update={"hints": hints}))
 
 
@@ -154,10 +183,23 @@ async def run_attempts(
     dispatched_version: int | None = None,
     on_trajectory: Callable[[Trajectory], Awaitable[None]] | None = None,
 ) -> GroupResult:
-    """`config.group_size` episodes at the same time, each run again while the infrastructure loses it."""
-    causes: list[str] = []
+    """Run `config.group_size` episodes concurrently, and retry each while the infrastructure loses it.
 
-    async def attempt(sample: int) -> Trajectory:
+    An episode that raises is lost alone; the others are played to their end.
+    """
+    causes: list[Loss] = []
+    raised: dict[int, Exception] = {}
+
+    async def attempt(sample: int) -> Trajectory | None:
+        try:
+            return await retried(sample)
+        except Exception as error:
+            log.exception("group %s: sample %d raised", group_id, sample)
+            raised[sample] = error
+            causes.append(Loss(Cause.INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
+            return None
+
+    async def retried(sample: int) -> Trajectory:
         for attempt_index in range(config.infra_retries + 1):
             session = f"{group_id}-{sample}-{attempt_index}"
             trajectory = await episode(sample, session, episode_seed(seed, prompt_index, sample))
@@ -165,22 +207,30 @@ async def run_attempts(
                 await on_trajectory(trajectory)
             if trajectory.verdict is not Verdict.INFRA_ERROR:
                 return trajectory
-            causes.append(trajectory.report.cause)
+            causes.append(Loss(trajectory.report.outcome or Cause.INTERNAL_ERROR, trajectory.report.cause))
             if not trajectory.report.retry:
                 break
         return trajectory
 
     async with asyncio.TaskGroup() as running:
         tasks = [running.create_task(attempt(sample)) for sample in range(config.group_size)]
-        if config.asynchrony.straggler == "trim":
-            await cut_stragglers(tasks, config.asynchrony)
-    ended = {sample: attempt_.result() for sample, attempt_ in enumerate(tasks) if not attempt_.cancelled()}
-    cut = [cut_short(next(iter(ended.values())), n) for n in range(config.group_size) if n not in ended]
+        if config.orchestrator.straggler_policy == "trim":
+            await cut_stragglers(tasks, config.orchestrator)
+    results = {sample: attempt_.result() for sample, attempt_ in enumerate(tasks) if not attempt_.cancelled()}
+    ended = {sample: trajectory for sample, trajectory in results.items() if trajectory is not None}
+    if not ended:
+        raise next(iter(raised.values()))  # there is nothing of the others to keep
+    one = next(iter(ended.values()))
+    cut = [cut_short(one, n) for n in range(config.group_size) if n not in results]
+    lost = [lost_to(one, n, Cause.INTERNAL_ERROR, f"{type(e).__name__}: {e}") for n, e in raised.items()]
     if on_trajectory is not None:
-        for trajectory in cut:
+        for trajectory in [*cut, *lost]:
             await on_trajectory(trajectory)
-    trajectories = tuple(sorted([*ended.values(), *cut], key=lambda trajectory: trajectory.sample))
+    trajectories = tuple(sorted([*ended.values(), *cut, *lost], key=lambda trajectory: trajectory.sample))
     scored = [trajectory for trajectory in trajectories if trajectory.reward is not None]
+    reward_failed = sum(trajectory.report.outcome is Cause.REWARD_FAILED for trajectory in trajectories)
+    known = len(scored) + len(cut) + reward_failed
+    accepted = known == config.group_size and len(scored) >= min(2, config.group_size)
     group = (
         build_train_group(
             scored,
@@ -188,17 +238,18 @@ async def run_attempts(
             prompt_index=prompt_index,
             config=config,
             dispatched_version=dispatched_version,
-            lost_attempts=len(causes),
+            lost_attempts=len(causes) - reward_failed,
             cut=len(cut),
+            reward_failed=reward_failed,
         )
-        if len(scored) + len(cut) == config.group_size
+        if accepted
         else None
     )
     return GroupResult(trajectories, group, tuple(causes))
 
 
 def episode_seed(seed: int, prompt_index: int, sample: int) -> int:
-    """A seed of its own for each attempt, the same whenever and wherever the attempt is run."""
+    """Distinct seed for each attempt, independent of when and where the attempt runs."""
     return (seed * 1_000_003 + prompt_index * 8191 + sample * 131 + 7) % (1 << 31)
 
 
@@ -211,6 +262,7 @@ def build_train_group(
     dispatched_version: int | None = None,
     lost_attempts: int = 0,
     cut: int = 0,
+    reward_failed: int = 0,
 ) -> TrainGroup:
     """The trainer's view of a group whose trajectories all have rewards (else ValueError)."""
     rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
@@ -225,11 +277,13 @@ def build_train_group(
         newest_version=max((t.newest_version for t in trajectories), default=-1),
         rewards=rewards,
         samples=group_streams(rewards, [trajectory.segments for trajectory in trajectories], config),
-        stats=group_stats(trajectories, lost_attempts=lost_attempts, cut=cut),
+        stats=group_stats(trajectories, lost_attempts=lost_attempts, cut=cut, reward_failed=reward_failed),
     )
 
 
-def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, cut: int = 0) -> dict[str, float]:
+def group_stats(
+    trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, cut: int = 0, reward_failed: int = 0
+) -> dict[str, float]:
     """Means over the group's rollouts under the names of `learning/metrics.py`."""
     n = len(trajectories)
     passed = [trajectory.verdict is Verdict.PASSED for trajectory in trajectories]
@@ -263,12 +317,13 @@ def group_stats(trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, c
     means["groups/solved_all"] = float(all(passed))
     means["groups/solved_some"] = float(any(passed) and not all(passed))
     means["infra/retries"] = float(lost_attempts)
-    means["rollouts/cut"] = cut / (n + cut)
+    means["rollouts/cut"] = cut / (n + cut + reward_failed)
+    means["rollouts/reward_failed"] = reward_failed / (n + cut + reward_failed)
     return means
 
 
 def _lengths(trajectories: Sequence[Trajectory], passed: Sequence[bool]) -> dict[str, float]:
-    """Mean lengths by outcome; an outcome that no rollout of the group had has none."""
+    """Mean lengths by outcome; an outcome without rollouts in the group is absent."""
     out: dict[str, float] = {}
     for outcome in OUTCOMES:
         some = [t for t, good in zip(trajectories, passed, strict=True) if good == (outcome == "passed")]

@@ -1,8 +1,11 @@
-"""Limits of an episode as objects: each knows what it counts, when it is reached and which stop reason it means."""
+"""Limits of an episode as objects: each defines what it counts, when it is reached and its stop reason."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sandbox.harness.types import StopReason
@@ -27,16 +30,20 @@ class TokenLimit:
     used: int = 0
 
     def room(self) -> int:
-        """Most tokens that the next turn may have; 0 when the window is full."""
+        """Maximum tokens of the next turn; 0 when the window is full."""
         return max(0, min(self.turn_most, self.most - self.used))
 
     def reached(self) -> bool:
         return self.room() == 0
 
 
+class TimeSpent(Exception):
+    """A time limit was exhausted inside `TimeLimit.spending`."""
+
+
 @dataclass(slots=True)
 class TimeLimit:
-    """Wall seconds of the tool calls. Waiting for the engine is not the policy's doing and is bounded apart."""
+    """Wall seconds for one side of an episode."""
 
     most: float
     used: float = 0.0
@@ -44,13 +51,37 @@ class TimeLimit:
     def reached(self) -> bool:
         return self.used >= self.most
 
+    def left(self) -> float:
+        return max(0.0, self.most - self.used)
+
+    @asynccontextmanager
+    async def spending(self) -> AsyncIterator[None]:
+        """Count the time inside the block, and end the block when the limit is exhausted. Raises TimeSpent."""
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.left()) as net:
+                yield
+        except TimeoutError as error:
+            if net.expired():
+                raise TimeSpent(f"{self.most:g} s are used up") from error
+            raise
+        finally:
+            self.used += time.monotonic() - began
+
 
 @dataclass(slots=True)
 class EpisodeLimits:
+    """Limits of one episode. Its wall time has two sides with separate limits, so that overruns are attributed: the
+    policy's
+    (`tools`) and the installation's (`machine`). Grading has limits of its own (`sandbox/grading`).
+    """
+
     turns: TurnLimit
     tokens: TokenLimit
     tools: TimeLimit
-    wall_seconds: float
+    """The policy's tool calls, over all turns."""
+    machine: TimeLimit
+    """Sandbox start and engine answers."""
     started: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -59,11 +90,16 @@ class EpisodeLimits:
             turns=TurnLimit(sampling.max_turns),
             tokens=TokenLimit(sampling.max_context_tokens, sampling.max_turn_tokens),
             tools=TimeLimit(sampling.episode_seconds),
-            wall_seconds=sampling.episode_seconds + sampling.engine_seconds,
+            machine=TimeLimit(sampling.engine_seconds),
         )
 
+    @property
+    def wall_seconds(self) -> float:
+        """Sum of both sides: the limit on everything between the start and the patch."""
+        return self.tools.most + self.machine.most
+
     def reached(self) -> StopReason | None:
-        """The first limit that is reached, if any."""
+        """The first limit reached, if any."""
         if self.turns.reached():
             return StopReason.TURN_LIMIT
         if self.tokens.reached():
@@ -72,15 +108,11 @@ class EpisodeLimits:
             return StopReason.TIME_LIMIT
         return None
 
-    def wall_left(self) -> float:
-        """Seconds until the episode counts as lost to infrastructure: the engine was too slow."""
-        return self.wall_seconds - (time.monotonic() - self.started)
-
     def describe(self) -> tuple[str, ...]:
         return (
             f"turns<={self.turns.most}",
             f"context_tokens<={self.tokens.most}",
             f"turn_tokens<={self.tokens.turn_most}",
             f"tool_seconds<={self.tools.most:g}",
-            f"wall_seconds<={self.wall_seconds:g}",
+            f"engine_seconds<={self.machine.most:g}",
         )

@@ -1,4 +1,4 @@
-"""What an episode has produced so far: the open context window, those before it, and the turns."""
+"""State of an episode so far: the open context window, the closed ones, and the turns."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from sandbox.backends.base import Patch
 from sandbox.harness.session import system_prompt
 from sandbox.tasks.spec import TaskSpec
-from trainer.asynchrony.checks import token_versions
 from trainer.inference.contract import GenerateResponse
+from trainer.orchestrator.validation import token_versions
 from trainer.rollouts.choices import Choices
 from trainer.rollouts.snapshots import Origin
-from trainer.rollouts.types import Forked, Segment, Turn, Usage
+from trainer.types import Forked, Segment, Turn, Usage
 
 
 def opening_messages(task: TaskSpec) -> tuple[dict[str, Any], ...]:
-    """System message of the harness and the task's instruction as the user's message."""
+    """Opening messages: the harness's system message, and the task's instruction as the user's message."""
     return ({"role": "system", "content": system_prompt()}, {"role": "user", "content": task.instruction})
 
 
 @dataclass(slots=True)
 class Record:
-    """Becomes the trajectory whatever ends the episode."""
+    """The record becomes the trajectory, whatever ends the episode."""
 
     messages: tuple[dict[str, Any], ...]
     schema_hash: str = ""
@@ -33,19 +33,20 @@ class Record:
     versions: list[int] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
     segments: list[Segment] = field(default_factory=list)
-    """Context windows that were left; the lists above are the one that is open."""
+    """Closed context windows; the lists above belong to the open one."""
     turns: list[Turn] = field(default_factory=list)
     patch: Patch = field(default_factory=Patch)
     visible_passed: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     forked: Forked | None = None
     asked_summary: bool = False
-    """The open window ends with the question for a summary, which nobody has answered."""
+    """The open window ends with an unanswered request for a summary."""
     usage: Usage | None = None
 
     @classmethod
     def begin(cls, task: TaskSpec, origin: Origin | None) -> Record:
-        """Of a fresh episode, or of one that goes on from `origin`: it has read all that came before, sampled none."""
+        """Record of a new episode, or of one that continues from `origin`: it has read all earlier tokens and sampled
+        none."""
         if origin is None:
             return cls(messages=opening_messages(task))
         record = cls(messages=origin.messages, turns=list(origin.turns), forked=origin.forked)
@@ -57,7 +58,7 @@ class Record:
         return record
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Append tokens that the policy was shown."""
+        """Append observation tokens."""
         self.tokens += tokens
         self.logprobs += [0.0] * len(tokens)
         self.loss_mask += [0] * len(tokens)
@@ -65,7 +66,7 @@ class Record:
         self.choices.read(len(tokens))
 
     def wrote(self, response: GenerateResponse) -> None:
-        """Append tokens that the policy sampled, with the version that sampled each of them. Raises EngineLied."""
+        """Append sampled tokens with the version of each. Raises InvalidEngineResponse."""
         versions = token_versions(response)
         self.choices.wrote(response, len(self.tokens))
         self.tokens += response.token_ids
@@ -74,7 +75,7 @@ class Record:
         self.versions += versions
 
     def close_segment(self) -> None:
-        """Leave the open context window; the next one is empty."""
+        """Close the open context window and start an empty one."""
         if self.tokens:
             self.segments.append(
                 Segment(

@@ -1,4 +1,4 @@
-"""Snapshots of an episode's sandbox, turn by turn, and what an episode that goes on from one needs."""
+"""Per-turn snapshots of an episode's sandbox, and the state from which a forked episode continues."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 from sandbox.backends.base import Sandbox, Snapshot, SnapshotTooLarge
 from sandbox.backends.snapshots import SnapshotStore
-from trainer.rollouts.types import Forked, Turn
+from trainer.types import Forked, Turn
 
 log = logging.getLogger(__name__)
 
 
 class TurnSnapshots:
-    """Keeps the sandbox of one episode after every n-th turn; copies only when something has changed since the last."""
+    """Keeps one episode's sandbox after every n-th turn; copies only when something has changed since the last
+    snapshot."""
 
     def __init__(self, store: SnapshotStore | None, every: int) -> None:
-        """Without a store, or with `every` 0, nothing is kept."""
+        """Keeps nothing without a store, or when `every` is 0."""
         self._store, self._every = store, every
         self._stamp = self._digest = ""
 
     async def after(self, turn: int, sandbox: Sandbox) -> str:
-        """Digest of the sandbox after turn `turn` (from 0); empty when none is kept.
+        """Snapshot the sandbox after turn `turn` (from 0) and return its digest; empty when none is kept.
 
-        What changed may be too much to keep: that is the policy's doing and no failure, and a fork from such a turn
-        runs the calls since the last snapshot again. Raises SandboxError.
+        The changes may be too large to keep. The policy caused that, and it is no failure: a fork from such a turn
+        reruns the calls
+        since the last snapshot. Raises SandboxError.
         """
         if self._store is None or not self._every or (turn + 1) % self._every:
             return ""
@@ -42,17 +44,17 @@ class TurnSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A moment of a recorded episode that others go on from (`fork.py` makes it)."""
+    """A point in a recorded episode from which others continue (`fork.py` builds it)."""
 
     messages: tuple[dict[str, Any], ...]
     turns: tuple[Turn, ...]
-    """What was done before, in order."""
+    """Earlier turns, in order."""
     left: tuple[list[int], ...]
-    """Tokens of the context windows that were left before, exactly as they were."""
+    """Exact tokens of the context windows that were closed before."""
     tokens: list[int]
-    """Of the open one: all that the policy has read and written before its next turn."""
+    """Tokens of the open window: everything read and written before the next turn."""
     summarize: bool
-    """Its last tokens ask for a summary: the next turn is one."""
+    """The open window ends with a request for a summary; the next turn is one."""
     snapshot: Snapshot
-    """The sandbox at that moment; its files stay while episodes run."""
+    """Sandbox at that point; its files stay while episodes run."""
     forked: Forked

@@ -1,4 +1,4 @@
-"""One turn of the policy: the engine goes on from what an episode has read and written, over swaps of weights."""
+"""One turn of the policy: the engine continues the episode's tokens, across weight swaps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record
 
 CONTINUATIONS = 8
-"""Times that the engine may stop one turn half-way before the episode is lost."""
+"""Maximum continuations of one interrupted turn before the episode is lost."""
 
 
 class EpisodeLost(Exception):
-    """The infrastructure under an episode failed; the episode says nothing about the policy."""
+    """Infrastructure failure under an episode; the episode says nothing about the policy."""
 
     def __init__(self, outcome: Cause, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class EpisodeLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Asks the engine to go on from what the record holds, and records what it says."""
+    """Requests continuations of the record's tokens and records the answers."""
 
     record: Record
     limits: EpisodeLimits
@@ -34,12 +34,15 @@ class Sampler:
     client: InferenceClient
     deployment: str
     stop_ids: tuple[int, ...]
+    min_version: int = 0
+    """Minimum version of every token; the sampler waits for engines that lag."""
 
     async def __call__(self, max_tokens: int, seed: int) -> tuple[GenerateResponse, float]:
-        """The turn and the seconds waited for it. Raises InferenceError, EpisodeLost.
+        """Sample a turn; return it with the seconds waited. Raises InferenceError, EpisodeLost, TimeSpent.
 
-        An engine may stop a request for new weights and hand back what it has: that is kept, each token with the
-        version that sampled it, and the turn goes on from there.
+        An engine may interrupt a request for new weights and return a partial answer. Its tokens are kept, each with
+        the version that
+        sampled it, and the turn continues from there.
         """
         began = time.monotonic()
         parts: list[GenerateResponse] = []
@@ -50,7 +53,8 @@ class Sampler:
                 break
             if len(parts) > CONTINUATIONS:
                 raise EpisodeLost(Cause.ENGINE_FAILED, f"the engine aborted one turn {len(parts)} times")
-            parts.append(await self._ask(left, seed + 7919 * len(parts)))
+            async with self.limits.machine.spending():
+                parts.append(await self._ask(left, seed + 7919 * len(parts)))
             self.record.wrote(parts[-1])
         seconds = time.monotonic() - began
         self.record.spend("generate", seconds)
@@ -66,10 +70,11 @@ class Sampler:
                 temperature=self.sampling.temperature,
                 top_k=self.sampling.top_k,
                 top_p=self.sampling.top_p,
-                experts_from=self.record.choices.experts_known if self.sampling.routed_experts else None,
+                experts_from=self.record.choices.experts_known if self.sampling.enable_router_replay else None,
                 stop_ids=list(self.stop_ids),
                 seed=seed % (1 << 31),
                 session=self.session_id,
-                timeout_seconds=max(1.0, self.limits.wall_left()),
+                min_version=self.min_version,
+                timeout_seconds=max(1.0, self.limits.machine.left()),
             )
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from trainer.rollouts.types import TrainGroup
+from trainer.types import TrainGroup
 
 
 class StageError(Exception):

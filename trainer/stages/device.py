@@ -15,9 +15,9 @@ def device_of(config: ParallelConfig, *, local: int = 0) -> torch.device:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if local >= found:
         wanted = (
-            f"parallel.device=cuda with parallel.ranks={config.ranks}"
+            f"parallel.device=cuda with parallel.world_size={config.world_size}"
             if not found
-            else f"parallel.ranks={config.ranks}"
+            else f"parallel.world_size={config.world_size}"
         )
         raise StageError(
             f"{wanted} needs a GPU for each rank, this machine has {found} that torch can use; "

@@ -7,14 +7,14 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from trainer import policy as policies
+from trainer.algorithms import correction_of
 from trainer.config import RLConfig
-from trainer.learning.algorithms import correction_of
-from trainer.learning.layers import compile_each, compute_again
+from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
+from trainer.rl.reference import Reference
 from trainer.stages.base import StageError
 from trainer.stages.device import device_of
-from trainer.stages.reference import Reference
 from trainer.weights import WeightStore
 
 
@@ -40,8 +40,8 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
     """Moves the policy to where the run computes. Raises StageError: no such device, or adapters that cannot be."""
     policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
     adapters = build_adapters(policy.model, config, seed=seed)
-    if config.parallel.checkpoint_activations:
-        compute_again(policy.model)
+    if config.parallel.activation_checkpointing:
+        apply_activation_checkpointing(policy.model)
     if config.parallel.compile:
         compile_each(policy.model)
     return Learner(
@@ -54,8 +54,8 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         micro_batch_tokens=config.micro_batch_tokens,
         reference=reference.model if reference else None,
         adapters=adapters,
-        repeat_experts=config.sampling.routed_experts,
+        enable_router_replay=config.sampling.enable_router_replay,
         precision=config.parallel.precision,
-        logits_at_once=config.parallel.logits_at_once,
+        lm_head_chunk_size=config.parallel.lm_head_chunk_size,
         compiled=config.parallel.compile,
     )

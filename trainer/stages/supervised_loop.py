@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Protocol
 
 from trainer import policy as policies
+from trainer.checkpoint.resume import resumable, unfit
+from trainer.checkpoint.store import Checkpoint, CheckpointState, CheckpointStore
 from trainer.config import MidtrainConfig, SFTConfig
 from trainer.inference.mtp.distil import Here
-from trainer.learning.layers import compile_each, compute_again
+from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.midtrain.heldout import HeldOut
 from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
-from trainer.stages.checkpoint import Checkpoint, CheckpointState, CheckpointStore
 from trainer.stages.device import device_of
-from trainer.stages.heads import check_heads, with_head
-from trainer.stages.heldout import HeldOut
-from trainer.stages.resume import resumable, unfit
+from trainer.stages.draft_heads import check_heads, with_head
 
 HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
@@ -41,7 +41,7 @@ class Later:
 
 
 class Trainee(Protocol):
-    """A policy that learns: in this process (`Alone`), or together with other ranks (`trainer/parallel`)."""
+    """A policy that learns: in this process (`Alone`), or together with other ranks (`trainer/distributed`)."""
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
@@ -77,8 +77,8 @@ class Alone:
         """Moves the policy to where the run computes. Raises StageError when there is no such device."""
         self._policy, self._config, self._checkpoints = policy, config, checkpoints
         policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
-        if config.parallel.checkpoint_activations:
-            compute_again(policy.model)
+        if config.parallel.activation_checkpointing:
+            apply_activation_checkpointing(policy.model)
         if config.parallel.compile:
             compile_each(policy.model)
         self._learner = SupervisedLearner(
@@ -86,7 +86,7 @@ class Alone:
             optimizer=config.optimizer,
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
-            logits_at_once=config.parallel.logits_at_once,
+            lm_head_chunk_size=config.parallel.lm_head_chunk_size,
             precision=config.parallel.precision,
         )
 
@@ -98,7 +98,7 @@ class Alone:
 
     def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
         teacher = Here(self._policy.model, half=self._config.parallel.precision == "bfloat16")
-        self._policy, found = with_head(self._policy, teacher, texts, self._config.heads, seed=seed)
+        self._policy, found = with_head(self._policy, teacher, texts, self._config.mtp, seed=seed)
         return found
 
     def save(self, state: CheckpointState) -> Path:
@@ -146,7 +146,7 @@ def run_supervised(
 
     `held_out` is measured now and then: rows, or rows by name.
     """
-    check_heads(policy.model, config.heads)
+    check_heads(policy.model, config.mtp)
     trainee = trainee_of(policy, config, checkpoints)
     stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
     step, last = 0, None
@@ -191,13 +191,13 @@ def run_supervised(
             else:
                 values["loss/heldout"] = trainee.loss(held_out)
         final = step == config.steps
-        if final and config.heads.ahead:
+        if final and config.mtp.num_speculative_tokens:
             taught = time.perf_counter()
             values |= trainee.teach_heads((row.ids for batch in stream for row in batch), seed=seed)
             values["time/heads"] = time.perf_counter() - taught
+        values["time/step"] = time.perf_counter() - began
+        sink.metrics(step, values)  # before the checkpoint: who resumes from it does not repeat this step
         if final or step % config.checkpoint.every_steps == 0:
             last = save(final=final)
-        values["time/step"] = time.perf_counter() - began
-        sink.metrics(step, values)
         sink.progress(step, config.steps)
     return StageResult("completed", step, last)

@@ -1,4 +1,4 @@
-"""Published policy weights: deltas and anchors in a folder or a bucket, proven by digests."""
+"""Weight store: published policy weights as deltas and anchors in a folder or a bucket, verified by digests."""
 
 from trainer.weights.errors import (
     CorruptManifest,
@@ -11,7 +11,7 @@ from trainer.weights.errors import (
     WrongBase,
 )
 from trainer.weights.manifest import Manifest
-from trainer.weights.ranks import RankPublisher
+from trainer.weights.sharded_publisher import RankPublisher
 from trainer.weights.store import LoadedWeights, WeightStore
 from trainer.weights.subscriber import Fetched, Mirror, Subscriber
 from trainer.weights.tensors import Slice

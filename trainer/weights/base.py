@@ -1,4 +1,4 @@
-"""What published weights need of a place to lie in: named objects that appear whole. A folder and a bucket do."""
+"""Storage interface of published weights: named objects that appear atomically, in a folder or a bucket."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ class Blobs(Protocol):
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """Location, for messages."""
         ...
 
     def keys(self, prefix: str = "") -> Iterable[str]:
-        """Keys that begin with `prefix`, in no order. Raises StoreUnavailable."""
+        """Keys with the given prefix, unordered. Raises StoreUnavailable."""
         ...
 
     def read(self, key: str) -> bytes:
-        """Raises BlobMissing, StoreUnavailable."""
+        """Read an object. Raises BlobMissing, StoreUnavailable."""
         ...
 
     def write(self, key: str, data: bytes) -> None:
-        """Durable when it returns; readers see the old object or the new one, whole. Raises StoreUnavailable."""
+        """Write an object durably; readers see either the old or the new object. Raises StoreUnavailable."""
         ...
 
     def delete(self, key: str) -> None:
-        """Nothing happens when there is none. Raises StoreUnavailable."""
+        """Delete an object, if it exists. Raises StoreUnavailable."""
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """Exclusive right to publish or collect, also of what `write` and `delete` do meanwhile: they raise LeaseLost once
-        it is lost. Raises StoreBusy at once when another process has it."""
+        """Exclusive right to publish or collect. Inside the block, `write` and `delete` raise LeaseLost once it is
+        lost. Raises
+        StoreBusy at once when another process holds it.
+        """
         ...
 
     def still_writing(self) -> None:
-        """Proves the right of `writing()` anew, before something becomes visible. Raises LeaseLost."""
+        """Verify the right of `writing()` again, before something becomes visible. Raises LeaseLost."""
         ...

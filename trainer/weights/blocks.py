@@ -1,7 +1,8 @@
-"""Which words are coded together, and threads over them.
+"""Groups words into blocks for coding, and processes blocks in threads.
 
-Small tensors share a block, so that a header is paid once for many; a large one is cut into several, so that cores
-share it. The layout follows from the order, dtypes and sizes of the pieces alone, and so needs no place on the wire.
+Small tensors share a block, so that one header serves many; a large tensor is cut into several blocks, so that cores
+share it. The
+layout follows from order, dtypes and sizes of the pieces alone, so it needs no space on the wire.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def layout(pieces: Sequence[tuple[str, int]]) -> list[Block]:
 
 
 def gather(block: Block, pieces: Sequence[Bytes], size: int) -> Bytes:
-    """The bytes of a block: a view where they lie together already."""
+    """Bytes of a block; a view where they are contiguous already."""
     parts = [pieces[span.piece][span.start * size : span.stop * size] for span in block.spans]
     # The compiled loops read eight bytes at a time.
     whole = len(parts) == 1 and parts[0].ctypes.data % 8 == 0
@@ -76,7 +77,7 @@ def scatter(block: Block, data: Bytes, pieces: Sequence[Bytes], size: int) -> No
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> list[R]:
-    """`work` on each item, side by side: everything slow in here lets other threads run."""
+    """Apply `work` to each item concurrently; the slow operations in it release the interpreter's lock."""
     todo = list(items)
     threads = min(threads or len(os.sched_getaffinity(0)), len(todo))
     if threads <= 1:

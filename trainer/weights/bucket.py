@@ -19,8 +19,10 @@ _WRITES = ("PutObject", "UploadPart", "CompleteMultipartUpload", "DeleteObject")
 
 class BucketBlobs:
     def __init__(self, bucket: str, prefix: str = "", *, timeout: float = 30.0, lease: float = LEASE_SECONDS) -> None:
-        """`timeout`: seconds that one connection or answer may take; boto3 tries three times. `lease`: seconds after which
-        a killed writer is forgotten."""
+        """`timeout`: seconds for one connection or answer; boto3 tries three times. `lease`: seconds after which a
+        killed writer's
+        lease expires.
+        """
         self.bucket = bucket
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._timeout = timeout
@@ -72,11 +74,11 @@ class BucketBlobs:
             self._lease.prove()
 
     def _may_write(self, **_: Any) -> None:
-        """Just before each attempt of each request: boto3 repeats them, and large objects take many."""
+        """Runs just before each attempt of each request: boto3 retries, and large objects take many requests."""
         if self._lease:
             self._lease.check()
 
     @cached_property
     def _lock_client(self) -> Any:
-        """Gives up in time for a second try of a renewal."""
+        """Client with a timeout short enough for a second attempt at a renewal."""
         return connect(self.bucket, timeout=min(self._timeout, self._lease_seconds / 4), attempts=2)

@@ -1,4 +1,4 @@
-"""The manifest of one published version: written last, it is what makes the version exist."""
+"""The manifest of one published version. It is written last, and its existence makes the version exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece(Model):
     start: int = Field(ge=0)
     stop: int = Field(ge=0)
     encoding: Literal["raw", "same", "delta"]
-    """`same`: unchanged since the base version, so it has no bytes in the payload."""
+    """`same`: unchanged since the base version, so the payload holds no bytes for it."""
     digest: str = Field(pattern=_HEX)
 
 
@@ -39,7 +39,8 @@ class Entry(Model):
 
     @property
     def digest(self) -> str:
-        """Of the whole tensor. Depends on how ranks cut it: another cut is taken for other weights, which is safe."""
+        """Digest of the whole tensor. It depends on the sharding: different shards count as different weights, which is
+        safe."""
         if len(self.pieces) == 1:
             return self.pieces[0].digest
         return hashlib.sha256(":".join(piece.digest for piece in self.pieces).encode()).hexdigest()
@@ -67,7 +68,7 @@ class Shard(Model):
 
 
 class Manifest(Model):
-    """What a version holds and what it stands on."""
+    """The contents of a version, and its base."""
 
     format: Literal[2] = 2
     version: int = Field(ge=0)
@@ -87,7 +88,7 @@ class Manifest(Model):
 
     @property
     def payload_name(self) -> str:
-        """The first payload file; the only one where one process publishes."""
+        """First payload file; the only one where one process publishes."""
         return self.shards[0].name
 
     @property
@@ -120,7 +121,7 @@ class Manifest(Model):
 
 
 def parse(text: bytes, folder: str) -> Manifest:
-    """Reads the manifest of `folder` (`v000012`). Raises CorruptManifest with the folder's name."""
+    """Parse the manifest of `folder` (`v000012`). Raises CorruptManifest with the folder's name."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -141,6 +142,6 @@ def folder_name(version: int) -> str:
 
 
 def folder_version(name: str) -> int | None:
-    """Version of a folder name, or None for anything else that lies in the store."""
+    """Version of a folder name; None for any other entry of the store."""
     match = re.fullmatch(r"v(\d{6,})", name)
     return int(match[1]) if match else None

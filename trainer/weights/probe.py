@@ -1,6 +1,7 @@
-"""What a policy says of one fixed text, kept beside its weights: an engine that loaded them must say the same.
+"""A policy's outputs for one fixed text, stored beside its weights: an engine that loaded them must reproduce these.
 
-That a server took weights proves nothing. Some are known to answer 200 and compute garbage after a reload.
+A server's acceptance of weights proves nothing. Some servers are known to answer 200 and compute garbage after a
+reload.
 """
 
 from __future__ import annotations
@@ -17,27 +18,29 @@ from trainer.weights.versions import Versions
 FILE_NAME = "probe.json"
 PROMPTS = 8
 STEP = 6
-"""Tokens by which each prompt is longer than the one before; all begin alike."""
+"""Tokens by which each prompt is longer than the previous one; all share a prefix."""
 LIKELIEST = 32
 BOUND = 0.1
-"""Mean difference of log-probabilities, in nats, that number formats do not explain. bfloat16 against float32 was seen to make
-0.004 on average, packing experts wrongly 2.4, and weights of a few optimiser steps before 0.26."""
+"""Bound on the mean difference of log-probabilities, in nats, beyond number formats. Observed: 0.004 on average for
+bfloat16
+against float32, 2.4 for wrongly packed experts, 0.26 for weights a few optimiser steps older.
+"""
 ELSEWHERE = 1.0
-"""Counted at least for a token that is not even among the likeliest."""
+"""Minimum difference counted for a token that is not among the likeliest."""
 
 
 class Row(BaseModel):
-    """What follows one prompt."""
+    """Outputs after one prompt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt_ids: list[int] = Field(min_length=1)
     ids: list[int] = Field(min_length=1)
-    """The likeliest tokens, likeliest first."""
+    """The likeliest tokens, in descending order."""
     logprobs: list[float]
 
     def gap(self, token: int, logprob: float) -> float:
-        """How far an engine is off that finds `token` the likeliest, with this log-probability."""
+        """Difference for an engine whose likeliest token is `token` with this log-probability."""
         for known, wanted in zip(self.ids, self.logprobs, strict=True):
             if known == token:
                 return abs(logprob - wanted)
@@ -51,28 +54,28 @@ class Probe(BaseModel):
     rows: list[Row] = Field(min_length=1)
 
     def gap(self, answers: Sequence[tuple[int, float]]) -> float:
-        """Mean over the rows; `answers` are the likeliest token of each and its log-probability."""
+        """Mean over the rows; `answers` holds each row's likeliest token and its log-probability."""
         return sum(r.gap(*answer) for r, answer in zip(self.rows, answers, strict=True)) / len(self.rows)
 
 
 def text(vocabulary: int) -> list[int]:
-    """The fixed text. Takes no random number: a run with a probe is the run without."""
+    """The fixed text. Draws no random number, so a probe does not change a run."""
     return [(7919 * (n + 3) ** 2 + 104729 * n) % vocabulary for n in range(PROMPTS * STEP)]
 
 
 def ends() -> range:
-    """Where the prompts end in the text: one beyond their last tokens."""
+    """End positions of the prompts in the text, exclusive."""
     return range(STEP, PROMPTS * STEP + 1, STEP)
 
 
 def likeliest(logits_PV: torch.Tensor) -> tuple[list[list[int]], list[list[float]]]:
-    """Tokens and log-probabilities after each prompt, likeliest first, of the logits of its last token."""
+    """Tokens and log-probabilities after each prompt, likeliest first, from the logits of its last token."""
     found = logits_PV.float().log_softmax(-1).topk(min(LIKELIEST, logits_PV.shape[-1]))
     return found.indices.tolist(), found.values.tolist()
 
 
 def made(tokens: Sequence[int], ids: Sequence[list[int]], logprobs: Sequence[list[float]]) -> Probe:
-    """Of the text, and what was found likeliest after each prompt."""
+    """Probe of the text, with the likeliest tokens after each prompt."""
     return Probe(
         rows=[
             Row(prompt_ids=list(tokens[:end]), ids=after, logprobs=chances)
@@ -82,7 +85,7 @@ def made(tokens: Sequence[int], ids: Sequence[list[int]], logprobs: Sequence[lis
 
 
 def measure(forward: Callable[[torch.Tensor], Any], vocabulary: int, device: torch.device | str = "cpu") -> Probe:
-    """By the library's forward pass."""
+    """Measure a probe with the library's forward pass."""
     tokens = text(vocabulary)
     with torch.no_grad():
         logits_TV = forward(torch.tensor([tokens], device=device)).logits[0]
@@ -90,7 +93,7 @@ def measure(forward: Callable[[torch.Tensor], Any], vocabulary: int, device: tor
 
 
 def measure_model(model: torch.nn.Module) -> Probe:
-    """Of a policy as the trainer has it."""
+    """Measure a probe of the trainer's model."""
     module: Any = model
     trains = module.training
     module.eval()
@@ -105,7 +108,7 @@ def measure_model(model: torch.nn.Module) -> Probe:
 
 
 def published_probe(store: Versions, version: int) -> Probe | None:
-    """What the publisher of a version kept beside it; None where it kept nothing that can be read."""
+    """Probe that a version's publisher stored; None where there is none that can be read."""
     try:
         return Probe.model_validate_json(store.get(version, FILE_NAME))
     except (BlobMissing, ValidationError):

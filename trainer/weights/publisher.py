@@ -17,8 +17,8 @@ from trainer.weights.blocks import in_threads
 from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
-from trainer.weights.parts import compose
 from trainer.weights.probe import FILE_NAME, Probe
+from trainer.weights.shard_manifest import compose
 from trainer.weights.tensors import Frozen, RawState, RawTensor, freeze, version_digest
 from trainer.weights.versions import Versions
 

@@ -1,4 +1,4 @@
-"""Tensors as the bytes that are published: names, dtypes, shapes and flat little-endian memory."""
+"""Tensors in published form: names, dtypes, shapes and flat little-endian memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from trainer.weights.codec import FORMATS, Bytes, WordFormat
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in FORMATS}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _CAST = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-"""Floating types that are published in the store's dtype. Quantised ones are what they are."""
+"""Floating-point types that are cast to the store's dtype. Quantised types stay unchanged."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A rank's part of a tensor: consecutive elements of it in row-major order, as dim-0 sharding leaves them."""
+    """A rank's part of a tensor: consecutive elements in row-major order, as dim-0 sharding produces them."""
 
     local: torch.Tensor
     shape: tuple[int, ...]
-    """Of the whole tensor."""
+    """Shape of the whole tensor."""
     start: int
-    """Index of the first element in the flattened whole."""
+    """Index of the first element in the flattened tensor."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RawTensor:
 
     @property
     def words(self) -> int:
-        """In `data`."""
+        """Number of words in `data`."""
         return self.data.size // self.form.size
 
     @property
@@ -55,7 +55,7 @@ class RawTensor:
 
     @property
     def place(self) -> tuple[str, tuple[int, ...], int, int]:
-        """What must be equal for one to be coded against the other."""
+        """Properties that must match for delta coding between two tensors."""
         return self.dtype, self.shape, self.start, self.stop
 
     def digest(self) -> str:
@@ -63,7 +63,7 @@ class RawTensor:
         return piece_digest(self.dtype, self.shape, self.start, self.data)
 
     def tensor(self) -> torch.Tensor:
-        """A fresh tensor that owns its memory."""
+        """New tensor that owns its memory."""
         flat = torch.from_numpy(self.data.copy()).view(DTYPES[self.dtype])
         return flat if self.words != count(self.shape) else flat.reshape(self.shape)
 
@@ -72,7 +72,7 @@ RawState = dict[str, RawTensor]
 
 
 class Frozen(NamedTuple):
-    """A state at one moment, as it is published: nothing of it is shared with what it was taken from."""
+    """A published state at one moment; it shares no memory with its source."""
 
     raw: RawState
     aliases: dict[str, str]
@@ -80,7 +80,7 @@ class Frozen(NamedTuple):
 
 
 def count(shape: tuple[int, ...]) -> int:
-    """Words of a whole tensor."""
+    """Number of words of a whole tensor."""
     words = 1
     for side in shape:
         words *= side
@@ -88,7 +88,7 @@ def count(shape: tuple[int, ...]) -> int:
 
 
 def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> Frozen:
-    """Copies `state` to publishable bytes; floating tensors are cast to `dtype`, others stay as they are."""
+    """Copy `state` to publishable bytes; floating tensors are cast to `dtype`, others stay unchanged."""
     raw: RawState = {}
     aliases: dict[str, str] = {}
     seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}

@@ -1,4 +1,4 @@
-"""The bell of the top bar."""
+"""Template tag of the notification bell in the top bar."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                     "provenance",
                     models.JSONField(
                         blank=True,
-                        help_text="trainer.stages.conversations.store.Provenance, once it is prepared",
+                        help_text="trainer.sft.conversations.store.Provenance, once it is prepared",
                         null=True,
                     ),
                 ),

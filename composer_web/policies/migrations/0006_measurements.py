@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, help_text="The commit that recent lines came after", max_length=64),
                 ),
                 ("window", models.PositiveIntegerField(help_text="Tokens seen at a time")),
-                ("result", models.JSONField(help_text="trainer.stages.scores.Selection")),
+                ("result", models.JSONField(help_text="trainer.model_selection.scores.Selection")),
                 ("created_at", models.DateTimeField(auto_now=True)),
                 (
                     "policy",

@@ -1,4 +1,4 @@
-"""The backend as the rest of the system sees it: finds out what the engine gives, and starts sandboxes."""
+"""The public backend: detects the engine's capabilities and starts sandboxes."""
 
 from __future__ import annotations
 

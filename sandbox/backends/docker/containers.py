@@ -1,4 +1,4 @@
-"""Each kind of container as the engine's API takes it: what it may, what it must not, and what it sees."""
+"""Container specifications for the engine's API: permissions, restrictions and mounts of each kind."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ HOST_KERNEL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
 USER = f"{identity.INNER_UID}:{identity.INNER_GID}"
 NAMESERVER = "127.0.0.53"
 RUNTIME_PROCESSES = 1000
-"""What a runtime with a kernel of its own may start for itself: a bound for the host's sake, not the sandbox's."""
+"""Processes that a runtime with its own kernel may start for itself; protects the host, not the sandbox."""
 MAX_OPTION_BYTES = 3800
-"""Of an overlay mount's options; the kernel takes one page."""
+"""Longest option string of an overlay mount; the kernel accepts one page."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What all containers of one backend share."""
+    """Settings that all containers of one backend share."""
 
     image: Image
     runtime: str
-    """Of boxes; empty: the engine's default."""
+    """Runtime of boxes; empty: the engine's default."""
     trusted_runtime: str
     security: tuple[str, ...]
     """Security options of boxes."""
     controls: frozenset[str]
-    """Of {"memory", "processes", "cpu"}: what the engine can limit here."""
+    """Subset of {"memory", "processes", "cpu"} that the engine can limit here."""
     labels: dict[str, str]
 
     @property
     def on_host_kernel(self) -> bool:
-        """Whether processes of a box are processes of this machine's kernel."""
+        """Whether a box's processes run on this machine's kernel."""
         return self.runtime in HOST_KERNEL_RUNTIMES
 
 

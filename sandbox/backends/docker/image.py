@@ -1,4 +1,4 @@
-"""What a sandbox's containers are made of: this machine's own /usr under a small image, or an image that was named.
+"""Images of a sandbox's containers: a small image with this machine's own /usr, or a configured image.
 
 The image of this machine holds no program: folders, links and a small /etc, made here from a few files and imported,
 so that nothing is fetched from anywhere. /usr and the interpreter's installation are mounted into it, read-only.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.settings import DockerSettings
-from sandbox.backends.namespaces import mounts, system
+from sandbox.backends.namespaces import base_root, system
 
 REPOSITORY = "opencomposer-sandbox"
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -65,7 +65,7 @@ def _of_this_machine(engine: Engine) -> Image:
     if prefix != "/usr" and not prefix.startswith("/usr/"):
         folders.append(prefix)
     if prefix != "/usr/local" and os.path.isdir(LOCAL_BIN):
-        programs = tuple(mounts.python_programs(interpreter).items())
+        programs = tuple(base_root.python_programs(interpreter).items())
     archive = _archive()
     name = f"{REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:16]}"
     if not engine.has_image(name):
@@ -90,7 +90,7 @@ def _archive() -> bytes:
             if path not in MADE_BY_ENGINE:
                 _file(archive, path.lstrip("/"), text.encode())
         for path in ("/etc/mtab", "/var/tmp", "/var/run"):
-            _link(archive, path.lstrip("/"), mounts.LINKS[path])
+            _link(archive, path.lstrip("/"), base_root.LINKS[path])
     return buffer.getvalue()
 
 

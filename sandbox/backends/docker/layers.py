@@ -1,4 +1,4 @@
-"""Environment layers as containers can use them: as they are, or as a copy with the owner that sandboxes have.
+"""Environment layers for containers: used in place, or copied with the owner that sandboxes have.
 
 Files of a layer are changed through an overlay, which needs them to belong to the sandbox's user. A layer of that
 owner is used in place. Of any other a copy is made, once per process, in a volume of the engine.

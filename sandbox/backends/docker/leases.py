@@ -1,4 +1,4 @@
-"""Who lives: a file that a process holds locked, and the labels that tie containers and volumes to it."""
+"""Liveness: a lock file held by each process, and labels that tie containers and volumes to it."""
 
 from __future__ import annotations
 

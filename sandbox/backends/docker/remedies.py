@@ -1,4 +1,4 @@
-"""What the engine refuses, as errors of the contract, in words that say what to do."""
+"""Translate the engine's refusals into errors of the contract, with a remedy."""
 
 from __future__ import annotations
 

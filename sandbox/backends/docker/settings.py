@@ -1,4 +1,4 @@
-"""What an operator may set: variables `OPENCOMPOSER_DOCKER_IMAGE`, `…_RUNTIME` and so on."""
+"""Operator settings: variables `OPENCOMPOSER_DOCKER_IMAGE`, `…_RUNTIME` and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of what killed processes left with the engine."""
+"""Remove containers and volumes that killed processes left with the engine."""
 
 from __future__ import annotations
 

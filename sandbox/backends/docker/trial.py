@@ -1,4 +1,4 @@
-"""What an engine can do: what it says, and what a first sandbox shows."""
+"""Capabilities of an engine: what it reports, and what a first sandbox shows."""
 
 from __future__ import annotations
 

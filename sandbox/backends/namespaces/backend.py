@@ -106,7 +106,7 @@ class NamespacesBackend:
             zygote = await self._ready_zygote(limits)
             self._started += 1
             began = time.monotonic()
-            name = f"{os.getpid()}-{self._started}"
+            name = request["name"] = f"{os.getpid()}-{self._started}"
             ours, theirs = zip(*_pairs(3 if request["port"] else 2), strict=True)
             try:
                 zygote.send(json.dumps(request).encode(), [end.fileno() for end in theirs])
@@ -122,7 +122,7 @@ class NamespacesBackend:
             finally:
                 for end in theirs:
                     end.close()
-            return await self._connect(name, limits, ours, began + limits.life_seconds)
+            return await self._connect(zygote, name, limits, ours, began + limits.life_seconds)
         raise AssertionError("unreachable")
 
     async def _ready_zygote(self, limits: Limits) -> ZygoteClient:
@@ -137,7 +137,7 @@ class NamespacesBackend:
         return zygote
 
     async def _connect(
-        self, name: str, limits: Limits, ours: tuple[socket.socket, ...], expires: float
+        self, zygote: ZygoteClient, name: str, limits: Limits, ours: tuple[socket.socket, ...], expires: float
     ) -> tuple[NamespacesSandbox, socket.socket | None]:
         agent_channel = await Channel.open(name, ours[0], expires)
         control_channel = await Channel.open(name, ours[1], expires)
@@ -154,9 +154,17 @@ class NamespacesBackend:
             for end in ours[2:]:
                 end.close()
         sandbox = NamespacesSandbox(
-            name=name, limits=limits, agent=agent_channel, control=control_channel, closed=self._sandboxes.discard
+            name=name,
+            limits=limits,
+            agent=agent_channel,
+            control=control_channel,
+            closed=self._sandboxes.discard,
+            lend=zygote.lend if os.geteuid() == 0 and "users" in self._enforced() else None,
         )
         return sandbox, listener
+
+    def _enforced(self) -> frozenset[Guarantee]:
+        return self._capabilities.enforced if self._capabilities else frozenset()
 
     def _forget(self, zygote: ZygoteClient) -> None:
         with self._lock, contextlib.suppress(OSError):
@@ -187,7 +195,7 @@ def _start_error(hello: dict) -> SandboxError:
     message = explain(step, number if isinstance(number, int) else None, text)
     return (
         SandboxUnavailable(message)
-        if step in ("LayerError", "userns", "proc", "overlay", "seccomp")
+        if step in ("LayerError", "NoIdentity", "userns", "proc", "overlay", "seccomp")
         else SandboxLost(message)
     )
 
@@ -204,6 +212,8 @@ def _capabilities(found: dict) -> Capabilities:
         enforced.add("inodes")
     else:
         reasons.append("the number of files is not limited: this kernel's tmpfs has no such option (gVisor)")
+    if found["users"]:
+        enforced.add("users")
     if found["cpu"]:
         enforced.add("cpu")
     elif kind != "none":

@@ -14,12 +14,14 @@ import sys
 import threading
 from pathlib import Path
 
-from sandbox.backends.base import SandboxUnavailable
+from sandbox.backends.base import SandboxError, SandboxUnavailable
+from sandbox.backends.users import users
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 PROBE_SECONDS = 60.0
 STOP_SECONDS = 6.0
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(4)); from sandbox.backends.namespaces.zygote import main; main()"
+LEND_SECONDS = 20.0
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(5)); from sandbox.backends.namespaces.zygote import main; main()"
 
 
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS)
@@ -49,7 +51,7 @@ class ZygoteClient:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            arguments = [str(theirs.fileno()), interpreter, sys.base_prefix, str(PACKAGE_ROOT)]
+            arguments = [str(theirs.fileno()), interpreter, sys.base_prefix, users(), str(PACKAGE_ROOT)]
             self._process = subprocess.Popen(
                 [interpreter, "-I", "-S", "-c", _BOOT, *arguments],
                 pass_fds=[theirs.fileno()],
@@ -76,6 +78,24 @@ class ZygoteClient:
                 if error.errno in OUT_OF_FILES:
                     raise too_many_files() from None
                 raise ZygoteGone(str(error)) from None
+
+    def lend(self, name: str, folder: Path) -> int:
+        """A descriptor of the existing `folder` through which the user of sandbox `name` owns it. Raises SandboxError."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                request = {"op": "lend", "name": name, "path": str(folder)}
+                self.send(json.dumps(request).encode(), [theirs.fileno()])
+            ours.settimeout(LEND_SECONDS)
+            try:
+                _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+            except TimeoutError:
+                descriptors = []
+        if not descriptors:
+            raise SandboxError(
+                f"{folder} cannot be shown as a folder of sandbox {name}: keep it on ext4, xfs, btrfs or tmpfs"
+            )
+        return descriptors[0]
 
     def close(self) -> None:
         """End it and all its sandboxes; waits until they are gone."""

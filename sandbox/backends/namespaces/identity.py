@@ -1,4 +1,4 @@
-"""Which kernel uid and gid the sandboxes of this process run under, and what they are called inside."""
+"""Who owns the files of layers on disk, and what that user is called inside a sandbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ USER = "dev"
 HOSTNAME = "workstation"
 
 ROOT_CANDIDATES = (200_000, 64_000)
-"""Kernel ids for sandboxes of a root host, best first: far from any account, and inside our own id map."""
+"""Owners of layers under a root host, best first: far from any account, and inside our own id map."""
 
 
 class NoIdentity(Exception):
@@ -18,7 +18,10 @@ class NoIdentity(Exception):
 
 
 def sandbox_identity() -> tuple[int, int]:
-    """(uid, gid) of every sandbox process as seen by this process. Root never lends its own id."""
+    """(uid, gid) that owns layers on disk, and that sandboxes share where they cannot have one each (`users.py`).
+
+    Root never lends its own id.
+    """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
     for candidate in ROOT_CANDIDATES:
@@ -30,10 +33,12 @@ def sandbox_identity() -> tuple[int, int]:
     )
 
 
-def _mapped(kind: str, number: int) -> bool:
+def id_map(kind: str) -> list[tuple[int, int]]:
+    """The ids of `kind` (uid or gid) that exist here, as (first, end) pairs."""
     with open(f"/proc/self/{kind}_map") as lines:
-        for line in lines:
-            first, _, count = (int(part) for part in line.split())
-            if first <= number < first + count:
-                return True
-    return False
+        extents = [[int(part) for part in line.split()] for line in lines]
+    return [(first, first + count) for first, _, count in extents]
+
+
+def _mapped(kind: str, number: int) -> bool:
+    return any(first <= number < end for first, end in id_map(kind))

@@ -18,33 +18,54 @@ import os
 import signal
 import socket
 import struct
+from dataclasses import dataclass
 from typing import NoReturn
 
 from sandbox.backends.namespaces import agent, identity, mounts, protocol, syscalls
+from sandbox.backends.namespaces.base_root import Base
 from sandbox.backends.namespaces.cgroups import Group
 from sandbox.backends.namespaces.confine import close_others, confine
 from sandbox.backends.namespaces.supervisor import Supervisor
+from sandbox.backends.namespaces.users import User
 
 NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
 SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner; in its own user namespace only
 INOTIFY_INSTANCES = 16
-"""The kernel counts them by user, and all sandboxes of a host are one: none may take those of its neighbours."""
+"""The kernel counts them by user, which sandboxes of an ordinary user share: none may take those of its neighbours."""
 MAX_JOB_BYTES = 1 << 17
 BACKLOG = 64
 
 
-def standby(stage: str, uid: int, gid: int, group: Group | None, watchdog: bool, jobs: socket.socket) -> None:
+@dataclass(frozen=True)
+class Place:
+    """What a pair needs before it has a request."""
+
+    base: Base
+    user: User
+    group: Group | None
+    devices: int | None
+    """Descriptor of its /dev, None where the machine's devices are shown."""
+    detached: bool
+    """Whether layers come as detached mounts; then the root is begun before there is a request."""
+
+    @property
+    def watchdog(self) -> bool:
+        """Whether the agent must watch memory, because no control group does."""
+        return self.group is None
+
+
+def standby(place: Place, jobs: socket.socket) -> None:
     """Become the supervisor of a sandbox that waits for its job on `jobs`; returns when that sandbox is over.
 
-    The job is one message: JSON with two descriptors, the agent's channel and the control channel, and a third when
-    the request names a `port`: over it the host gets the socket that listens there. What goes wrong from here on is
-    told on the agent's channel.
+    The job is one message: JSON with descriptors, which are the agent's channel, the control channel, a third when the
+    request names a `port` (over it the host gets the socket that listens there), and the detached layers. What goes
+    wrong from here on is told on the agent's channel.
     """
     failure = None
     inner, pid_1_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getppid()
     try:
-        _enter(uid, gid, group)
+        _enter(place)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
@@ -53,11 +74,13 @@ def standby(stage: str, uid: int, gid: int, group: Group | None, watchdog: bool,
         failure, pid = error, 0
     if pid == 0:
         inner.close()
-        _pid_1(stage, watchdog, jobs, pid_1_end, failure)
+        _pid_1(place, jobs, pid_1_end, failure)
     pid_1_end.close()
     jobs.close()
+    group, lease = place.group, place.user.lease
     events = group.events if group else None
-    close_others({inner.fileno()} | ({events} if events is not None else set()))
+    kept = {inner.fileno()} | ({events} if events is not None else set()) | ({lease.file} if lease else set())
+    close_others(kept)
     data, descriptors, _, _ = socket.recv_fds(inner, 4096, 250)
     if data:
         job = json.loads(data)
@@ -69,12 +92,16 @@ def standby(stage: str, uid: int, gid: int, group: Group | None, watchdog: bool,
         os.waitpid(pid, 0)
 
 
-def _pid_1(
-    stage: str, watchdog: bool, jobs: socket.socket, supervisor: socket.socket, failure: Exception | None
-) -> NoReturn:
+def _pid_1(place: Place, jobs: socket.socket, supervisor: socket.socket, failure: Exception | None) -> NoReturn:
     with contextlib.suppress(syscalls.StepError):
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    data, descriptors, _, _ = socket.recv_fds(jobs, MAX_JOB_BYTES, 3)
+    new = None
+    if place.detached and not failure:
+        try:
+            new = mounts.begin(place.base, place.devices)
+        except Exception as error:  # noqa: BLE001 - told on the channel as soon as there is one
+            failure = error
+    data, descriptors, _, _ = socket.recv_fds(jobs, MAX_JOB_BYTES, 250)
     if not data:
         os._exit(0)
     channel = socket.socket(fileno=descriptors[0])
@@ -82,14 +109,18 @@ def _pid_1(
         if failure:
             raise failure
         request = json.loads(data)
-        _build(stage, request, supervisor, descriptors[1])
+        others = descriptors[1:]
+        control, way = others.pop(0), others.pop(0) if request["port"] else -1
+        if new is None:
+            new = mounts.begin(place.base, place.devices)
+        _finish(place, new, request, supervisor, control, others)
         if request["port"]:
-            _hand_out_listener(request["port"], descriptors[2])
-        confine(request["limits"], {channel.fileno()}, watchdog=watchdog, count_processes=True)
+            _hand_out_listener(request["port"], way)
+        confine(request["limits"], {channel.fileno()}, watchdog=place.watchdog, count_processes=True)
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
         report(channel, error)
         os._exit(1)
-    agent.main(channel, request, watchdog=watchdog)
+    agent.main(channel, request, watchdog=place.watchdog)
     os._exit(0)
 
 
@@ -101,9 +132,10 @@ def report(channel: socket.socket, error: BaseException) -> None:
         channel.sendall(protocol.encode(header))
 
 
-def _enter(uid: int, gid: int, group: Group | None) -> None:
-    if group:
-        group.join()
+def _enter(place: Place) -> None:
+    uid, gid = place.user.uid, place.user.gid
+    if place.group:
+        place.group.join()
     if os.geteuid() == 0 and uid != 0:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
@@ -111,12 +143,17 @@ def _enter(uid: int, gid: int, group: Group | None) -> None:
     syscalls.unshare(syscalls.NEWUSER, "userns")
     mounts.map_ids(identity.INNER_UID, identity.INNER_GID, uid, gid)
     try:
-        mounts.put("/proc/sys/user/max_inotify_instances", str(INOTIFY_INSTANCES))
+        syscalls.put("/proc/sys/user/max_inotify_instances", str(INOTIFY_INSTANCES))
     except FileNotFoundError:  # gVisor counts none
         pass
     except OSError as error:  # a container's /proc
         raise syscalls.StepError("proc", error.errno or 0, "write max_inotify_instances") from None
-    syscalls.unshare(NAMESPACES, "namespaces")
+    try:
+        syscalls.unshare(NAMESPACES | syscalls.NEWTIME, "namespaces")
+    except syscalls.StepError as error:  # gVisor, and kernels without time namespaces
+        if error.errno != errno.EINVAL:
+            raise
+        syscalls.unshare(NAMESPACES, "namespaces")
     _loopback_up()
     name = identity.HOSTNAME.encode()
     syscalls.check(syscalls.libc.sethostname(name, len(name)), "namespaces", "sethostname")
@@ -131,15 +168,16 @@ def _loopback_up() -> None:
                 raise
 
 
-def _build(stage: str, request: dict, supervisor: socket.socket, control: int) -> None:
-    """Mount the sandbox's root, give the supervisor what it watches over, and move into the root."""
+def _finish(
+    place: Place, new: str, request: dict, supervisor: socket.socket, control: int, detached: list[int]
+) -> None:
+    """Complete the root, give the supervisor what it watches over, and move into the root."""
     limits = request["limits"]
-    syscalls.unshare(syscalls.NEWNS, "namespaces")
-    new, upper, lower = mounts.assemble(stage, request["layers"], disk=limits["disk_bytes"], inodes=limits["inodes"])
+    layers = detached if place.detached else request["layers"]
+    sizes = {"disk": limits["disk_bytes"], "inodes": limits["inodes"]}
+    upper, lower = mounts.finish(place.base, layers, detached=place.detached, **sizes)
     job = {"life": request["life"], "snapshots": 1 if request["snapshot"] else 0}
     socket.send_fds(supervisor, [json.dumps(job).encode()], [control, upper, *lower])
-    proc_flags = syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC
-    syscalls.mount("proc", f"{new}/proc", "proc", proc_flags, step="proc")
     os.chdir(new)
     syscalls.pivot_root_here()
 

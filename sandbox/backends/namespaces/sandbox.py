@@ -56,10 +56,12 @@ class NamespacesSandbox:
         agent: Channel,
         control: Channel,
         closed: Callable[[NamespacesSandbox], None],
+        lend: Callable[[str, Path], int] | None = None,
     ) -> None:
+        """`lend` opens a host folder as one that this sandbox's user owns, where that user is its own."""
         self.name, self.limits = name, limits
         self._agent, self._control = agent, control
-        self._on_close = closed
+        self._on_close, self._lend = closed, lend
         self._state_lock = asyncio.Lock()
         self._control_lock = asyncio.Lock()
         self._memory_kills = 0
@@ -74,6 +76,7 @@ class NamespacesSandbox:
         command: str,
         *,
         timeout: float | None = None,
+        longest: float | None = None,
         stdin: bytes = b"",
         env: dict[str, str] | None = None,
         private_result: bool = False,
@@ -83,11 +86,12 @@ class NamespacesSandbox:
             raise ValueError("a command cannot hold a NUL character")
         seconds = self.limits.call_seconds if timeout is None else timeout
         header = {"op": "exec", "command": command, "timeout": seconds, "env": env or {}}
+        header |= {"longest": max(seconds, longest or 0.0)}
         header |= {"private_result": private_result, "keep_state": keep_state}
         if not keep_state:
-            return await self._exec(header, stdin, seconds)
+            return await self._exec(header, stdin)
         async with self._state_lock:
-            return await self._exec(header, stdin, seconds)
+            return await self._exec(header, stdin)
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
         _, content = await self._file({"op": "read", "path": path, "max_bytes": max_bytes})
@@ -157,7 +161,10 @@ class NamespacesSandbox:
         if os.geteuid() == 0:
             os.chown(into, *sandbox_identity())
         request = {"op": "snapshot", "bytes": self.limits.disk_bytes, "entries": self.limits.inodes}
-        target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if self._lend:
+            target = await asyncio.to_thread(self._lend, self.name, into.resolve())
+        else:
+            target = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             await self._supervisor(request, descriptor=target)
         finally:
@@ -190,10 +197,11 @@ class NamespacesSandbox:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def _exec(self, header: dict, stdin: bytes, seconds: float) -> ExecResult:
+    async def _exec(self, header: dict, stdin: bytes) -> ExecResult:
+        seconds = header["longest"]
         number, future = self._agent.send(header, stdin)
         try:
-            with self._patience(seconds + PATIENCE_SECONDS):
+            with self._patience(header["timeout"] + PATIENCE_SECONDS):
                 answer, blob = await self._agent.wait(future, seconds + GRACE_SECONDS)
         except asyncio.CancelledError:
             self._agent.notify({"op": "cancel", "call": number})
@@ -208,11 +216,12 @@ class NamespacesSandbox:
                 float(answer["seconds"]),
                 answer["overflowed"] is True,
             )
+            starved = float(answer["starved"])
         except (KeyError, TypeError, ValueError) as error:
             raise self._broken(f"bad answer to a command: {error}") from None
         if exit_code and await self._memory_was_short():
             exit_code, ended = None, EndReason.MEMORY
-        return ExecResult(exit_code, ended, blob[:size], total, lasted, background, blob[size:], overflowed)
+        return ExecResult(exit_code, ended, blob[:size], total, lasted, background, blob[size:], overflowed, starved)
 
     async def _memory_was_short(self) -> bool:
         """Whether the kernel killed for memory since this was last asked."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from sandbox.backends.namespaces.capture import Capture
 from sandbox.backends.namespaces.grep import Searches
 from sandbox.backends.namespaces.loop import Loop
 from sandbox.backends.namespaces.protocol import DUMP_FD, MAX_RESULT_BYTES, RESULT_FD, STATE_FD
+from sandbox.backends.namespaces.starvation import LOOK_SECONDS, Starvation
 
 MAX_STATE_BYTES = 4 << 20
 MAX_DRAINS = 64
@@ -33,10 +35,14 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHL
 class Call:
     """A command that runs."""
 
-    def __init__(self, number: int, pid: int, seconds: float, capture: Capture) -> None:
+    def __init__(self, number: int, pid: int, seconds: float, longest: float, capture: Capture) -> None:
         self.number, self.pid, self.capture = number, pid, capture
         self.began = time.monotonic()
         self.end = self.began + seconds
+        self._seconds, self._longest = seconds, longest
+        self._starvation = Starvation(self.began) if longest > seconds else None
+        self.look_at = self.began + LOOK_SECONDS if longest > seconds else math.inf
+        """When it is to be seen how long the machine kept the call waiting."""
         self.ended = "exit"
         self.starved = False
         """The memory watchdog ended one of its processes."""
@@ -45,6 +51,18 @@ class Call:
         self.output = self.dump_fd = self.result_fd = -1
         self.dump, self.result = bytearray(), bytearray()
         self.private: tuple[str, ...] = ()
+
+    @property
+    def starved_seconds(self) -> float:
+        return self._starvation.seconds if self._starvation else 0.0
+
+    def look(self, now: float) -> None:
+        """Put the end off by the time that the call waited for a processor."""
+        self.look_at = now + LOOK_SECONDS
+        rows = processes.table()
+        if self._starvation:
+            self._starvation.look(processes.trees({self.pid}, rows), now)
+        self.end = self.began + min(self._seconds + self.starved_seconds, self._longest)
 
 
 class Shell:
@@ -92,7 +110,7 @@ class Shell:
             self.start(*call)
 
     def deadline(self) -> float | None:
-        ends = [call.end for call in self._calls.values()]
+        ends = [min(call.end, call.look_at) for call in self._calls.values()]
         if self._memory is not None and (self._calls or self._drains):
             ends.append(self._look_at_memory)
         return min(ends, default=None)
@@ -119,20 +137,24 @@ class Shell:
                 "background": 0,
                 "output": len(text),
                 "overflowed": False,
+                "starved": 0.0,
             }
             self._loop.reply(number, answer, text)
 
     def cancel(self, number: int) -> None:
         for held_back, header, _ in self._held_back:
             if held_back == number:
-                header["timeout"] = 0.0
+                header["timeout"] = header["longest"] = 0.0
         for call in self._calls.values():
             if call.number == number:
-                call.end = 0.0
+                call.end, call.look_at = 0.0, math.inf
 
     def expire(self, now: float) -> None:
         for call in list(self._calls.values()):
+            if call.look_at < math.inf and min(call.end, call.look_at) <= now:
+                call.look(now)
             if call.end <= now and call.pid in self._calls:
+                call.look_at = math.inf
                 call.ended = "timeout"
                 call.end = now + 60.0
                 self._end_call(call)
@@ -177,7 +199,7 @@ class Shell:
             opened.append(high)
             actions.extend((os.POSIX_SPAWN_DUP2, high, target) for target in targets)
 
-        call = Call(number, 0, header["timeout"], Capture(self._output_bytes))
+        call = Call(number, 0, header["timeout"], header["longest"], Capture(self._output_bytes))
         kept: list[int] = []
         try:
             call.output, writer = pipe()
@@ -296,6 +318,7 @@ class Shell:
             "background": background,
             "output": len(output),
             "overflowed": overflowed,
+            "starved": round(call.starved_seconds, 6),
         }
         self._loop.reply(call.number, answer, output + result)
 

@@ -11,7 +11,7 @@ import struct
 libc = ctypes.CDLL(None, use_errno=True)
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
-NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+NEWUSER, NEWPID, NEWNET, NEWTIME = 0x10000000, 0x20000000, 0x40000000, 0x80
 
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT = 1, 2, 4, 8, 32
 BIND, REC, PRIVATE = 4096, 16384, 1 << 18
@@ -26,7 +26,8 @@ PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 22, 24, 3
 LAST_CAPABILITY = 63
 
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
+_CLOEXEC, _SET_STRING, _CREATE = 1, 1, 6
 
 
 class StepError(OSError):
@@ -45,6 +46,14 @@ def check(result: int, step: str, detail: str) -> int:
 
 def _bytes(value: str | None) -> bytes | None:
     return value.encode() if value is not None else None
+
+
+def put(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None, *, step: str) -> None:
@@ -97,38 +106,69 @@ def drop_all_capabilities() -> None:
     set_capabilities(0)
 
 
-def clone_mount(source: str, target: str, attributes: int, *, step: str, user_namespace: int = -1) -> None:
-    """Bind `source` with everything below it at `target`, with `attributes` set on every mount of the copy.
+def detached_tree(source: str, attributes: int, *, step: str, user_namespace: int = -1, submounts: bool = False) -> int:
+    """A copy of the mount at `source` that is nowhere yet, with `attributes` set: a descriptor.
 
-    With `user_namespace` the files' owners are translated by that namespace's id map. Raises StepError; ENOSYS or
-    EINVAL mean that the kernel or the file system cannot.
+    With `user_namespace` the files' owners are translated by that namespace's id map; with `submounts` what is mounted
+    below is copied too. Raises StepError; ENOSYS or EINVAL mean that the kernel or the file system cannot.
     """
+    recursive = AT_RECURSIVE if submounts else 0
     fd = check(
-        libc.syscall(_OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC),
+        libc.syscall(_OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE | recursive | os.O_CLOEXEC),
         step,
         f"open_tree {source}",
     )
     try:
-        flags = AT_EMPTY_PATH | AT_RECURSIVE
         if user_namespace >= 0:
             attributes |= ATTR_IDMAP
-            flags = AT_EMPTY_PATH  # submounts of a layer keep their own owners
-        request = struct.pack("QQQQ", attributes, 0, 0, max(user_namespace, 0))
-        result = libc.syscall(_MOUNT_SETATTR, fd, b"", flags, request, len(request))
-        check(result, step, f"mount_setattr {source}")
-        result = libc.syscall(_MOVE_MOUNT, fd, b"", AT_FDCWD, target.encode(), MOVE_FROM_FD)
-        check(result, step, f"move_mount {target}")
-    finally:
+        set_attributes(fd, attributes, step=step, flags=recursive, user_namespace=max(user_namespace, 0))
+    except StepError:
         os.close(fd)
+        raise
+    return fd
 
 
-def bind_readonly(source: str, target: str, attributes: int, *, step: str) -> None:
-    """`clone_mount`, or on kernels without it (before 5.12, gVisor) a plain recursive bind remounted read-only."""
+def set_attributes(fd: int, attributes: int, *, step: str, flags: int = 0, user_namespace: int = 0) -> None:
+    """Set `attributes` on the mount that `fd` is the root of. Raises StepError."""
+    request = struct.pack("QQQQ", attributes, 0, 0, user_namespace)
+    result = libc.syscall(_MOUNT_SETATTR, fd, b"", AT_EMPTY_PATH | flags, request, len(request))
+    check(result, step, "mount_setattr")
+
+
+def detached_tmpfs(size: int, *, step: str) -> int:
+    """A new tmpfs of `size` bytes that is mounted nowhere yet: a descriptor. Raises StepError."""
+    context = check(libc.syscall(_FSOPEN, b"tmpfs", _CLOEXEC), step, "fsopen tmpfs")
     try:
-        return clone_mount(source, target, attributes, step=step)
+        for name, value in (("mode", "755"), ("size", str(size))):
+            result = libc.syscall(_FSCONFIG, context, _SET_STRING, name.encode(), value.encode(), 0)
+            check(result, step, f"fsconfig {name}")
+        check(libc.syscall(_FSCONFIG, context, _CREATE, None, None, 0), step, "fsconfig create")
+        return check(libc.syscall(_FSMOUNT, context, _CLOEXEC, 0), step, "fsmount tmpfs")
+    finally:
+        os.close(context)
+
+
+def attach(fd: int, target: str, *, step: str) -> None:
+    """Mount what `detached_tree` or `detached_tmpfs` made at `target`. Raises StepError."""
+    result = libc.syscall(_MOVE_MOUNT, fd, b"", AT_FDCWD, target.encode(), MOVE_FROM_FD)
+    check(result, step, f"move_mount {target}")
+
+
+def bind_readonly(source: str, target: str, attributes: int, *, step: str, recursive: bool = True) -> None:
+    """Bind `source` at `target`, with `attributes` on every mount of the copy; `recursive` copies submounts too.
+
+    On kernels without detached mounts (before 5.12, gVisor) a plain bind is remounted read-only.
+    """
+    try:
+        fd = detached_tree(source, attributes, step=step, submounts=recursive)
     except StepError as error:
         if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
             raise
-    mount(source, target, None, BIND | REC, step=step)
+    else:
+        try:
+            return attach(fd, target, step=step)
+        finally:
+            os.close(fd)
+    mount(source, target, None, BIND | (REC if recursive else 0), step=step)
     locked = os.statvfs(target).f_flag & (NOSUID | NODEV | NOEXEC | 1024 | 2048)
     mount(None, target, None, REMOUNT | BIND | RDONLY | locked | attributes, step=step)

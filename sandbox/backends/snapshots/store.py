@@ -110,7 +110,7 @@ class SnapshotStore:
         return await _lease(lambda: self.get(digest))
 
     def digests(self) -> set[str]:
-        """Of all snapshots that are kept."""
+        """Digests of all stored snapshots."""
         return {path.name for path in (self._root / "archives").iterdir()}
 
     def collect(self, keep: Collection[str], *, min_age_seconds: float = MIN_AGE_SECONDS) -> Collected:

@@ -15,6 +15,10 @@ from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.canaries.rust import RustTests
+from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.go import GoRewriter
+from sandbox.grading.observations.javascript import JavaScriptRewriter
+from sandbox.grading.observations.rust import RustRewriter
 from sandbox.tasks.spec import FrameworkVerifier, PytestVerifier, SuiteVerifier
 
 ADAPTERS: dict[str, Adapter] = {
@@ -49,6 +53,20 @@ def adapter_of(verifier: SuiteVerifier) -> Adapter:
 def language_of(verifier: SuiteVerifier) -> Language | None:
     """How the hidden tests are written; None where canaries cannot be planted."""
     return LANGUAGES.get(framework_of(verifier))
+
+
+REWRITERS: dict[str, Rewriter] = {
+    "go": GoRewriter(),
+    "cargo": RustRewriter(),
+    "node": JavaScriptRewriter(),
+    "jest": JavaScriptRewriter(),
+    "vitest": JavaScriptRewriter(),
+}
+
+
+def rewriter_of(verifier: SuiteVerifier) -> Rewriter | None:
+    """How assertions of the hidden tests are made to report; None for Python, whose plan is made otherwise."""
+    return REWRITERS.get(framework_of(verifier))
 
 
 def framework_of(verifier: SuiteVerifier) -> str:

@@ -1,20 +1,24 @@
-"""What a test framework is to the grader: how its run is started, and how what came back is read.
+"""The interface between the grader and a test framework: how to start a run and how to read its report.
 
-An adapter knows one framework. It runs nothing itself and sees nothing of verdicts: `invoke` says what command runs
-in the clean sandbox, `read` turns what came back over the private descriptor into a status per test id. Ids have the
+An adapter knows one framework. It runs nothing itself and sees no verdicts: `invoke` returns the command to run
+in the clean sandbox, `read` turns the report from the private descriptor into a status per test id. Ids have the
 form `<path>::<name>[::<name>]`, the path being that of the test file (or package directory) below the checkout.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sandbox.backends.base import EndReason, ExecResult
+from sandbox.grading.observations.base import MAX_HITS, Hit
 from sandbox.grading.report import CaseStatus
+from sandbox.storable import JSONRefused, parse_json
+
+log = logging.getLogger(__name__)
 
 CPU_EXIT_CODES = frozenset({-24, 128 + 24, -9, 128 + 9})
 """SIGXCPU and the SIGKILL that follows it, as bash reports them."""
@@ -43,6 +47,14 @@ class Order:
     """pytest: also report which functions each test enters."""
     budget: float = 0.0
     """pytest, `ids` None: seconds of tests after which only a spread sample of the others is run; 0: all are run."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """pytest and unittest: test modules that are handed over in memory, path → text."""
+    sites: Mapping[int, str] = field(default_factory=dict)
+    """node, jest and vitest: observed assertion → id of its test."""
+    preload: tuple[str, ...] = ()
+    """pytest and unittest: modules under test, imported before the test modules are read."""
+    indexed: Literal["", "use", "tell"] = ""
+    """pytest: parameters in ids are numbers of rows; `tell` also reports the id that pytest gives (`TestRun.given`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +87,18 @@ class TestRun:
     """With `Order.cover`: test id → (path below the checkout, first line) of each function that the test entered."""
     left_out: int = 0
     """With `Order.budget`: tests that were collected and not run, because they did not fit."""
+    observed: dict[str, list[Hit]] = field(default_factory=dict)
+    """Test id → what its observed assertions reported (`observations/`)."""
+    given: dict[str, str] = field(default_factory=dict)
+    """With `Order.indexed` = `tell`: the framework's own id → the id with numbers of rows."""
     forged: tuple[str, ...] = ()
     """Records that the runner cannot have written, one line each."""
     finished: bool = False
     """Whether the runner came to its end, so that nothing after the last test can be hidden."""
     timed_out: bool = False
     out_of_memory: bool = False
+    unreadable: str = ""
+    """Why the report could not be read at all; then nothing in it counts."""
     ending: str = ""
     """How the process ended and the last it printed, for people."""
 
@@ -93,14 +111,28 @@ class Adapter(Protocol):
     """One framework."""
 
     name: str
+    in_memory: tuple[str, ...]
+    """Endings of test files that it can run from memory (`Order.modules`)."""
     configuration: frozenset[str]
     """Names of files that configure its runs: an agent's changes to them are not carried into grading."""
 
     def invoke(self, order: Order) -> Invocation: ...
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
-        """Never raises for what `result` holds."""
+        """Never raises for what `result` holds (call it through `read_report`, which does not rely on that)."""
         ...
+
+
+def read_report(adapter: Adapter, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
+    """What `adapter` reads in the report of a run. A report is written beside code under test and may hold anything, so a
+    reader that raises is an unreadable report, never an error of the caller."""
+    try:
+        return adapter.read(order, invocation, result)
+    except Exception as error:
+        log.warning("the %s report could not be read", adapter.name, exc_info=True)
+        run = started(result)
+        run.unreadable = f"the report of the tests cannot be read: {type(error).__name__}: {error}"[:MESSAGE_CHARS]
+        return run
 
 
 def started(result: ExecResult) -> TestRun:
@@ -117,13 +149,22 @@ def started(result: ExecResult) -> TestRun:
     )
 
 
+START_SECONDS = 3.0
+"""What a runner may take to start and to report, besides the limit of its tests."""
+
+
 def processor_seconds(order: Order) -> int:
     """For `ulimit -t`: whole seconds, at least one."""
     return max(1, math.ceil(order.seconds))
 
 
+def own_seconds(order: Order) -> float:
+    """What a run may take on a machine with nothing else to do, asleep or at work."""
+    return order.budget + processor_seconds(order) + START_SECONDS
+
+
 def wall_seconds(order: Order) -> float:
-    """The net behind processor time, wide enough for a busy machine; a budget bounds waiting as well."""
+    """The most that a run may take on a busy machine, where it waits for a processor."""
     if order.budget:
         return 3.0 * order.budget + 2.0 * processor_seconds(order)
     return wall_for(processor_seconds(order))
@@ -134,15 +175,16 @@ def wall_for(seconds: float) -> float:
 
 
 def json_lines(data: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line of `data` with the JSON object after `prefix`; None for a line that holds no such object."""
+    """Each line of `data` with the JSON object after `prefix`; None for a line that holds no such object, or one that is
+    nested deeper than any report is."""
     for line in data.split(b"\n"):
         if not line:
             continue
         body: Any = None
         if line.startswith(prefix):
             try:
-                body = json.loads(line[len(prefix) :])
-            except (ValueError, RecursionError):
+                body = parse_json(line[len(prefix) :])
+            except JSONRefused:
                 body = None
         yield line, body if isinstance(body, dict) else None
 
@@ -161,6 +203,29 @@ def number_of(value: object) -> float:
     except OverflowError:
         return 0.0
     return number if 0.0 <= number < 1e9 else 0.0
+
+
+def read_hit(run: TestRun, record: Mapping[str, Any]) -> bool:
+    """Add a report of an observed assertion to `run`; False when it is not one, or there are too many."""
+    site, values, test_id = record.get("site"), record.get("values"), record.get("id")
+    if (
+        isinstance(site, bool)
+        or not isinstance(site, int)
+        or not isinstance(values, list)
+        or not isinstance(test_id, str)
+    ):
+        return False
+    hits = run.observed.setdefault(test_id, [])
+    if len(run.observed) > MAX_TESTS or len(hits) >= MAX_HITS:
+        return False
+    hits.append(Hit(site, tuple(values), record.get("raised")))
+    return True
+
+
+def read_site(run: TestRun, order: Order, record: Mapping[str, Any]) -> bool:
+    """As `read_hit`, for a report that names its site and not its test."""
+    site = record.get("site")
+    return isinstance(site, int) and site in order.sites and read_hit(run, {**record, "id": order.sites[site]})
 
 
 def files_of(ids: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""`cargo test`: the text that libtest writes, section by section (its JSON form is not in stable toolchains)."""
+"""`cargo test`: the text that libtest writes, section by section (its JSON form is not in stable toolchains).
+
+Everything is compiled before the first test program starts; sources of integration tests are removed in between.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,17 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from sandbox.backends.base import WORKDIR, ExecResult
-from sandbox.grading.adapters.base import MAX_TESTS, Case, Invocation, Order, TestRun, processor_seconds, started
+from sandbox.grading.adapters.base import (
+    MAX_TESTS,
+    Case,
+    Invocation,
+    Order,
+    TestRun,
+    processor_seconds,
+    read_hit,
+    started,
+)
+from sandbox.grading.adapters.go import OBSERVED, hit_of
 from sandbox.grading.report import CaseStatus
 
 SECTION = re.compile(r"\s*Running (?:unittests )?(?P<path>\S+\.rs) \(.*\)\s*")
@@ -18,6 +31,12 @@ TEST = re.compile(
 )
 RESULT = re.compile(r"test result: (?:ok|FAILED)\. \d+ passed; \d+ failed; .*")
 DETAILS = re.compile(r"---- (?P<name>\S+) stdout ----")
+RUNNER = (
+    "runner=$(mktemp -d)/run; printf '%s\\n' "
+    f'\'find {WORKDIR} -path "*/target" -prune -o -path "*/tests/*" -name "*.rs" -exec rm -f {{}} +\' \'exec "$@"\' > $runner; '
+    'host=$(rustc -vV | sed -n "s/^host: //p" | tr a-z- A-Z_); export "CARGO_TARGET_${host}_RUNNER=sh $runner"'
+)
+"""How compiled test programs start."""
 ENVIRONMENT = "CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never RUST_BACKTRACE=0"
 
 
@@ -25,6 +44,7 @@ class CargoAdapter:
     """Ids are `<path of the test target's root file>::<module>::<test>`."""
 
     name = "cargo"
+    in_memory: tuple[str, ...] = ()
     configuration = frozenset(
         {"Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain", "rust-toolchain.toml", ".cargo", "target",
          "clippy.toml", "rustfmt.toml"}
@@ -33,8 +53,8 @@ class CargoAdapter:
     def invoke(self, order: Order) -> Invocation:
         words = ["cargo", "test", "--offline", "--no-fail-fast", *targets(order.files), *order.arguments]
         run = " ".join(shlex.quote(word) for word in words)
-        steps = f'cd {WORKDIR} && {run} -- --test-threads=1 >&"$RESULT_FD" 2>&1 {{RESULT_FD}}>&-'
-        return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {steps}")
+        steps = f'cd {WORKDIR} && {run} -- --test-threads=1 --show-output >&"$RESULT_FD" 2>&1 {{RESULT_FD}}>&-'
+        return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {RUNNER}; {steps}")
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
@@ -50,6 +70,8 @@ class CargoAdapter:
                 open_sections, details = open_sections - 1, ""
             elif found := DETAILS.fullmatch(line):
                 details = f"{target}::{found['name']}"
+            elif details and (seen := OBSERVED.fullmatch(line)):
+                read_hit(run, hit_of(details, seen))
             elif details:
                 messages.setdefault(details, []).append(line)
             elif (found := TEST.fullmatch(line)) and target and len(run.cases) < MAX_TESTS:

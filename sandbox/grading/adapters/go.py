@@ -1,4 +1,7 @@
-"""`go test -json`: events of each package, converted by the go tool outside the test's process."""
+"""`go test -json`: events of each package, converted by the go tool outside the test's process.
+
+A package's test files are removed once its test program is compiled, before the program starts.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,17 @@ from sandbox.grading.adapters.base import (
     json_lines,
     number_of,
     processor_seconds,
+    read_hit,
     started,
     text_of,
 )
 
 ENVIRONMENT = "GOFLAGS=-mod=mod GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0"
 MAX_OUTPUT_LINES = 200
+RUN = "'sh' '-c' 'rm -f ./*_test.go; exec \"$@\"' 'sh'"
+"""How a compiled test program starts, in its package's folder; go splits and unquotes the words."""
+OBSERVED = re.compile(r"\x02observed (\d{1,9})((?: [0-9a-f]*\.){1,4})\n?")
+"""The report of an observed assertion (`observations/go.py`, `observations/rust.py`): site, values as hexadecimal."""
 NOISE = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- ")
 
 
@@ -29,13 +37,14 @@ class GoAdapter:
     """Ids are `<directory of the package>::<TestName>[/subtest]`; the top package is `.`."""
 
     name = "go"
+    in_memory: tuple[str, ...] = ()
     configuration = frozenset({"go.mod", "go.sum", "go.work", "go.work.sum", "vendor"})
 
     def invoke(self, order: Order) -> Invocation:
         folders = " ".join(shlex.quote(f"./{folder}" if folder != "." else ".") for folder in order.files)
         chosen = "" if order.ids is None else f"-run {shlex.quote(pattern(order.ids))}"
         arguments = " ".join(shlex.quote(argument) for argument in order.arguments)
-        run = f"exec go test -json -count=1 -vet=off {chosen} {arguments} {folders}"
+        run = f"exec go test -json -count=1 -vet=off -p=1 -exec {shlex.quote(RUN)} {chosen} {arguments} {folders}"
         # The first line names the module, because events name packages by it.
         steps = f'cd {WORKDIR} && go list -m >&"$RESULT_FD" && {run} >&"$RESULT_FD" {{RESULT_FD}}>&-'
         return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {steps}")
@@ -54,7 +63,13 @@ class GoAdapter:
             folder = _folder(module, str(event.get("Package")))
             name, action = event.get("Test"), event.get("Action")
             key = folder if name is None else f"{folder}::{name}"
-            if action == "output" and len(said.setdefault(key, [])) < MAX_OUTPUT_LINES:
+            if (
+                action == "output"
+                and name is not None
+                and (seen := OBSERVED.search(text_of(event.get("Output"), 8000)))
+            ):
+                read_hit(run, hit_of(key, seen))
+            elif action == "output" and len(said.setdefault(key, [])) < MAX_OUTPUT_LINES:
                 said[key].append(text_of(event.get("Output"), 2000))
             elif action in ("pass", "fail", "skip"):
                 if name is None:
@@ -72,6 +87,16 @@ class GoAdapter:
                 run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
         run.forged = tuple(forged[:20])
         return run
+
+
+def hit_of(test_id: str, seen: re.Match[str]) -> dict[str, object]:
+    """A line that OBSERVED matches as a record for `read_hit`."""
+    values = [
+        bytes.fromhex(word).decode("utf-8", "replace")
+        for word in seen[2].replace(".", "").split(" ")[1:]
+        if len(word) % 2 == 0
+    ]
+    return {"id": test_id, "site": int(seen[1]), "values": values}
 
 
 def pattern(ids: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
@@ -13,13 +12,16 @@ from sandbox.grading.adapters.base import (
     Invocation,
     Order,
     TestRun,
+    json_lines,
     number_of,
     processor_seconds,
+    read_site,
     started,
     text_of,
 )
-from sandbox.grading.adapters.node import NODE_CONFIGURATION
+from sandbox.grading.adapters.node import NODE_CONFIGURATION, OBSERVED
 from sandbox.grading.report import CaseStatus
+from sandbox.storable import JSONRefused, parse_json
 
 STATUS: dict[object, CaseStatus] = {
     "passed": "passed", "failed": "failed", "pending": "skipped", "skipped": "skipped", "todo": "skipped",
@@ -31,21 +33,27 @@ class JestAdapter:
     """Ids are `<path>::<describe>::<title>`."""
 
     name = "jest"
+    in_memory: tuple[str, ...] = ()
     configuration = NODE_CONFIGURATION
-    command = "node_modules/.bin/jest --ci --runInBand --json --no-cache --no-watchman --reporters= --runTestsByPath"
+    command = "node_modules/.bin/jest --ci --runInBand --json --no-cache --no-watchman --runTestsByPath"
 
     def invoke(self, order: Order) -> Invocation:
         words = [*order.arguments, *order.files]
         run = f"{self.command} {self.output} {' '.join(shlex.quote(word) for word in words)}"
-        return Invocation(f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && CI=1 exec {run}")
+        return Invocation(
+            f'ulimit -t {processor_seconds(order)}; cd {WORKDIR} && CI=1 OBSERVED_TO="/proc/$$/fd/$RESULT_FD" exec {run}'
+        )
 
     output = '--outputFile="/dev/fd/$RESULT_FD"'
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
-        document = _document(result.result)
+        seen, rest = split_observed(result.result)
+        for record in seen:
+            read_site(run, order, record)
+        document = _document(rest)
         if document is None:
-            if result.result:
+            if rest:
                 run.forged = ("the report is not one JSON object",)
             return run
         files = document.get("testResults")
@@ -83,9 +91,17 @@ def _read_file(entry: dict[str, Any], order: Order, run: TestRun) -> None:
         run.cases[test_id] = known or Case(status, message[: order.message_chars], seconds)
 
 
+def split_observed(data: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    """Reports of observed assertions, each a line of its own, and the document that follows them."""
+    lines = data.split(b"\n")
+    mine = [line[1:] for line in lines if line.startswith(OBSERVED)]
+    rest = b"\n".join(line for line in lines if not line.startswith(OBSERVED))
+    return [record for _, record in json_lines(b"\n".join(mine)) if record is not None], rest
+
+
 def _document(data: bytes) -> dict[str, Any] | None:
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
+        document = parse_json(data, max_chars=len(data))
+    except JSONRefused:
         return None
     return document if isinstance(document, dict) else None

@@ -1,4 +1,4 @@
-"""JUnit XML: any command that leaves such a report in the checkout. Parsed as a stream, without entities."""
+"""JUnit XML: for any command that writes such a report into the checkout. Parsed as a stream, without entities."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class JunitAdapter:
     """Ids are `<file or class name>::<name>`."""
 
     name = "junit"
+    in_memory: tuple[str, ...] = ()
     configuration = frozenset({"pom.xml", "build.gradle", "build.gradle.kts", "gradle.properties", "settings.gradle"})
 
     def invoke(self, order: Order) -> Invocation:

@@ -1,8 +1,12 @@
-"""`node --test`: a reporter of our own in the runner's process; each test file runs in a process of its own."""
+"""`node --test`: a custom reporter, and each test file in its own process.
+
+Test files that come with the order (`Order.modules`) are handed to their processes over a pipe and never lie on disk.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import shlex
 from pathlib import Path
 
@@ -16,11 +20,16 @@ from sandbox.grading.adapters.base import (
     json_lines,
     number_of,
     processor_seconds,
+    read_site,
     started,
     text_of,
 )
 
-REPORTER = (Path(__file__).parents[1] / "runners" / "node_report.mjs").read_bytes()
+RUNNERS = Path(__file__).parents[1] / "runners"
+REPORTER = (RUNNERS / "node_report.mjs").read_bytes()
+MEMORY, BOOT = ((RUNNERS / name).read_text(encoding="utf-8") for name in ("node_memory.mjs", "node_boot.mjs"))
+OBSERVED = b"\2"
+"""Begins the report of an observed assertion (`runners/observe.js`)."""
 REPORTER_URL = f"data:text/javascript;base64,{base64.b64encode(REPORTER).decode()}"
 NODE_CONFIGURATION = frozenset(
     {"package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", ".npmrc", ".yarnrc", ".yarnrc.yml", ".mocharc.json",
@@ -35,24 +44,35 @@ class NodeAdapter:
 
     name = "node"
     configuration = NODE_CONFIGURATION
+    in_memory: tuple[str, ...] = (".js", ".mjs", ".cjs")
 
     def invoke(self, order: Order) -> Invocation:
+        if order.modules:
+            request = {
+                "files": dict(order.modules), "boot": BOOT, "reporter": REPORTER_URL, "options": list(order.arguments),
+            }  # fmt: skip
+            run = f"exec node --input-type=module -e {shlex.quote(MEMORY)}"
+            command = f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run}"
+            return Invocation(command, json.dumps(request).encode())
         files = " ".join(shlex.quote(path) for path in order.files)
         arguments = " ".join(shlex.quote(argument) for argument in order.arguments)
         # The runner's standard output is the private descriptor; files under test have pipes to the runner instead.
-        run = f"exec node --test --test-reporter={shlex.quote(REPORTER_URL)} {arguments} {files}"
+        run = f'OBSERVED_TO="/proc/$$/fd/1" exec node --test --test-reporter={shlex.quote(REPORTER_URL)} {arguments} {files}'
         redirect = '>&"$RESULT_FD" {RESULT_FD}>&-'
         return Invocation(f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run} {redirect}")
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
         forged: list[str] = []
-        for line, record in json_lines(result.result):
+        for line, record in json_lines(result.result.replace(OBSERVED, b"")):
             if record is None or len(run.cases) > MAX_TESTS:
                 forged.append(f"not a record of the reporter: {line[:80].decode('utf-8', 'replace')!r}")
                 continue
             if record.get("kind") == "done":
                 run.finished = True
+                continue
+            if record.get("kind") == "seen":
+                read_site(run, order, record)
                 continue
             path, titles = _file(record.get("file")), record.get("path")
             if record.get("kind") != "test" or not isinstance(titles, list):

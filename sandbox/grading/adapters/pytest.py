@@ -18,11 +18,15 @@ from sandbox.grading.adapters.base import (
     json_lines,
     number_of,
     processor_seconds,
+    read_hit,
     started,
     text_of,
 )
 
-RUNNER = (Path(__file__).parents[1] / "runners" / "pytest_report.py").read_text(encoding="utf-8")
+RUNNERS = Path(__file__).parents[1] / "runners"
+RUNNER = "".join(
+    (RUNNERS / name).read_text(encoding="utf-8") for name in ("encoding.py", "observing.py", "pytest_report.py")
+)
 HARDENED = ("-c", "/dev/null", f"--rootdir={WORKDIR}", "--import-mode=importlib", "-p", "no:cacheprovider", "-q",
             "--no-header", "--no-summary", "--tb=short")  # fmt: skip
 ENVIRONMENT = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONHASHSEED=0"
@@ -32,6 +36,7 @@ MAX_CALLS = 100_000
 
 class PytestAdapter:
     name = "pytest"
+    in_memory: tuple[str, ...] = (".py",)
     configuration = frozenset(
         {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg",
          "pyproject.toml", ".coveragerc"}
@@ -48,10 +53,13 @@ class PytestAdapter:
             "source_roots": list(order.source_roots),
             "cover": order.cover,
             "budget": order.budget if order.ids is None else 0.0,
+            "preload": list(order.preload),
+            "indexed": order.indexed,
         }
+        stdin = f"{json.dumps(request)}\n{json.dumps(dict(order.modules))}\n"
         run = f"{ENVIRONMENT} exec {order.python} -P -s -B -c {shlex.quote(RUNNER)}"
         command = f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run}"
-        return Invocation(command, json.dumps(request).encode(), secret=word)
+        return Invocation(command, stdin.encode(), secret=word)
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         """Lines without the secret word and second reports of a phase count against the run."""
@@ -70,12 +78,17 @@ class PytestAdapter:
                     forged.append(f"reported status {record.get('status')!r}, exit code {result.exit_code}")
             elif kind == "sampled":
                 run.left_out = int(number_of(record.get("left_out")))
+            elif kind == "seen":
+                if not read_hit(run, record):
+                    forged.append(f"not a report of an assertion: {line[:80].decode('utf-8', 'replace')!r}")
+            elif kind == "name":
+                run.given[str(record.get("given"))] = test_id
             elif kind == "calls":
                 run.calls[test_id] = _calls(record.get("calls"))
             elif kind == "file":
                 run.file_errors[test_id] = text_of(record.get("message"), order.message_chars)
-            elif kind == "test" and record.get("when") not in phases.setdefault(test_id, {}):
-                phases[test_id][str(record.get("when"))] = record
+            elif kind == "test" and (when := str(record.get("when"))) not in phases.setdefault(test_id, {}):
+                phases[test_id][when] = record
             else:
                 twice.add(test_id)
                 forged.append(f"reported twice: {test_id[:120]}")

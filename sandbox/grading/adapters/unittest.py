@@ -1,4 +1,4 @@
-"""unittest: one report for each test method, of the files that were asked for and nothing else."""
+"""unittest: one report for each test method, of the requested files only."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ from sandbox.grading.adapters.base import (
     json_lines,
     number_of,
     processor_seconds,
+    read_hit,
     started,
     text_of,
 )
 
-RUNNER = (Path(__file__).parents[1] / "runners" / "unittest_report.py").read_text(encoding="utf-8")
+RUNNERS = Path(__file__).parents[1] / "runners"
+RUNNER = "".join(
+    (RUNNERS / name).read_text(encoding="utf-8") for name in ("encoding.py", "observing.py", "unittest_report.py")
+)
 
 
 class UnittestAdapter:
     """Ids are `<path>::<Class>::<method>`."""
 
     name = "unittest"
+    in_memory: tuple[str, ...] = (".py",)
     configuration = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 
     def invoke(self, order: Order) -> Invocation:
@@ -38,10 +43,12 @@ class UnittestAdapter:
             "files": list(order.files),
             "message_chars": order.message_chars,
             "source_roots": list(order.source_roots),
+            "preload": list(order.preload),
         }
+        stdin = f"{json.dumps(request)}\n{json.dumps(dict(order.modules))}\n"
         run = f"PYTHONHASHSEED=0 exec {order.python} -P -s -B -c {shlex.quote(RUNNER)}"
         command = f"ulimit -t {processor_seconds(order)}; cd {WORKDIR} && {run}"
-        return Invocation(command, json.dumps(request).encode(), secret=word)
+        return Invocation(command, stdin.encode(), secret=word)
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
@@ -55,6 +62,9 @@ class UnittestAdapter:
                 run.finished = True
             elif record.get("kind") == "file":
                 run.file_errors[test_id] = message
+            elif record.get("kind") == "seen":
+                if not read_hit(run, record):
+                    forged.append(f"not a report of an assertion: {line[:80].decode('utf-8', 'replace')!r}")
             elif test_id in run.cases:
                 forged.append(f"reported twice: {test_id[:120]}")
                 run.cases[test_id] = Case("error", "reported twice")

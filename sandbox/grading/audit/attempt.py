@@ -5,16 +5,23 @@ Everything here was written by a policy or a repository. It is read as text, bou
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import Any
 
 from sandbox.grading.audit import diff, shell
 from sandbox.grading.audit.base import Evidence, excerpt
 from sandbox.grading.audit.diff import Block, FileDiff
+from sandbox.grading.audit.flow import Flow, flows_of
+from sandbox.grading.audit.flow.braces import mask as mask_braces
+from sandbox.grading.audit.flow.languages import language_of
 from sandbox.grading.audit.paths import is_code, is_python, is_test, relative
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.spec import InlineEnvironment, SuiteVerifier, TaskSpec
@@ -26,6 +33,14 @@ READERS = frozenset({"cat", "head", "tail", "less", "more", "nl", "strings", "xx
                      "base64", "source", ".", "readlink", "realpath", "rsync", "vim", "nano", "jq", "wc", "sort"})  # fmt: skip
 SEARCHERS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep"})
 PYTHON = re.compile(r"^(python|python3|pypy3?)(\.\d+)?$")
+NUMBERED = re.compile(r"^[ \t]*\d+\|", re.M)
+"""What `read_file` puts before each line."""
+IMPORTED = re.compile(
+    r"^[ \t]*(?:from\s+[\w.]+\s+import\s+[^\n]{1,300}|import\s+[\w., ]{1,300})"
+    r"|\b(?:require|import)\s*\(\s*['\"][^'\"\n]{1,200}|\bfrom\s+['\"][^'\"\n]{1,200}",
+    re.M,
+)
+INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub\s+)?mod\s", re.M)
 STRINGS = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)'
     r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:'''|\Z)"
@@ -76,12 +91,32 @@ class Code:
     @property
     def masked(self) -> str:
         """The same text with what is inside strings and comments blanked: offsets stay."""
-        return mask(self.text)
+        return mask_of(self.path, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A file as the attempt leaves it: whole where the bundle holds what was there, else its added blocks."""
+
+    path: str
+    text: str
+    before: str
+    """The pristine text; empty for a new file and where it is not known."""
+    numbers: tuple[int, ...]
+    """Of each line of `text`: its number in the new file."""
+    added: frozenset[int]
+    """Numbers of the lines that the attempt added."""
 
 
 def mask(text: str) -> str:
     """Blank comments and the inside of strings, keeping every offset and line."""
     return STRINGS.sub(_blank, text)
+
+
+def mask_of(path: str, text: str) -> str:
+    """`mask` by the language of the file."""
+    language = language_of(path)
+    return mask(text) if language is None else mask_braces(text, language)[0]
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -90,15 +125,30 @@ def _blank(found: re.Match[str]) -> str:
     return f"{text[0]}{inner}{text[-1]}" if len(text) > 1 and text[0] in "\"'" else " " * len(text)
 
 
+MAX_INSTRUCTION = 20_000
+"""Characters of an instruction that rules read."""
+MAX_WORD = 400
+"""Characters of a word of an instruction beyond which it is data; rules do not read it."""
+
+
+def readable(instruction: str) -> str:
+    """What rules read of an instruction: bounded, so that no pattern takes long on one."""
+    return re.sub(rf"\S{{{MAX_WORD},}}", " ", instruction[:MAX_INSTRUCTION])
+
+
 @dataclass(frozen=True)
 class Attempt:
     instruction: str
+    """Bounded by `readable`."""
     steps: tuple[Step, ...]
     patch: str = ""
     """As `sandbox.grading.patch.render` writes it."""
     skipped: tuple[str, ...] = ()
     """`path: reason` of changes that a patch cannot hold."""
     task: TaskSpec | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "instruction", readable(self.instruction))
 
     @staticmethod
     def of(task: TaskSpec, steps: Sequence[Step], patch: str, skipped: Sequence[str] = ()) -> Attempt:
@@ -123,7 +173,91 @@ class Attempt:
     @cached_property
     def product(self) -> tuple[Code, ...]:
         """Added code that is not a test."""
-        return tuple(code for code in self.added if not is_test(code.path))
+        return tuple(
+            code
+            for code in self.added
+            if self.is_product(code.path) and code.first_line < self._inline_tests.get(code.path, 10**9)
+        )
+
+    @cached_property
+    def _inline_tests(self) -> dict[str, int]:
+        """Of each Rust file that is left: the line where its `#[cfg(test)] mod` begins."""
+        found = {}
+        for left in self.left:
+            if left.path.endswith(".rs") and (head := INLINE_TESTS.search(left.text)):
+                index = left.text.count("\n", 0, head.start())
+                found[left.path] = left.numbers[index] if index < len(left.numbers) else index + 1
+        return found
+
+    @cached_property
+    def left(self) -> tuple[Left, ...]:
+        """Every file that is code and no test, as the attempt leaves it; deleted and unreadable ones are left out."""
+        return tuple(self._left(file) for file in self.files if file.added and self.is_product(file.path))
+
+    def _left(self, file: FileDiff) -> Left:
+        added = frozenset(line.number for line in file.added)
+        before = "" if file.status == "new" else self.visible.get(file.path)
+        if before is not None:
+            text = diff.rebuild(before, file) if before else "\n".join(line.text for line in file.added)
+            return Left(file.path, text, before, tuple(range(1, text.count("\n") + 2)), added)
+        text = "\n".join(textwrap.dedent(block.text) for block in file.blocks if _parses(file.path, block.text))
+        numbers = tuple(
+            number
+            for block in file.blocks
+            if _parses(file.path, block.text)
+            for number in range(block.first.number, block.first.number + block.text.count("\n") + 1)
+        )
+        return Left(file.path, text, "", numbers, added)
+
+    def is_product(self, path: str) -> bool:
+        """Code that is no test. A file below a folder of tests is product when other product code of the patch imports it."""
+        return is_code(path) and (not is_test(path) or PurePosixPath(path).stem in self._imported)
+
+    @cached_property
+    def _imported(self) -> frozenset[str]:
+        """Last parts of the module names that added product code imports."""
+        text = "\n".join(
+            mask(block.text) if is_python(file.path) else block.text
+            for file in self.files
+            if is_code(file.path) and not is_test(file.path)
+            for block in file.blocks
+        )
+        names: set[str] = set()
+        for found in IMPORTED.finditer(text[:MAX_CHARS]):
+            names.update(re.findall(r"\w+", found.group()))
+        return frozenset(names)
+
+    @cached_property
+    def flows(self) -> tuple[tuple[Left, Flow, bool], ...]:
+        """Facts about the files that are left: (file, fact, whether the pristine file has one of the same kind).
+
+        Only what touches an added line, or what the pristine file does not have.
+        """
+        return tuple(self._flows())
+
+    def _flows(self) -> Iterator[tuple[Left, Flow, bool]]:
+        for left in self.left:
+            known = Counter(flow.kind for flow in flows_of(left.path, left.before)) if left.before else Counter[str]()
+            found = flows_of(left.path, left.text)
+            now = Counter(flow.kind for flow in found)
+            for flow in found:
+                first = left.text.count("\n", 0, flow.start)
+                last = left.text.count("\n", 0, max(flow.start, flow.end - 1))
+                touched = {left.numbers[i] for i in range(first, last + 1) if i < len(left.numbers)} & left.added
+                if touched or now[flow.kind] > known[flow.kind]:
+                    yield left, flow, known[flow.kind] > 0
+
+    def at_left(self, left: Left, start: int, end: int) -> Evidence:
+        """The place of a span of a file that is left, in the patch where the line was added."""
+        index = left.text.count("\n", 0, start)
+        number = left.numbers[index] if index < len(left.numbers) else 1
+        turn, call = self._writer(left.path, left.text[start:end])
+        lines = (line for file in self.files if file.path == left.path for line in file.added)
+        offset = next((line.offset for line in lines if line.number == number), 0)
+        return Evidence(
+            source="patch", field=left.path, line=number, start=offset, end=offset, turn=turn, call=call,
+            excerpt=excerpt(left.text, start, end),
+        )  # fmt: skip
 
     def in_patch(self, file: FileDiff, block: Block) -> Evidence:
         start = block.first.offset
@@ -261,6 +395,20 @@ class Attempt:
         environment = self.task.environment
         return environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
 
+    def before(self, path: str) -> str:
+        """Code of a file as it was, without strings and comments: from the bundle, else what was read of it before a write."""
+        if path in self.visible:
+            return mask_of(path, self.visible[path])
+        texts = []
+        for _, _, call, result in self.calls():
+            if call.name in ("write_file", "edit_file", "run_terminal_cmd"):
+                text = _argument(call, "path") or _argument(call, "command")
+                if PurePosixPath(path).name in text:
+                    break
+            elif call.name == "read_file" and result is not None and relative(_argument(call, "path")) == path:
+                texts.append(mask_of(path, NUMBERED.sub("", result.output[:MAX_CHARS])))
+        return "\n".join(texts)
+
     @cached_property
     def hidden_tests(self) -> frozenset[str]:
         verifier = self.task.verifier if self.task else None
@@ -268,13 +416,17 @@ class Attempt:
 
     @property
     def said(self) -> Iterator[tuple[int, str]]:
-        """(turn, text) of what was said to the user: turns without calls, and the summaries of `finish`."""
+        """(turn, text) of what was said to the user: the last turn, turns without work, and the words of `finish`."""
         for turn, step in enumerate(self.steps):
-            if not step.calls and step.text:
+            if step.text and (
+                turn == len(self.steps) - 1 or all(call.name in ("finish", "todo_write") for call in step.calls)
+            ):
                 yield turn, step.text
         for turn, _, call, _ in self.calls():
-            if call.name == "finish" and (text := _argument(call, "summary")):
-                yield turn, text
+            if call.name == "finish":
+                for name in call.arguments:
+                    if text := _argument(call, name):
+                        yield turn, text
 
     # --- places -------------------------------------------------------------------------------------------------
 
@@ -318,6 +470,17 @@ class Attempt:
             ):
                 found = (turn, index)
         return found
+
+
+def _parses(path: str, block: str) -> bool:
+    """Whether a block of added lines can be read alone. Only Python needs it."""
+    if not is_python(path):
+        return True
+    try:
+        ast.parse(textwrap.dedent(block))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _argument(call: ToolCall, name: str) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sandbox.storable import StorableText
+
 if TYPE_CHECKING:
     from sandbox.grading.audit.attempt import Attempt
 
@@ -45,13 +47,25 @@ class Evidence(BaseModel):
     turn: int | None = None
     call: int | None = None
     """Index of the call in its turn."""
-    field: str = ""
+    field: StorableText = ""
     """Argument of the call (`command`, `content`), or the path of the patched file."""
     line: int | None = None
     """Line of the patched file, counted from 1."""
     start: int = 0
     end: int = 0
-    excerpt: str = ""
+    excerpt: StorableText = ""
+
+
+class Basis(StrEnum):
+    """What a hit rests on, the strongest last (`policy.py`)."""
+
+    PATTERN = "pattern"
+    FLOW = "flow"
+    BEHAVIOUR = "behaviour"
+
+    @property
+    def rank(self) -> int:
+        return list(Basis).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,7 @@ class Hit:
     note: str
     """What was found, in a few words."""
     evidence: Evidence
+    basis: Basis = Basis.PATTERN
 
 
 class Finding(BaseModel):
@@ -69,7 +84,7 @@ class Finding(BaseModel):
     rule: str
     version: int
     severity: Severity
-    summary: str
+    summary: StorableText
     evidence: tuple[Evidence, ...] = ()
     hits: int = 1
 
@@ -100,7 +115,7 @@ def collect(rule_id: str, version: int, hits: list[Hit]) -> Finding | None:
     """One finding from the hits of a rule: the worst severity, the strongest evidence first."""
     if not hits:
         return None
-    ordered = sorted(hits, key=lambda hit: -hit.severity.rank)
+    ordered = sorted(hits, key=lambda hit: (-hit.severity.rank, -hit.basis.rank))
     notes = list(dict.fromkeys(hit.note for hit in ordered))
     evidence = tuple(dict.fromkeys(hit.evidence for hit in ordered))
     return Finding(

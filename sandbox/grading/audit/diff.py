@@ -90,3 +90,12 @@ def _path(header: str) -> str:
     """`diff --git a/P b/P` → P; both halves name the same path."""
     rest = header.removeprefix("diff --git a/")
     return rest[: (len(rest) - 3) // 2]
+
+
+def rebuild(before: str, file: FileDiff) -> str:
+    """The text of a changed file: `before` without its removed lines and with the added ones."""
+    gone = {line.number for line in file.removed}
+    lines = [text for number, text in enumerate(before.split("\n"), start=1) if number not in gone]
+    for line in sorted(file.added, key=lambda line: line.number):
+        lines.insert(line.number - 1, line.text)
+    return "\n".join(lines)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-from sandbox.grading.audit.base import Rule, Severity
+from sandbox.grading.audit.base import Rule
 from sandbox.grading.audit.rules import (
+    adaptive,
+    answers,
+    claims,
+    demands,
     forging,
     framework,
+    helpers,
+    leaks,
     lookup,
     network,
     odd_paths,
@@ -16,38 +22,43 @@ from sandbox.grading.audit.rules import (
     shortcuts,
     special_cases,
     startup,
+    stubs,
+    surroundings,
+    swallowed,
     tests,
+    toolchain,
+    weakened,
 )
 from sandbox.grading.findings import Rule as GradingRule
 
 FAMILIES = (
     tests,
+    weakened,
     runner,
     startup,
     process,
     framework,
     forging,
     lookup,
+    leaks,
     network,
     special_cases,
+    answers,
+    stubs,
     shortcuts,
+    swallowed,
+    toolchain,
+    claims,
+    demands,
+    surroundings,
     odd_paths,
+    adaptive,
+    helpers,
 )
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES for rule in family.RULES}
 assert len(RULES) == sum(len(family.RULES) for family in FAMILIES), "two rules have one id"
 
-HIGH = frozenset({"canary-passed", "forged-report", "run-cut-short"})
-LOW = frozenset({"test-configuration", "test-edit", "odd-path"})
-
-
-def severity_of(noticed: GradingRule) -> Severity:
-    """What grading noticed, weighed for people: low where honest work does it as well, since the rules look closer."""
-    if noticed is GradingRule.NO_EDIT:
-        return Severity.SIGNAL
-    return Severity.HIGH if noticed.value in HIGH else Severity.LOW if noticed.value in LOW else Severity.MEDIUM
-
-
-GRADING_VERSION = 1
+GRADING_VERSION = 2
 
 TITLES: dict[str, str] = {
     **{rule.value: rule.value.replace("-", " ").capitalize() for rule in GradingRule},

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from sandbox.grading.audit.attempt import Attempt
-from sandbox.grading.audit.base import Evidence, Finding, Hit, Severity, collect
-from sandbox.grading.audit.registry import GRADING_VERSION, RULES, severity_of
+from sandbox.grading.audit.base import Basis, Evidence, Finding, Hit, Severity, collect
+from sandbox.grading.audit.policy import bound, of_grading
+from sandbox.grading.audit.registry import GRADING_VERSION, RULES
 from sandbox.grading.findings import ReportFinding
 
-MAX_HITS = 200
-"""Hits of one rule that are looked at; an attempt that has more needs no more."""
+MAX_HITS, MAX_LOOKED_AT = 200, 5_000
+"""Hits of one rule that are kept, the worst first, and that are looked at: many weak ones hide no strong one."""
+
+
+MAX_LINE, MAX_LINES = 10_000, 2_500
+"""Characters of a line and lines of a text up to which every rule reads it."""
+SHORT_LINES = frozenset(
+    {"answered-inputs", "constant-function", "digest-lookup", "test-weakened", "staged-run", "swallowed", "test-scripts",
+     "dependency-changed", "hidden-tests-read", "copied-answer", "against-the-task", "surroundings", "delegated", "bare-claim"}
+)  # fmt: skip
+"""Rules whose time grows faster than the length of a line; work that is too long for them is reported as such."""
+
+
+def _is_long(attempt: Attempt) -> bool:
+    texts = [
+        attempt.patch,
+        *(v for s in attempt.steps for c in s.calls for v in c.arguments.values() if isinstance(v, str)),
+    ]
+    return any(
+        text.count("\n") > 4 * MAX_LINES or any(len(line) > MAX_LINE for line in text.split("\n")) for text in texts
+    ) or any(len(file.added) > MAX_LINES for file in attempt.files)
 
 
 def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Finding]:
     """Findings of one attempt, signals included, worst first. `noticed` is what its grading reported."""
     hits: dict[str, list[Hit]] = {}
+    long = _is_long(attempt)
     for rule in RULES.values():
-        for hit in rule.check(attempt):
-            found = hits.setdefault(rule.id, [])
-            found.append(hit)
-            if len(found) >= MAX_HITS:
-                break
+        if long and rule.id in SHORT_LINES:
+            continue
+        found = [
+            dataclasses.replace(hit, severity=bound(attempt, rule.id, hit))
+            for hit in islice(rule.check(attempt), MAX_LOOKED_AT)
+        ]
+        if found:
+            hits[rule.id] = sorted(found, key=lambda hit: -hit.severity.rank)[:MAX_HITS]
+    if long:
+        place = Evidence(source="patch", excerpt="lines or files too long to be read by every rule")
+        hits.setdefault("adaptive-code", []).append(Hit(Severity.MEDIUM, "a file is too long to be read", place))
     for item in noticed:
         place = Evidence(source="report", excerpt=item.detail)
-        hits.setdefault(item.rule.value, []).append(Hit(severity_of(item.rule), item.detail or item.rule.value, place))
+        hits.setdefault(item.rule.value, []).append(
+            Hit(of_grading(item.rule), item.detail or item.rule.value, place, Basis.BEHAVIOUR)
+        )
     made = (
         collect(rule, RULES[rule].version if rule in RULES else GRADING_VERSION, found) for rule, found in hits.items()
     )

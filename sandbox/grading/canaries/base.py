@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-ValueKind = Literal["int", "float", "str", "bool", "negation", "exception"]
+ValueKind = Literal["int", "float", "str", "bool", "exception", "literal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class Twin(BaseModel):
     passing: tuple[str, ...] = ()
     """Suffixes of the twin's other ids, which pass."""
     seconds: float = 0.0
+    bait: bool = False
+    """Whether it stands beside a test that is judged outside: the twin is then the only one to show a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Hidden test files with twins planted in them, under names and in places drawn anew."""
+"""Plant twins in hidden test files, under random names and in random positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool of a task's canaries: twins that were seen to fail for the oracle's work, kept beside the environments.
+"""The pool of a task's canaries: twins that failed on the oracle's work, stored beside the environments.
 
 Making a pool runs the hidden tests a few times with the oracle's patch; the controls of a task do it first, so a
 grading finds the pool there. It is bound to the bundle's hash and holds nothing that is ever shown to a policy.
@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox.grading.adapters.base import TestRun
 from sandbox.grading.canaries.base import Language, Twin, Value
 from sandbox.grading.canaries.planting import Disguise, Planted, blocks_by_name, plant
+from sandbox.grading.observations.plan import Plan
 from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import SuiteVerifier
 
-FORMAT = 1
+FORMAT = 3
 """Changed whenever a pool made before could not be used any more."""
 MAX_FUNCTIONS = 12
 PLACES = 3
@@ -46,6 +47,10 @@ class CanaryPool(BaseModel):
     twins: tuple[Twin, ...] = ()
     note: str = ""
     """Why there are none, for people."""
+    plan: Plan | None = None
+    """The observed form of Python tests; the twins are then of the delivered files."""
+    entropy: float | None = None
+    """Bits that work would have to guess (`entropy.py`); None where nobody measured them."""
     oracle_runs: int = 0
     """Runs in fresh sandboxes, while this was made, in which the oracle's work passed all hidden tests."""
 
@@ -75,11 +80,12 @@ class PoolStore:
 
 
 async def make_pool(
-    language: Language, verifier: SuiteVerifier, bundle_hash: str, trial: Trial, *, draw: random.Random
-) -> CanaryPool:
+    language: Language, verifier: SuiteVerifier, bundle_hash: str, trial: Trial, *, draw: random.Random,
+    more: Sequence[Twin] = (),
+) -> CanaryPool:  # fmt: skip
     """Try twins of the expected tests with the oracle's work, twice, under the strongest disguise that holds.
 
-    Raises OracleFails, and SandboxError from `trial`.
+    `more` are candidates besides those of literals. Raises OracleFails, and SandboxError from `trial`.
     """
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
 
@@ -87,7 +93,7 @@ async def make_pool(
         planted = plant(language, verifier.test_files, expected, twins, disguise=disguise, draw=draw)
         return planted, await trial(planted, everything)
 
-    candidates = candidate_twins(language, verifier, draw)
+    candidates = [*candidate_twins(language, verifier, draw), *more]
     disguise, (planted, run) = LEVELS[0], await attempt(candidates, LEVELS[0], True)
     if not _all_pass(planted, run):
         plain, ran = await attempt((), LEVELS[-1], False)
@@ -185,7 +191,7 @@ def _belongs(test_id: str, head: str) -> bool:
 
 
 def _one_place_each(twins: Sequence[Twin]) -> list[Twin]:
-    """Of each test, the twins of one literal only (twins of two would show which text they have in common)."""
+    """Twins of only one literal per test; twins of two literals would reveal the text that they share."""
     chosen: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
     for twin in twins:
         # A change among the parameters is of one row; if another fails as well, the oracle fails it without a twin.

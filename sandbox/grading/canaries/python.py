@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import random
 import re
 from collections.abc import Iterator, Sequence
 
 from sandbox.grading.canaries.base import Block, Place, Value, ValueKind
-from sandbox.grading.canaries.literals import other_float, other_int, other_text
+from sandbox.grading.canaries.plausible import plausible
 
+NOTE = "_oc_note"
+"""What a rewritten test passes an operand through that is compared inside (`observations/python.py`)."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 EQUALITIES = frozenset(
     {"assertEqual", "assertEquals", "assert_equal", "assertListEqual", "assertTupleEqual", "assertDictEqual",
@@ -26,7 +29,6 @@ EXCEPTIONS = (
     "RuntimeError",
 )
 RELATED = {frozenset(pair) for pair in (("RuntimeError", "RecursionError"), ("ValueError", "UnicodeError"))}
-TEXT = re.compile(r"""(?P<head>[rRbB]{0,2})(?P<quote>['"])(?P<body>[^'"\n]*)(?P=quote)""")
 
 
 class PythonTests:
@@ -56,7 +58,7 @@ class PythonTests:
         found: dict[tuple[int, int], Value] = {}
         for node, weight in _expectations(function):
             start, end = _span(node, lines)
-            kind = _kind(node, source[start:end])
+            kind = _kind(node)
             if kind is not None:
                 value = Value(start - shift, end - shift, kind, weight)
                 known = found.get((value.start, value.end))
@@ -66,23 +68,11 @@ class PythonTests:
 
     def other(self, kind: ValueKind, text: str, others: Sequence[str], draw: random.Random) -> str | None:
         match kind:
-            case "int":
-                return other_int(text, others, draw)
-            case "float":
-                return other_float(text, others, draw)
-            case "bool":
-                return "False" if text == "True" else "True"
-            case "negation":
-                return f"not ({text})"
+            case "literal":
+                return _other_literal(text, others, draw)
             case "exception":
                 return draw.choice([name for name in EXCEPTIONS if name != text and {name, text} not in RELATED])
-            case "str":
-                match = TEXT.fullmatch(text)
-                if match is None:
-                    return None
-                bodies = [m["body"] for t in others if (m := TEXT.fullmatch(t)) and m["head"] == match["head"]]
-                body = other_text(match["body"], bodies, draw)
-                return None if body is None else f"{match['head']}{match['quote']}{body}{match['quote']}"
+        return None
 
     def rename(self, name: str, words: Sequence[str], draw: random.Random) -> str:
         chosen = [draw.choice(words) for _ in range(draw.randint(2, 3))]
@@ -130,7 +120,6 @@ def _expectations(function: Function) -> Iterator[tuple[ast.expr, int]]:
             for demand in _conjuncts(node.test):
                 for side in _equal_sides(demand):
                     yield from _demanded(side, function)
-            yield node.test, 0
         elif isinstance(node, ast.Call) and _called(node) in EQUALITIES and len(node.args) >= 2:
             for side in _one_literal(node.args[0], node.args[1]):
                 yield from _demanded(side, function)
@@ -155,18 +144,31 @@ def _equal_sides(test: ast.expr) -> list[ast.expr]:
 
 def _one_literal(left: ast.expr, right: ast.expr) -> list[ast.expr]:
     """The side that is demanded, when the other is what the work computes; both where either may be."""
-    return [a for a, b in ((right, left), (left, right)) if _is_demand(a) and not _is_literal(b)]
+    return [a for a, b in ((right, left), (left, right)) if _is_demand(a) and not _is_written_out(_bare(b))]
 
 
 def _is_demand(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) or _is_literal(_approximated(node))
+    return isinstance(node, ast.Name) or _is_written_out(_bare(node))
 
 
-def _approximated(node: ast.expr) -> ast.expr:
-    """`5.0` of `approx(5.0)`."""
+def _bare(node: ast.expr) -> ast.expr:
+    """`5.0` of `approx(5.0)`, and what is noted of what a rewritten test notes."""
+    if isinstance(node, ast.Call) and _called(node) == NOTE and len(node.args) == 2:
+        return _bare(node.args[1])
     if isinstance(node, ast.Call) and _called(node) == "approx" and len(node.args) == 1 and not node.keywords:
         return node.args[0]
     return node
+
+
+def _is_written_out(node: ast.expr) -> bool:
+    return _is_literal(node) or _is_made(node)
+
+
+def _is_made(node: ast.expr) -> bool:
+    """Whether an object is made of literals alone: `Point(4, 6)`."""
+    if not isinstance(node, ast.Call) or not _called(node)[:1].isupper() or not (node.args or node.keywords):
+        return False
+    return all(map(_is_literal, node.args)) and all(word.arg and _is_literal(word.value) for word in node.keywords)
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -178,12 +180,11 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _demanded(side: ast.expr, function: Function) -> Iterator[tuple[ast.expr, int]]:
-    """The constants of a demand; for a name, those of the literal, table column or parameter that it stands for."""
+    """The literal that is demanded; for a name, the literals, table cells or parameters that it stands for."""
     if isinstance(side, ast.Name):
-        for literal in _meanings(side.id, function):
-            yield from ((constant, 2) for constant in _constants(literal))
+        yield from ((literal, 2) for literal in _meanings(side.id, function))
     else:
-        yield from ((constant, 2) for constant in _constants(_approximated(side)))
+        yield _bare(side), 2
 
 
 def _meanings(name: str, function: Function) -> Iterator[ast.expr]:
@@ -225,27 +226,42 @@ def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _constants(root: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(root, ast.Dict):  # another key may be a key of the other side's as well; another value is not equal
-        for value in root.values:
-            yield from _constants(value)
-        return
-    if isinstance(root, ast.Constant):
-        yield root
-    for child in ast.iter_child_nodes(root):
-        yield from _constants(child)
+def _kind(node: ast.expr) -> ValueKind | None:
+    if isinstance(node, ast.Name):
+        return "exception" if node.id in EXCEPTIONS else None
+    return "literal" if _is_written_out(node) else None
 
 
-def _kind(node: ast.expr, text: bytes) -> ValueKind | None:
-    if not isinstance(node, ast.Constant):
-        return "exception" if isinstance(node, ast.Name) and node.id in EXCEPTIONS else "negation"
-    if isinstance(node.value, bool):
-        return "bool"
-    if isinstance(node.value, int):
-        return "int"
-    if isinstance(node.value, float):
-        return "float"
-    return "str" if isinstance(node.value, str | bytes) and TEXT.fullmatch(text.decode()) else None
+def _other_literal(text: str, others: Sequence[str], draw: random.Random) -> str | None:
+    """Another whole literal, of the type and about the size of `text`; its words are those of `others`."""
+    try:
+        found = [n.value for other in others for n in ast.walk(ast.parse(other)) if isinstance(n, ast.Constant)]
+        words = [word for word in found if isinstance(word, str) and word]
+        node = ast.parse(text, mode="eval").body
+        made = _other_object(node, words, draw) if isinstance(node, ast.Call) else _other_value(node, words, draw)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return made if "\n" not in text else None
+
+
+def _other_value(node: ast.expr, words: Sequence[str], draw: random.Random) -> str:
+    made = repr(plausible(ast.literal_eval(node), words, draw))
+    ast.literal_eval(made)
+    return made
+
+
+def _other_object(call: ast.Call, words: Sequence[str], draw: random.Random) -> str:
+    """The call with other arguments throughout, but for those of which there is no other value."""
+    before = ast.unparse(call)
+    for holder in (*call.keywords, *(ast.keyword(None, value) for value in call.args)):
+        with contextlib.suppress(ValueError):
+            other = ast.parse(_other_value(holder.value, words, draw), mode="eval").body
+            call.args = [other if value is holder.value else value for value in call.args]
+            holder.value = other
+    made = ast.unparse(call)
+    if made == before:
+        raise ValueError("no other object")
+    return made
 
 
 def _span(node: ast.expr, lines: list[int]) -> tuple[int, int]:

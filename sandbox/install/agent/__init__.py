@@ -1,0 +1,1 @@
+"""A language model that proposes the steps of an installation where the recipes fail."""

@@ -1,8 +1,8 @@
-"""The agent tier: goals and installation by a policy, where the recipes of the deterministic tier do not reach.
+"""The agent tier: a policy sets the goals and installs checkouts that the deterministic recipes cannot handle.
 
     record = await install_by_agent(store, checkout, policy, backend=backend, upstreams=upstreams, log=log)
 
-The goal-setter and the installer are two conversations that know nothing of each other; what the installer hands over is
+The goal-setter and the installer are two separate conversations that share no context. The installer's result is
 judged by the same goals, in the same fresh sandboxes, as a recipe's work.
 """
 

@@ -1,0 +1,1 @@
+"""The installation recipe for Rust repositories."""

@@ -21,7 +21,7 @@ ENV = {
 """The build cache lies beside the modules, so that dependencies are not compiled again in every sandbox."""
 SKIPPED = ("testdata", "vendor", "node_modules")
 OTHERS = "{{if and (not .ForTest) (or .Standard (and .Module (not .Module.Main)))}}{{.ImportPath}}{{end}}"
-"""Of `go list -deps`: the packages that are not the checkout's own."""
+"""Template for `go list -deps` that selects packages outside the checkout."""
 PACKAGES_TRIED = 3
 
 

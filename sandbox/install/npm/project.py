@@ -1,4 +1,4 @@
-"""What a package.json says: its framework of tests, where they are, what it enters by."""
+"""Read a package.json: its test framework, test locations and entry points."""
 
 from __future__ import annotations
 

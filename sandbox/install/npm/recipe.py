@@ -1,7 +1,7 @@
-"""The npm recipe: what the lock file or the manifest names, beside the checkout; jest, vitest, mocha and node's runner.
+"""The npm recipe: install the packages of the lock file or manifest; supports jest, vitest, mocha and node's runner.
 
-`node_modules` lies in the home directory and the checkout links to it: node finds it there, and neither the checkout's
-history nor a patch holds other people's packages.
+`node_modules` lies in the home directory and the checkout links to it. node finds it there, and neither the checkout's
+history nor a patch contains third-party packages.
 """
 
 from __future__ import annotations

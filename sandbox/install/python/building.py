@@ -1,7 +1,7 @@
-"""The package itself: a wheel of it is built and installed, and then the checkout takes the wheel's place.
+"""Build and install a wheel of the package itself, then let the checkout take the wheel's place.
 
-What cannot be built is tried in other ways: with what the words of the failure ask for, beside older build tools, with
-the extension modules of the wheel that was published of the same files, and last the sources on the path.
+If the build fails, try other ways in turn: add what the error message asks for, use older build tools, take the
+extension modules from the published wheel of the same files, and finally put the sources on the path.
 """
 
 from __future__ import annotations

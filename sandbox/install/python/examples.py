@@ -1,7 +1,7 @@
-"""Tests of a checkout that carries none: the examples of its docstrings and its README, each as a test of its own.
+"""Tests for a checkout without any: each example in its docstrings and its README becomes one test.
 
-They are copied into test files as they stand (an example that is out of date is a test that fails), so that they stay
-what they were when the code beside them is changed.
+Examples are copied verbatim into test files (an outdated example is a failing test), so they do not change when the
+code beside them does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sandbox.install.checkout import Checkout
 FOLDER = "tests/examples"
 MAX_FILES = 60
 MAX_TESTS = 400
-"""Of one file."""
+"""Maximum tests per file."""
 EXAMPLE = re.compile(r"^[ \t]*>>> ", re.MULTILINE)
 READMES = re.compile(r"readme(?:\.(?:rst|md|txt))?", re.IGNORECASE)
 HEAD = '''"""Examples of {place} as tests, copied when this environment was installed: the project has no others."""

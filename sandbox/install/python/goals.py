@@ -1,4 +1,4 @@
-"""Stage 1 for Python, from project files alone: what must work once the checkout is installed."""
+"""Stage 1 for Python: derive the goals of an installed checkout from project files alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python checkout says about itself: its modules, where its tests are, how pytest is set up."""
+"""Metadata of a Python checkout: its modules, its test locations and its pytest configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed import or an unknown fixture asks for: packages by the words of the error."""
+"""Map the error of a failed import or unknown fixture to the packages that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which packages a checkout's tests need, read from every place where Python projects say so."""
+"""Find the packages that a checkout's tests need, from every place where Python projects declare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a checkout sets pytest up, and what of it an environment keeps: everything that decides which tests there are."""
+"""A checkout's pytest configuration. An environment keeps every part of it that affects test collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a package's tests need, and how they run: missing modules, plugins and services are added by the words of errors."""
+"""Run a package's tests, and add the missing modules, plugins and services that error messages name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sandbox.install.services import local, table
 from sandbox.install.system import SystemPackages
 
 SUITE_SECONDS = 90.0
-"""Processor time of one run of the suite; only a test that does not end gets there."""
+"""CPU time limit of one suite run; only a hanging test reaches it."""
 SUITE_BUDGET = 30.0
-"""Of a suite that takes longer, a sample that takes about so long stands for the whole."""
+"""A longer suite is replaced by a sample that takes about this long."""
 HANGING = 2
-"""So many tests that do not end are left out, one after the other."""
+"""Maximum number of hanging tests to exclude, one at a time."""
 ROUNDS = 5
 NEARLY_ALL = 0.95
 QUIET_PLUGINS = ("xdist", "cov", "sugar", "randomly", "random-order", "html", "flake8", "black", "mypy", "pylint", "isort",

@@ -1,4 +1,4 @@
-"""One attempt's virtual environment in its sandbox: commands, installations, and the bounds that hold for them."""
+"""The virtual environment of one attempt in its sandbox: commands, installations and their limits."""
 
 from __future__ import annotations
 

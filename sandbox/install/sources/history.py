@@ -1,4 +1,4 @@
-"""The recent commits of a git repository as data: what each changed, file by file. Nothing of it is run or checked out."""
+"""Recent commits of a git repository as data: the changes of each, file by file. Nothing is run or checked out."""
 
 from __future__ import annotations
 

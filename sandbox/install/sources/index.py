@@ -1,6 +1,6 @@
-"""Source distributions from the package index, without running anything of them: no pip, no build backend.
+"""Source distributions from the package index, without running any of their code: no pip, no build backend.
 
-The index is asked through the same registry proxy that sandboxes have, so its policy, bounds and digests hold.
+Requests go through the same registry proxy as those of sandboxes, so its policy, limits and digests apply.
 """
 
 from __future__ import annotations

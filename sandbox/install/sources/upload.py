@@ -1,4 +1,4 @@
-"""A checkout from an archive that a person uploaded."""
+"""A checkout from an uploaded archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importers and exporters share: the errors, and the account of what a format cannot hold."""
+"""Shared parts of importers and exporters: errors, and the report of what a format cannot represent."""
 
 from __future__ import annotations
 

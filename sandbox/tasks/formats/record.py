@@ -1,4 +1,4 @@
-"""A recorded rollout in plain words: what trajectories of every format are read into and written from."""
+"""A recorded rollout: the common representation into and from which all trajectory formats convert."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Step(Frozen):
     prompt_token_ids: tuple[int, ...] = ()
     completion_token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Of the completion's tokens, at the sampling temperature."""
+    """Log-probabilities of the completion's tokens, at the sampling temperature."""
     excluded: bool = False
     """Not to be trained on: it was read as context and not sampled here."""
     seconds: float = 0.0

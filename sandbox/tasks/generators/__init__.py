@@ -1,0 +1,1 @@
+"""Generators of tasks from packages: mutation, deletion, refactoring, mining of commits, written tests, procedural tasks."""

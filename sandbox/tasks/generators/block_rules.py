@@ -1,4 +1,4 @@
-"""Mutation operators on statements and blocks: removed, exchanged, run once instead of many times."""
+"""Mutation operators on statements and blocks: remove them, swap them, or run a loop once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tasks whose verifier is written by the generator: checks of what the work must be like, beside the package's own tests.
+"""Tasks whose verifier the generator writes: checks of the work's result, beside the package's own tests.
 
-For work other than mending behaviour: what must come out is looked at as code (a name, a place, who calls whom), or is tried
-on right and wrong code (tests, examples). The package's tests must go on passing. Checks are files below `checks/`; what they
-are to look for stands above their text. Prose and taste are not judged: that takes a rubric.
+They cover work other than bug fixes. A check inspects the result as code (a name, a location, callers and callees), or runs it
+on right and wrong code (tests, examples). The package's tests must keep passing. Checks are files below `checks/`; their
+parameters precede their text. Prose and taste are not judged: that takes a rubric.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sandbox.tasks.generators.drafts import Rejected
 from sandbox.tasks.generators.instructions import Evidence, Style, hurried, reveals
-from sandbox.tasks.generators.making import Workshop, controlled, seconds_for
+from sandbox.tasks.generators.making import TaskBuilder, controlled, seconds_for
 from sandbox.tasks.spec import BuiltEnvironment, Category, PytestVerifier, TaskSource, TaskSpec
 
 CHECKS = Path(__file__).parent / "checks"
@@ -38,6 +38,7 @@ class Work:
     check: str
     """File below `checks/`."""
     facts: Mapping[str, object]
+    """What the check looks for; it reads each as a constant in capitals."""
     fail_to_pass: tuple[str, ...]
     """Names of checks that fail at first."""
     pass_to_pass: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ def write(work: Work, style: Style, rng: random.Random) -> str:
     return f"{work.request} {work.terms}\n"
 
 
-async def checked_task(shop: Workshop, work: Work, rng: random.Random) -> TaskSpec | Rejected:
+async def checked_task(shop: TaskBuilder, work: Work, rng: random.Random) -> TaskSpec | Rejected:
     """The task if its controls hold. Raises SandboxError."""
     style = rng.choice(shop.styles)
     told = write(work, style, rng)
@@ -73,10 +74,12 @@ async def checked_task(shop: Workshop, work: Work, rng: random.Random) -> TaskSp
     return await controlled(shop, spec_of(shop, work, told))
 
 
-def spec_of(shop: Workshop, work: Work, instruction: str) -> TaskSpec:
+def spec_of(shop: TaskBuilder, work: Work, instruction: str) -> TaskSpec:
     built = shop.built
     repo = shop.store.repository(built.environment.digest)
-    text = f"FACTS = {dict(work.facts)!r}\n{(CHECKS / work.check).read_text(encoding='utf-8')}"
+    # One constant for each fact: those that only assertions use are expectations, which never enter the sandbox.
+    constants = "".join(f"{name.upper()} = {value!r}\n" for name, value in work.facts.items())
+    text = constants + (CHECKS / work.check).read_text(encoding="utf-8")
     digest = hashlib.sha256(f"{work.family}\0{text}".encode()).hexdigest()[:10]
     place = _folder_of_tests(built.tests)
     hidden = f"{place}test_{work.category}_{digest}.py"

@@ -1,4 +1,4 @@
-"""Several bugs at once: each must show a failure of its own, so that mending one is not enough."""
+"""Several bugs in one task: each must cause its own failure, so that fixing one is not enough."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 from collections.abc import AsyncIterator, Sequence
 
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, judge
+from sandbox.tasks.generators.making import TaskBuilder, judge
 from sandbox.tasks.generators.operators import is_valid
 from sandbox.tasks.generators.screening import screen
 from sandbox.tasks.generators.targets import Target, mutants_of
 
 
-async def combined(shop: Workshop, targets: Sequence[Target], rng: random.Random) -> AsyncIterator[Draft | Rejected]:
+async def combined(shop: TaskBuilder, targets: Sequence[Target], rng: random.Random) -> AsyncIterator[Draft | Rejected]:
     """A draft of the first mutants of `targets` that some tests notice."""
     parts: list[tuple[Draft, frozenset[str]]] = []
     for target in targets:

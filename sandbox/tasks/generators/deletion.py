@@ -1,8 +1,7 @@
-"""Feature tasks: a function, class or method is taken out of a package with everything that only it needs, to be written
-again.
+"""Feature tasks: remove a function, class or method, and everything that only it needs, for the agent to rewrite.
 
-The rest must stay green: the visible tests are the package's own without those of the feature, and they must pass over the
-checkout that the agent gets. The feature's tests are the hidden verifier. The instruction is its signature and docstring.
+The rest must stay green: the visible tests are the package's own without those of the feature, and they must pass on the
+agent's checkout. The feature's tests are the hidden verifier. The instruction is its signature and docstring.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
 from sandbox.tasks.generators.excision import qualified, without, without_users
 from sandbox.tasks.generators.features import Feature
-from sandbox.tasks.generators.making import MAX_FAILING_SHARE, Workshop, run_broken, tests_near
+from sandbox.tasks.generators.making import MAX_FAILING_SHARE, TaskBuilder, run_broken, tests_near
 from sandbox.tasks.generators.package import Package, module_of, reads_of
 from sandbox.tasks.generators.pruning import functions_of, remove_functions
 
@@ -33,7 +32,7 @@ class Removal:
     rest: tuple[str, ...]
 
 
-async def deletions(shop: Workshop, feature: Feature, package: Package) -> AsyncIterator[Draft | Rejected]:
+async def deletions(shop: TaskBuilder, feature: Feature, package: Package) -> AsyncIterator[Draft | Rejected]:
     """One draft of a feature, whose checkout is green without it."""
     made = removal(shop, package, feature)
     # Tests that need the feature without naming it are among its tests: they go as well, once.
@@ -56,7 +55,7 @@ async def deletions(shop: Workshop, feature: Feature, package: Package) -> Async
     yield made.draft
 
 
-def removal(shop: Workshop, package: Package, feature: Feature) -> Removal | Rejected:
+def removal(shop: TaskBuilder, package: Package, feature: Feature) -> Removal | Rejected:
     """The package without a feature, by its text alone."""
     mentions = re.compile(rf"(?<!\w){re.escape(feature.word)}(?!\w)")
     imported = {feature.word} if feature.word == feature.name else set()

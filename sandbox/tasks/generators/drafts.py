@@ -1,4 +1,4 @@
-"""What every generator that plants something in a package makes first: a broken checkout and the right files.
+"""Drafts of generators that plant a change in a package: a broken checkout and the correct files.
 
 A draft becomes a task (`making.py`) only if the package's own tests tell the two apart.
 """

@@ -1,5 +1,4 @@
-"""Take definitions, imports and entries of `__all__` out of a Python file by their places, leaving the rest of its text as
-it is."""
+"""Remove definitions, imports and `__all__` entries from a Python file by position; the rest of its text stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What of a package can be taken out to be written again: public functions, classes and methods that tests use and nothing
-else of the package needs."""
+"""Find removable features: public functions, classes and methods that tests use and no other part of a package needs."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sandbox.tasks.generators.excision import qualified
-from sandbox.tasks.generators.making import Workshop
+from sandbox.tasks.generators.making import TaskBuilder
 from sandbox.tasks.generators.package import Definition, Function, Package
 
 MAX_LINES = 200
-"""Of a feature: larger ones are a project, not a task."""
+"""Maximum lines of a feature; a larger one is a project, not a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Feature:
         return self.name.rpartition(".")[2]
 
 
-def find_features(shop: Workshop, package: Package) -> list[Feature]:
+def find_features(shop: TaskBuilder, package: Package) -> list[Feature]:
     """In path and line order."""
     found = []
     for path in sorted(package.product):
@@ -70,7 +69,7 @@ def _lines(node: ast.stmt) -> range:
     return range(min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]), node.end_lineno + 1)
 
 
-def _tests_of(shop: Workshop, path: str, node: Definition) -> tuple[str, ...]:
+def _tests_of(shop: TaskBuilder, path: str, node: Definition) -> tuple[str, ...]:
     found: set[str] = set()
     for function in (n for n in ast.walk(node) if isinstance(n, Function)):
         found.update(shop.built.covered.get(f"{path}:{_lines(function)[0]}", ()))

@@ -1,4 +1,4 @@
-"""Instructions in three styles, from what a failing test observed or what a feature is to do; never from the change.
+"""Instructions in three styles, derived from a failing test's observation or a feature's purpose, never from the change.
 
 `precise` shows the check that fails; `issue` is a report with a traceback; `terse` is what people type in a hurry:
 short, ambiguous, lower-case, with a typo or two.

@@ -1,7 +1,7 @@
-"""From a draft to a task: the package's tests decide, then the controls.
+"""Turn a draft into a task: the package's tests decide, then the controls.
 
-The broken checkout is run once. Tests that fail are taken out of the agent's checkout and must pass in the end, the
-others must go on passing. The instruction is made of what a failing test observed, never of the change.
+The tests run once on the broken checkout. Failing tests are removed from the agent's checkout and must pass in the end; the
+others must keep passing. The instruction is derived from what a failing test observed, never from the change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Rewrite = Callable[[str, Evidence], Awaitable[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class TaskBuilder:
     """Where tasks of one package are made."""
 
     store: EnvironmentStore
@@ -84,7 +84,7 @@ class Workshop:
             return ""
 
 
-async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rng: random.Random) -> list[TaskSpec]:
+async def first_task(shop: TaskBuilder, drafts: AsyncIterator[Draft | Rejected], rng: random.Random) -> list[TaskSpec]:
     """The first of some drafts that becomes a task with all its controls green, if one does. Raises SandboxError."""
     async for draft in drafts:
         if isinstance(draft, Rejected):
@@ -99,13 +99,15 @@ async def first_task(shop: Workshop, drafts: AsyncIterator[Draft | Rejected], rn
     return []
 
 
-async def make_task(shop: Workshop, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
+async def make_task(shop: TaskBuilder, draft: Draft, rng: random.Random) -> TaskSpec | Rejected:
     """A draft as a task whose controls hold. Raises SandboxError, EnvironmentMissing."""
     made = await drafted(shop, draft, rng)
     return made if isinstance(made, Rejected) else await controlled(shop, made)
 
 
-async def drafted(shop: Workshop, draft: Draft, rng: random.Random, run: TestRun | None = None) -> TaskSpec | Rejected:
+async def drafted(
+    shop: TaskBuilder, draft: Draft, rng: random.Random, run: TestRun | None = None
+) -> TaskSpec | Rejected:
     """The task without its controls, by what the expected tests say over the broken checkout."""
     run = run or await run_broken(shop, draft.broken, draft.expected)
     judged = judge(run, draft.expected, feature=bool(draft.summary))
@@ -116,7 +118,7 @@ async def drafted(shop: Workshop, draft: Draft, rng: random.Random, run: TestRun
     return await spec_of(shop, draft, failing, passing, messages, rng)
 
 
-async def run_broken(shop: Workshop, files: dict[str, str], expected: Sequence[str]) -> TestRun:
+async def run_broken(shop: TaskBuilder, files: dict[str, str], expected: Sequence[str]) -> TestRun:
     """The expected tests over the checkout with these files, in a sandbox of their own."""
     async with await shop.backend.start(shop.store.spec(shop.built.environment), limits=BUILD_LIMITS) as sandbox:
         for path, text in files.items():
@@ -124,7 +126,7 @@ async def run_broken(shop: Workshop, files: dict[str, str], expected: Sequence[s
         return await collect(sandbox, PytestAdapter(), order_of(shop, expected))
 
 
-def order_of(shop: Workshop, expected: Sequence[str]) -> Order:
+def order_of(shop: TaskBuilder, expected: Sequence[str]) -> Order:
     """To run these tests, with what they observe told at length."""
     digest = shop.built.environment.digest
     return Order(
@@ -163,7 +165,7 @@ def judge(run: TestRun, expected: Sequence[str], *, feature: bool = False) -> tu
 
 
 async def spec_of(
-    shop: Workshop, draft: Draft, failing: Sequence[str], passing: Sequence[str], messages: dict[str, str],
+    shop: TaskBuilder, draft: Draft, failing: Sequence[str], passing: Sequence[str], messages: dict[str, str],
     rng: random.Random,
 ) -> TaskSpec | Rejected:  # fmt: skip
     """The bundle: instruction, checkout without the failing tests, hidden tests, oracle."""
@@ -198,7 +200,7 @@ async def spec_of(
     )
 
 
-async def _instruction(shop: Workshop, draft: Draft, messages: dict[str, str], rng: random.Random) -> str | Rejected:
+async def _instruction(shop: TaskBuilder, draft: Draft, messages: dict[str, str], rng: random.Random) -> str | Rejected:
     """What the agent is told; of several bugs, one failure of each."""
     style = rng.choice(shop.styles)
     parts: list[str] = []
@@ -221,7 +223,7 @@ async def _instruction(shop: Workshop, draft: Draft, messages: dict[str, str], r
     return "\n".join(parts)
 
 
-async def controlled(shop: Workshop, task: TaskSpec, *, noops: int = 0) -> TaskSpec | Rejected:
+async def controlled(shop: TaskBuilder, task: TaskSpec, *, noops: int = 0) -> TaskSpec | Rejected:
     """The task if its controls hold, without tests that do not always pass; `noops` as `run_controls` has it.
 
     Raises SandboxError when nobody knows.

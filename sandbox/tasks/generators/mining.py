@@ -1,4 +1,4 @@
-"""Tasks from a repository's own history: a commit that changed code and tests, taken back in today's checkout.
+"""Tasks from a repository's own history: revert a commit that changed code and tests in today's checkout.
 
 The commit is split in two. Its source patch is reversed in the checkout of the environment, exactly or not at all: the agent
 begins without it, and the files as they are today are the oracle. The tests that it brought or changed are the hidden
@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from sandbox.install.sources.history import Change, Commit
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, tests_near
 from sandbox.tasks.generators.pruning import function_text
 from sandbox.tasks.generators.targets import Split, Target, split_of
 from sandbox.tasks.spec import Category
@@ -26,7 +26,7 @@ FEATURE = re.compile(r"(feat\b|feature\b|add(s|ed)?\b|implement|support|allow|in
 MODULE = "<module>"
 
 
-def mined(shop: Workshop, commit: Commit, split: Split) -> Iterator[Draft | Rejected]:
+def mined(shop: TaskBuilder, commit: Commit, split: Split) -> Iterator[Draft | Rejected]:
     """The draft of one pair of code and tests; nothing for one that belongs to the other split."""
     sources, tests = _parted(commit)
     broken: dict[str, str] = {}
@@ -116,7 +116,7 @@ def _definitions(text: str) -> dict[str, str]:
     return found
 
 
-def _tests_of(shop: Workshop, change: Change) -> Iterator[str]:
+def _tests_of(shop: TaskBuilder, change: Change) -> Iterator[str]:
     """Stable tests of a file that the commit brought or changed, and that are today as it left them. Raises SyntaxError."""
     if change.after is None:
         return

@@ -1,5 +1,4 @@
-"""A function goes to a new module beside its own, with what only lies there for it and its like, and is still found where it
-was."""
+"""Move a function to a new sibling module, with the definitions only it and its like need; the old import path still works."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from sandbox.tasks.generators.checked import Work
 from sandbox.tasks.generators.excision import Excision
 from sandbox.tasks.generators.features import with_helpers
-from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, tests_near
 from sandbox.tasks.generators.package import Definition, Function, Package, module_of, reads_of
 from sandbox.tasks.generators.targets import Target
 
@@ -33,7 +32,7 @@ class Moved:
     """Imports that only type checkers see."""
 
 
-def move(shop: Workshop, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
+def move(shop: TaskBuilder, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
     """None for a module of its own (there is no package that another could belong to), and for what hangs together with
     public parts of its module."""
     text, tree = package.product[target.path], package.trees[target.path]

@@ -1,4 +1,4 @@
-"""The sources of a package, read once: its product, its tests, its documents, and who reads which name where."""
+"""The sources of a package, read once: product code, tests, documents, and where each name is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sandbox.tasks.generators.making import Workshop
+from sandbox.tasks.generators.making import TaskBuilder
 
 DOCUMENTS = (".md", ".rst", ".txt")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -27,7 +27,7 @@ class Package:
     """Directories of the checkout that are on the interpreter's path."""
 
     @classmethod
-    def of(cls, shop: Workshop) -> Package:
+    def of(cls, shop: TaskBuilder) -> Package:
         repo = shop.store.repository(shop.built.environment.digest)
         test_files = {test_id.split("::", 1)[0] for test_id in shop.built.tests}
         found = cls(roots=shop.built.source_roots)

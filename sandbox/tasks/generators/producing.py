@@ -1,4 +1,4 @@
-"""The generators of tasks from packages by name, and what they share: order, splits, the store, and what was spent."""
+"""Registry of package-based task generators, and what they share: order, splits, the store and cost accounting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox.tasks.generators.deletion import deletions
 from sandbox.tasks.generators.drafts import Reason, Rejected
 from sandbox.tasks.generators.features import find_features
 from sandbox.tasks.generators.instructions import Style
-from sandbox.tasks.generators.making import AT_ONCE, PLACES, Rewrite, Workshop, first_task, harvest
+from sandbox.tasks.generators.making import AT_ONCE, PLACES, Rewrite, TaskBuilder, first_task, harvest
 from sandbox.tasks.generators.mining import is_pair, mined
 from sandbox.tasks.generators.moving import move
 from sandbox.tasks.generators.package import Function, Package
@@ -39,8 +39,8 @@ GeneratorName = Literal[
 ]
 GENERATORS: tuple[GeneratorName, ...] = get_args(GeneratorName)
 Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
-Reworking = Callable[[Workshop, Package, Target, Function, random.Random], Work | None]
-Writing = Callable[[Workshop, Target, random.Random], Awaitable[Work | Rejected]]
+Reworking = Callable[[TaskBuilder, Package, Target, Function, random.Random], Work | None]
+Writing = Callable[[TaskBuilder, Target, random.Random], Awaitable[Work | Rejected]]
 REWORKINGS: dict[str, Reworking] = {"rename": rename, "move": move, "migration": migrate}
 VERSION = 10
 """Changed whenever the same seed would give other tasks."""
@@ -96,7 +96,7 @@ async def generate_tasks(
             yield task
         return
     slots = asyncio.Semaphore(at_once)
-    shop = Workshop(
+    shop = TaskBuilder(
         store, readable(store, built), backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history,
         slots=slots, places=min(PLACES, count),
     )  # fmt: skip
@@ -114,9 +114,9 @@ async def generate_tasks(
     YieldStore(kept.root).save(name, found)
 
 
-def jobs_of(generator: GeneratorName, shop: Workshop, seed: int, split: Split) -> list[Job]:
+def jobs_of(generator: GeneratorName, shop: TaskBuilder, seed: int, split: Split) -> list[Job]:
     """One job for each place that may give a task, in seeded order. Raises TaskError for an unknown generator."""
-    makers: dict[str, Callable[[Workshop, str, Split], list[Job]]] = {
+    makers: dict[str, Callable[[TaskBuilder, str, Split], list[Job]]] = {
         "mutation": _mutation_jobs, "distance": _distance_jobs, "combination": _combination_jobs,
         "deletion": _deletion_jobs, "mining": _mining_jobs, "tests": _tests_jobs, "examples": _examples_jobs,
         **{name: functools.partial(_reworking_jobs, how=how) for name, how in REWORKINGS.items()},
@@ -126,17 +126,17 @@ def jobs_of(generator: GeneratorName, shop: Workshop, seed: int, split: Split) -
     return makers[generator](shop, f"{shop.built.name} {seed} {split}", split)
 
 
-def _targets(shop: Workshop, seed: str, split: Split) -> list[Target]:
+def _targets(shop: TaskBuilder, seed: str, split: Split) -> list[Target]:
     targets = [t for t in find_targets(shop.store, shop.built) if split_of(shop.built.name, t) == split]
     random.Random(seed).shuffle(targets)
     return targets
 
 
-def _mutation_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _mutation_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     return _mutated(shop, [(target, ()) for target in _targets(shop, seed, split)], seed)
 
 
-def _distance_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _distance_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     targets = _targets(shop, seed, split)
     reach = Reach(Package.of(shop), shop.built.tests)
     far = [(target, tests) for target in targets if (tests := reach.distant(target))]
@@ -144,8 +144,8 @@ def _distance_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     return _mutated(shop, far, seed)
 
 
-def _mutated(shop: Workshop, targets: Sequence[tuple[Target, tuple[str, ...]]], seed: str) -> list[Job]:
-    """Of functions with the tests of which one must show the bug; any test where there are none."""
+def _mutated(shop: TaskBuilder, targets: Sequence[tuple[Target, tuple[str, ...]]], seed: str) -> list[Job]:
+    """Mutation jobs. One of the tests listed with a function must show the bug; if none are listed, any test may."""
 
     async def some(chosen: Sequence[tuple[Target, tuple[str, ...]]]) -> list[TaskSpec]:
         places = []
@@ -157,7 +157,7 @@ def _mutated(shop: Workshop, targets: Sequence[tuple[Target, tuple[str, ...]]], 
     return [functools.partial(some, targets[at : at + shop.places]) for at in range(0, len(targets), shop.places)]
 
 
-def _mining_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _mining_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     """The newest commits first: their code has changed least since. Raises TaskError without a history."""
     if not shop.history:
         raise TaskError(
@@ -174,7 +174,7 @@ def _mining_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     return [functools.partial(some, pairs[at : at + shop.places]) for at in range(0, len(pairs), shop.places)]
 
 
-def _reworking_jobs(shop: Workshop, seed: str, split: Split, *, how: Reworking) -> list[Job]:
+def _reworking_jobs(shop: TaskBuilder, seed: str, split: Split, *, how: Reworking) -> list[Job]:
     package = Package.of(shop)
 
     async def one(target: Target, node: Function) -> list[TaskSpec]:
@@ -191,15 +191,15 @@ def _reworking_jobs(shop: Workshop, seed: str, split: Split, *, how: Reworking) 
     return [functools.partial(one, target, node) for target, node in places]
 
 
-def _tests_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _tests_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     return _writing_jobs(shop, seed, split, write_tests)
 
 
-def _examples_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _examples_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     return _writing_jobs(shop, seed, split, write_examples)
 
 
-def _writing_jobs(shop: Workshop, seed: str, split: Split, how: Writing) -> list[Job]:
+def _writing_jobs(shop: TaskBuilder, seed: str, split: Split, how: Writing) -> list[Job]:
     async def one(target: Target) -> list[TaskSpec]:
         rng = random.Random(f"{seed} {target.path} {target.name}")
         return await _checked(shop, await how(shop, target, rng), rng)
@@ -207,7 +207,7 @@ def _writing_jobs(shop: Workshop, seed: str, split: Split, how: Writing) -> list
     return [functools.partial(one, target) for target in _targets(shop, seed, split)]
 
 
-async def _checked(shop: Workshop, work: Work | Rejected, rng: random.Random) -> list[TaskSpec]:
+async def _checked(shop: TaskBuilder, work: Work | Rejected, rng: random.Random) -> list[TaskSpec]:
     made = work if isinstance(work, Rejected) else await checked_task(shop, work, rng)
     if isinstance(made, Rejected):
         shop.found.reject("", made)
@@ -216,7 +216,7 @@ async def _checked(shop: Workshop, work: Work | Rejected, rng: random.Random) ->
     return [made]
 
 
-def _combination_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _combination_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     """Pairs of functions, those in different files first."""
     targets = _targets(shop, seed, split)
     pairs: Sequence[tuple[Target, Target]] = list(itertools.pairwise(targets))[::2]
@@ -229,7 +229,7 @@ def _combination_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
     return [functools.partial(one, pair) for pair in pairs]
 
 
-def _deletion_jobs(shop: Workshop, seed: str, split: Split) -> list[Job]:
+def _deletion_jobs(shop: TaskBuilder, seed: str, split: Split) -> list[Job]:
     package = Package.of(shop)
     features = [
         feature

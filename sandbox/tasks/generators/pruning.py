@@ -1,4 +1,4 @@
-"""Take tests out of a test file, leaving the rest of its text as it is."""
+"""Remove tests from a test file; the rest of its text stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which files of a package a test speaks of: those that define what it names, found through its imports and re-exports.
+"""Find the files of a package that a test refers to: they define the names it uses, via imports and re-exports.
 
-What it reaches besides, it reaches through other files. Code is read, never run: a name that comes by other ways than
-definitions and imports stands for nothing.
+Files that the test reaches only through other files do not count. The analysis is static: it ignores names that come
+from anything but definitions and imports.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sandbox.tasks.generators.package import Definition, Function, Package, modu
 from sandbox.tasks.generators.targets import Target
 
 MOST_STEPS = 12
-"""Re-exports that are followed."""
+"""Maximum number of re-exports to follow."""
 MOST = 0.5
-"""Share of the tests that speak of a file, above which its name leads nowhere."""
+"""A file that more than this share of the tests refers to is ignored as a lead."""
 
 
 @dataclass(slots=True)
 class Names:
-    """What a file's own level binds."""
+    """Names bound at the top level of a file."""
 
     here: dict[str, ast.stmt] = field(default_factory=dict)
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Names:
 
 
 class Reach:
-    """Over one package; answers are kept. `tests` are its ids: what most of them speak of leads nowhere."""
+    """Cached reachability over one package. `tests` are its test ids; files that most of them refer to are no leads."""
 
     def __init__(self, package: Package, tests: Iterable[str] = ()) -> None:
         self._package = package
@@ -47,10 +47,10 @@ class Reach:
         self._known: dict[tuple[str, tuple[str, ...]], tuple[frozenset[str], str]] = {}
 
     def distant(self, target: Target) -> tuple[str, ...]:
-        """Tests that enter the target but name neither it nor its class nor anything else that its file defines.
+        """Tests that enter the target but name neither it, nor its class, nor anything else that its file defines.
 
-        Where most tests of a package name something of one file (its one entry point, say), only the other files that a
-        test names say where it looks; where it names no other, that one does.
+        When most tests of a package refer to one file (a single entry point, say), only the other files that a test
+        names count as leads. If the test names no other file, that file counts.
         """
         words = [word for word in target.name.split(".") if not word.startswith("__")]
         named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words))
@@ -73,7 +73,7 @@ class Reach:
         return self._told(path, where)[0]
 
     def _told(self, path: str, where: tuple[str, ...]) -> tuple[frozenset[str], str]:
-        """These files, and the text of the test."""
+        """Files that the test refers to, and its source text."""
         if (path, where) not in self._known:
             tree = self._package.trees.get(path)
             nodes = list(_with_class(tree.body, where)) if tree is not None else []
@@ -83,7 +83,7 @@ class Reach:
         return self._known[path, where]
 
     def _files(self, path: str, nodes: Iterable[ast.AST], seen: set[tuple[str, str]]) -> set[str]:
-        """Of what these nodes of a file name, and of what is defined beside them and named by them."""
+        """Files of the names reachable from these nodes, directly or through definitions in the same file."""
         names = self._of(path)
         found: set[str] = set()
         for node in nodes:
@@ -105,7 +105,7 @@ class Reach:
         return found
 
     def _fixture(self, path: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
-        """What a fixture of that name speaks of, in the nearest `conftest.py`."""
+        """Files that the fixture of that name in the nearest `conftest.py` refers to."""
         for folder in PurePosixPath(path).parents:
             conftest = (folder / "conftest.py").as_posix()
             if conftest in self._package.trees and (node := self._of(conftest).here.get(name)) is not None:
@@ -116,7 +116,7 @@ class Reach:
         return set()
 
     def _follow(self, module: str, name: str, attributes: list[str]) -> set[str]:
-        """Files behind an imported name and the attributes that are read of it."""
+        """Files behind an imported name and the attributes read from it."""
         if name:
             inner = f"{module}.{name}" if module else name
             if inner not in self._modules:

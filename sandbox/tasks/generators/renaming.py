@@ -1,21 +1,22 @@
-"""A function gets another name, everywhere in a package and its tests, by places in the text: layout and prose stay."""
+"""Rename a function throughout a package and its tests by text position; layout and prose stay unchanged."""
 
 from __future__ import annotations
 
 import ast
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sandbox.tasks.generators.checked import Work
-from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, tests_near
 from sandbox.tasks.generators.package import Function, Package, reads_of
 from sandbox.tasks.generators.targets import Target
 
+USED = ("test_the_new_name_is_used_where_the_old_one_was", "test_each_user_of_the_old_name_uses_the_new_one")
 VERBS = ("compute", "make", "find", "resolve")
 
 
-def rename(shop: Workshop, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
+def rename(shop: TaskBuilder, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
     """The hidden tests are the package's own under the new name."""
     old = target.name
     new = f"{'_' if old.startswith('_') else ''}{rng.choice(VERBS)}_{old.strip('_')}"
@@ -46,11 +47,31 @@ def rename(shop: Workshop, package: Package, target: Target, node: Function, rng
         family=f"{shop.built.name}:{target.path}:{old}:rename",
         facts={
             "path": target.path, "old": old, "new": new, "parameters": ast.unparse(node.args), "uses": uses,
-            "tests": sorted(package.tests),
+            "tests": sorted(package.tests), "product": sorted(package.product),
+            "users": users_of({**package.product, **gold}, old, new),
         },
-        fail_to_pass=(*checks, *(["test_the_new_name_is_used_where_the_old_one_was"] if uses else [])),
+        fail_to_pass=(*checks, *(USED if uses else ())),
         tests=tests_near(shop.built, tuple(gold), target.tests),
     )  # fmt: skip
+
+
+def users_of(product: Mapping[str, str], old: str, new: str) -> list[str]:
+    """Top-level definitions, besides `old`, that read the name `new`, as `path:name`; code outside of any has no name.
+
+    Files that do not parse are left out. The checks look in the same way.
+    """
+    found = set()
+    for path, text in product.items():
+        try:
+            body = ast.parse(text).body
+        except SyntaxError:
+            continue
+        for part in body:
+            name = getattr(part, "name", "")
+            reads = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(part)}
+            if new in reads and name != old:
+                found.add(f"{path}:{name}")
+    return sorted(found)
 
 
 def renamed(text: str, tree: ast.Module, old: str, new: str) -> str | None:

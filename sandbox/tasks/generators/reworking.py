@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from sandbox.tasks.generators.checked import Work
-from sandbox.tasks.generators.making import Workshop, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, tests_near
 from sandbox.tasks.generators.package import Function, Package, module_of
-from sandbox.tasks.generators.renaming import VERBS
+from sandbox.tasks.generators.renaming import VERBS, users_of
 from sandbox.tasks.generators.targets import Target
 
 SHIM = '''
@@ -50,7 +50,7 @@ def _reads(tree: ast.Module, name: str) -> int:
     )
 
 
-def migrate(shop: Workshop, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
+def migrate(shop: TaskBuilder, package: Package, target: Target, node: Function, rng: random.Random) -> Work | None:
     """A function was replaced by another name and warns; its callers in the package still use it."""
     old = target.name
     callers = {path for path, tree in package.trees.items() if path in package.product and _reads(tree, old)}
@@ -75,8 +75,12 @@ def migrate(shop: Workshop, package: Package, target: Target, node: Function, rn
         terms=f"Change every caller in the package itself. `{old}` stays, with its warning, for code of others; tests are not "
         "to be changed. All that works now must keep working.",
         family=f"{shop.built.name}:{target.path}:{old}:migration",
-        facts={"old": old, "module": module_of(target.path, shop.built.source_roots), "tests": sorted(package.tests)},
-        fail_to_pass=("test_nothing_uses_the_deprecated_function",),
+        facts={
+            "old": old, "new": new, "module": module_of(target.path, shop.built.source_roots),
+            "tests": sorted(package.tests), "product": sorted(package.product),
+            "users": users_of({**package.product, **begin, **gold}, old, new),
+        },
+        fail_to_pass=("test_nothing_uses_the_deprecated_function", "test_each_caller_uses_the_new_function"),
         pass_to_pass=("test_the_deprecated_function_is_still_there_and_warns",),
         tests=tests_near(shop.built, tuple(begin), target.tests),
     )  # fmt: skip

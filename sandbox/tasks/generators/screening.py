@@ -1,7 +1,7 @@
-"""Many drafts at once: their tests run in turn in one sandbox, from an interpreter that has loaded pytest already.
+"""Screen many drafts in one sandbox: run their tests in turn from an interpreter that has already loaded pytest.
 
-What a draft showed there is repeated in other fresh sandboxes, among its neighbours in another order, and must come out the
-same; only then are its controls run, each in a sandbox of its own.
+Each draft runs again in other fresh sandboxes, with its neighbours in a different order, and must give the same result.
+Only then do its controls run, each in its own sandbox.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from sandbox.grading.adapters.base import TestRun
 from sandbox.grading.batch import Run, collect_all
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, controlled, drafted, judge, order_of
+from sandbox.tasks.generators.making import TaskBuilder, controlled, drafted, judge, order_of
 from sandbox.tasks.packages import BUILD_LIMITS
 from sandbox.tasks.spec import TaskSpec
 
 
 @dataclass(slots=True)
 class Place:
-    """Somewhere in a package that may give one task."""
+    """A place in a package that may yield one task."""
 
     drafts: Iterator[Draft | Rejected]
     rng: random.Random
     made: TaskSpec | None = None
 
 
-async def screen(shop: Workshop, drafts: Sequence[Draft]) -> list[TestRun]:
-    """What the expected tests of each draft say over its broken checkout, all in one fresh sandbox. Raises SandboxError."""
+async def screen(shop: TaskBuilder, drafts: Sequence[Draft]) -> list[TestRun]:
+    """Results of each draft's expected tests on its broken checkout, in one fresh sandbox. Raises SandboxError."""
     if not drafts:
         return []
     pristine = {path: shop.read(path) for draft in drafts for path in draft.broken}
@@ -38,8 +38,8 @@ async def screen(shop: Workshop, drafts: Sequence[Draft]) -> list[TestRun]:
         return await collect_all(sandbox, runs, pristine)
 
 
-async def tasks_of(shop: Workshop, places: Sequence[Place]) -> list[TaskSpec]:
-    """Of each place, the first draft that becomes a task with all its controls green. Raises SandboxError."""
+async def tasks_of(shop: TaskBuilder, places: Sequence[Place]) -> list[TaskSpec]:
+    """First draft of each place that becomes a task with all controls green. Raises SandboxError."""
     waiting = list(places)
     while waiting:
         tried = [(place, draft) for place in waiting if (draft := _next(shop, place)) is not None]
@@ -60,7 +60,7 @@ async def tasks_of(shop: Workshop, places: Sequence[Place]) -> list[TaskSpec]:
     return [place.made for place in places if place.made is not None]
 
 
-def _next(shop: Workshop, place: Place) -> Draft | None:
+def _next(shop: TaskBuilder, place: Place) -> Draft | None:
     for draft in place.drafts:
         if isinstance(draft, Draft):
             return draft
@@ -69,9 +69,9 @@ def _next(shop: Workshop, place: Place) -> Draft | None:
 
 
 async def _again(
-    shop: Workshop, good: Sequence[tuple[Place, Draft, TestRun]], turn: int
+    shop: TaskBuilder, good: Sequence[tuple[Place, Draft, TestRun]], turn: int
 ) -> list[tuple[Place, Draft, TestRun]]:
-    """Those whose tests say the same in another sandbox, each after other drafts than before."""
+    """Drafts whose tests give the same result in another sandbox, where each follows different drafts."""
     turned = [*good[turn % max(1, len(good)) :], *good[: turn % max(1, len(good))]]
     same = []
     for one, run in zip(turned, await screen(shop, [draft for _, draft, _ in turned]), strict=True):
@@ -83,7 +83,7 @@ async def _again(
     return sorted(same, key=good.index)
 
 
-async def _finish(shop: Workshop, place: Place, draft: Draft, run: TestRun) -> None:
+async def _finish(shop: TaskBuilder, place: Place, draft: Draft, run: TestRun) -> None:
     task = await drafted(shop, draft, place.rng, run)
     # Besides the first run, which chose the tests, k - 1 runs in fresh sandboxes have seen them fail.
     made = task if isinstance(task, Rejected) else await controlled(shop, task, noops=shop.k - 1)

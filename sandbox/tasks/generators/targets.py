@@ -16,7 +16,7 @@ from typing import Literal
 
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, tests_elsewhere, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, tests_elsewhere, tests_near
 from sandbox.tasks.generators.operators import Mutation, Source, is_valid, mutations_of
 from sandbox.tasks.packages import BuiltPackage
 
@@ -38,7 +38,7 @@ class Target:
 
 
 def mutants_of(
-    shop: Workshop, target: Target, rng: random.Random, *, distant: tuple[str, ...] = ()
+    shop: TaskBuilder, target: Target, rng: random.Random, *, distant: tuple[str, ...] = ()
 ) -> Iterator[Draft | Rejected]:
     """Drafts of one function, each another mutation; `distant`: tests of which one must show it (`reach.py`)."""
     original = shop.read(target.path)

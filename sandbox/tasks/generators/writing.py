@@ -6,10 +6,11 @@ from __future__ import annotations
 import ast
 import doctest
 import random
+from collections.abc import Sequence
 
 from sandbox.tasks.generators.checked import Work
 from sandbox.tasks.generators.drafts import Draft, Reason, Rejected
-from sandbox.tasks.generators.making import Workshop, judge, tests_near
+from sandbox.tasks.generators.making import TaskBuilder, judge, tests_near
 from sandbox.tasks.generators.package import module_of
 from sandbox.tasks.generators.pruning import functions_of, remove_functions
 from sandbox.tasks.generators.screening import screen
@@ -21,7 +22,7 @@ EXAMPLES = 2
 """Examples asked for at most."""
 
 
-async def write_tests(shop: Workshop, target: Target, rng: random.Random) -> Work | Rejected:
+async def write_tests(shop: TaskBuilder, target: Target, rng: random.Random) -> Work | Rejected:
     """The tests of a function in one file are taken out and to be written again."""
     by_file: dict[str, list[str]] = {}
     for test_id in target.tests:
@@ -40,22 +41,26 @@ async def write_tests(shop: Workshop, target: Target, rng: random.Random) -> Wor
         right = ast.unparse(ast.parse(shop.read(target.path)))
     except SyntaxError as error:
         return Rejected(Reason.INVALID, str(error))
+    variants = _shuffled([right], wrong, rng)
     return Work(
         source="tests", category="tests", check="tests_written.py", gold={path: text}, begin={path: pruned},
         request=f"Write tests for `{target.name}` of `{target.path}` in `{path}`.",
         terms="They are run with pytest, must pass for the code as it is however it is laid out, and must fail when the function "
         "gives wrong results. Change nothing but that file.",
         family=f"{shop.built.name}:{target.path}:{target.name}:tests",
-        facts={"path": target.path, "file": path, "roots": list(shop.built.source_roots), "right": right, "wrong": wrong},
-        fail_to_pass=tuple(f"test_the_tests_tell_right_from_wrong[{number}]" for number in range(len(wrong))),
+        facts={
+            "path": target.path, "file": path, "roots": list(shop.built.source_roots),
+            "variants": [text for text, _ in variants], "codes": [int(bad) for _, bad in variants],
+        },
+        fail_to_pass=("test_the_tests_tell_right_from_wrong",),
     )  # fmt: skip
 
 
-def _other_tests(shop: Workshop, path: str) -> list[str]:
+def _other_tests(shop: TaskBuilder, path: str) -> list[str]:
     return sorted({test.split("::", 1)[0] for test in shop.built.tests} - {path})
 
 
-async def write_examples(shop: Workshop, target: Target, rng: random.Random) -> Work | Rejected:
+async def write_examples(shop: TaskBuilder, target: Target, rng: random.Random) -> Work | Rejected:
     """The docstring of a top-level function, which had examples, is taken out and to be written again."""
     text = shop.read(target.path)
     node = next((n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == target.name), None)
@@ -75,6 +80,7 @@ async def write_examples(shop: Workshop, target: Target, rng: random.Random) -> 
     first = node.body[0]
     assert first.end_lineno is not None
     del lines[first.lineno - 1 : first.end_lineno]
+    variants = _shuffled([text, ast.unparse(ast.parse(text))], wrong, rng)
     least = min(EXAMPLES, len(shown))
     return Work(
         source="examples", category="docs", check="examples_written.py", gold={target.path: text},
@@ -84,17 +90,25 @@ async def write_examples(shop: Workshop, target: Target, rng: random.Random) -> 
         "as it is.",
         family=f"{shop.built.name}:{target.path}:{target.name}:docs",
         facts={
-            "module": module_of(target.path, shop.built.source_roots), "name": target.name, "least": least, "wrong": wrong,
+            "module": module_of(target.path, shop.built.source_roots), "name": target.name, "least": least,
+            "variants": [text for text, _ in variants], "refused": [bad for _, bad in variants],
         },
         fail_to_pass=(
             "test_there_are_examples_of_the_function", "test_the_examples_are_right",
-            *(f"test_the_examples_tell_right_from_wrong[{number}]" for number in range(len(wrong))),
+            "test_the_examples_tell_right_from_wrong",
         ),
         tests=tests_near(shop.built, (target.path,), target.tests),
     )  # fmt: skip
 
 
-async def _wrong(shop: Workshop, target: Target, rng: random.Random, within: frozenset[str]) -> list[str]:
+def _shuffled(right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> list[tuple[str, bool]]:
+    """(text, whether it is wrong) in an order that tells nothing."""
+    made = [*((text, False) for text in right), *((text, True) for text in wrong)]
+    rng.shuffle(made)
+    return made
+
+
+async def _wrong(shop: TaskBuilder, target: Target, rng: random.Random, within: frozenset[str]) -> list[str]:
     """Texts of the module with a bug in the function that tests of `within` notice."""
     drafts = [draft for draft in mutants_of(shop, target, rng) if isinstance(draft, Draft)]
     found = []

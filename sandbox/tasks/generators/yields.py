@@ -32,9 +32,9 @@ class Yield(BaseModel):
     seconds: float = 0.0
     """Wall time of the whole run."""
     control_seconds: float = 0.0
-    """Of all controls, those that ran side by side added up."""
+    """Total time of all controls, summed over concurrent ones."""
     model_tokens: int = 0
-    """Tokens of a language model, where one wrote the instructions."""
+    """Language-model tokens, if a model wrote the instructions."""
 
     def reject(self, operator: str, rejected: Rejected) -> None:
         self._count(operator, 0)

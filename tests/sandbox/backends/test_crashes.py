@@ -26,7 +26,7 @@ WORKER = """
 import asyncio, importlib, random, sys
 from pathlib import Path
 from sandbox.backends.base import EnvSpec, Limits
-from sandbox.backends.fork import fork
+from tests.support.fork_backend import fork
 from sandbox.backends.snapshots import SnapshotStore
 
 module, name, layer, folder, seed = sys.argv[1:]

@@ -22,8 +22,8 @@ from sandbox.backends.base import (
     SnapshotError,
     SnapshotTooLarge,
 )
-from sandbox.backends.fork import fork
 from sandbox.backends.snapshots import SnapshotStore
+from tests.support.fork_backend import fork
 
 from .conftest import MIB, output
 

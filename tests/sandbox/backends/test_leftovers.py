@@ -186,7 +186,7 @@ async def test_a_forked_process_gets_its_own_zygote(layer: Path) -> None:
     source = textwrap.dedent("""
         import asyncio, os, sys
         from pathlib import Path
-        from sandbox.backends import default_backend
+        from sandbox.backends.choice import default_backend
         from sandbox.backends.base import EnvSpec
         backend = default_backend()
         backend.probe()

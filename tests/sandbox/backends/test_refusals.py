@@ -98,6 +98,7 @@ def test_capabilities_say_what_is_enforced(cgroup: str, cpu: bool, enforced: boo
         {
             "cgroup": cgroup,
             "cpu": cpu,
+            "users": enforced,
             "reasons": ["why"] if cgroup == "none" else [],
             "trial": {"op": "ready", "inodes": True},
         }

@@ -19,8 +19,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.backends import layer_owner
 from sandbox.backends.base import Snapshot, SnapshotDamaged, SnapshotError, SnapshotMissing
+from sandbox.backends.choice import layer_owner
 from sandbox.backends.namespaces.layers import OPAQUE, remove_tree
 from sandbox.backends.snapshots import SnapshotStore, archive
 from sandbox.backends.snapshots.locks import shared

@@ -68,17 +68,13 @@ const notATest = test.each([1]);
 
 def found(language, source):
     return {
-        names: sorted(
-            text[v.start : v.end].decode() for text in [block] for v in language.values(block) if v.kind != "negation"
-        )
+        names: sorted(text[v.start : v.end].decode() for text in [block] for v in language.values(block))
         for names, block in blocks_by_name(language, source.encode()).items()
     }
 
 
 def test_go():
     assert found(GoTests(), GO) == {("TestTotal",): ['"text"', "2", "5"]}
-    (block,) = blocks_by_name(GoTests(), GO.encode()).values()
-    assert [block[v.start : v.end] for v in GoTests().values(block) if v.kind == "negation"] == [b"!="]
 
 
 def test_rust():
@@ -171,3 +167,19 @@ def test_hostile_sources_take_no_time(language, piece):
     blocks_by_name(language, source)
     language.values(block[:MAX_BLOCK_BYTES])
     assert time.process_time() - began < 20.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("int", "4711"), ("str", '"a long enough text"'), ("float", "3.25"), ("bool", "true")]
+)
+def test_other_values_are_whole_ones(kind, text):
+    draw = random.Random(4)
+    made = [GoTests().other(kind, text, ['"other words"'], draw) for _ in range(40)]
+    assert all(other is not None and other != text for other in made)
+    if kind in ("int", "str"):
+        near = [
+            other
+            for other in made
+            if sum(a != b for a, b in zip(other, text, strict=False)) < 2 and len(other) == len(text)
+        ]
+        assert len(set(made)) > 10 and len(near) <= 1, "more than a letter differs"

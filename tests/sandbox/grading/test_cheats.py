@@ -17,7 +17,6 @@ from tests.sandbox.grading.make import CALLS_TASK
 EXPLOITS = {exploit.id: exploit for exploit in catalogue()}
 
 SEEN = {
-    "A10": (Cause.TAMPERED, [Rule.CANARY_PASSED]),
     "B1": (Cause.TESTS_FAILED, [Rule.TEST_EDIT]),
     "B2": (Cause.TESTS_FAILED, [Rule.TEST_CONFIGURATION]),
     "B3": (Cause.TESTS_FAILED, [Rule.TEST_CONFIGURATION]),

@@ -7,13 +7,23 @@ import pytest
 from sandbox.backends.base import SandboxError
 from sandbox.grading.canaries.pool import PoolStore
 from sandbox.grading.cheats import catalogue
-from sandbox.grading.controls import GRADER, Attempt, Controls, require_controls, run_controls, strength_of
+from sandbox.grading.controls import (
+    GRADER,
+    Attempt,
+    Controls,
+    require_controls,
+    run_controls,
+    strength_of,
+    withholds,
+)
 from sandbox.grading.flaky import unsteady, without_tests
 from sandbox.grading.mutants import gutted, mutants
+from sandbox.grading.outcomes import Cause
+from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskInvalid
-from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, PytestVerifier
+from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier
 from tests.sandbox.grading.make import (
     BUGGY,
     CALLS_TASK,
@@ -90,21 +100,11 @@ async def test_a_task_whose_tests_accept_gutted_work(control):
     assert not controls.ok and controls.reason == "a wrong patch is passed: totals.py: other raises NotImplementedError"
 
 
-async def test_a_task_that_an_exploit_solves(control, ledger, monkeypatch):
-    """A test that asks for so little that an object which is equal to everything answers it."""
-    verifier = PytestVerifier(
-        test_files={
-            "tests/test_other.py": "import ledger\n\n\ndef test_it():\n    assert ledger.balance([]) is not None\n"
-        },
-        fail_to_pass=("tests/test_other.py::test_it",),
-    )
-    bug = LEDGER_SOURCE.replace("return start + sum(amount for _, amount in entries)", "pass")
-    environment = ledger.environment.model_copy(update={"overrides": {"ledger/__init__.py": bug}})
-    weak = ledger.model_copy(update={"verifier": verifier, "environment": environment})
-    monkeypatch.setattr("sandbox.grading.controls.catalogue", lambda: [e for e in catalogue() if e.id in ("B15", "C7")])
-    controls = await control(weak, full=True, k=1)
-    assert not controls.ok and "scores" in controls.reason, controls.reason
-    assert [attempt.verdict for attempt in controls.cheats] == [Verdict.PASSED]
+async def test_a_task_whose_tests_ask_for_too_little(control, ledger):
+    """A test that an object which is equal to everything answers: one bit, and a guess is right every other time."""
+    controls = await control(asking(ledger, "self.assertIsNotNone(ledger.balance([]))", WEAK), k=1)
+    assert not controls.ok and controls.graded and controls.entropy == 1.0
+    assert "verifier.fail_to_pass ask for 1.0 bits" in controls.reason and "Add hidden tests" in controls.reason
 
 
 async def test_what_the_machine_prevents_is_no_answer(backend, environments, control):
@@ -195,3 +195,68 @@ def test_strength_is_the_share_that_tests_reject():
     tried = tuple(Attempt(what="m", verdict=verdict) for verdict in (Verdict.FAILED, Verdict.PASSED, Verdict.FAILED))
     assert strength_of(tried) == pytest.approx(2 / 3)
     assert strength_of(()) is None
+
+
+JUNIT = FrameworkVerifier(
+    framework="junit", arguments=("sh", "run.sh"), report="out.xml", test_files={"run.sh": "true\n"},
+    fail_to_pass=("a::b",),
+)  # fmt: skip
+
+
+async def test_a_report_that_the_work_can_write_is_refused_before_anything_runs(control, judge):
+    task = CALLS_TASK.model_copy(update={"verifier": JUNIT})
+    for full in (False, True):
+        controls = await control(task, full=full)
+        assert not controls.ok and controls.graded and controls.oracle == ()
+        assert controls.reason.startswith("verifier.framework: ") and "own adapter" in controls.reason
+    report = await judge(from_files(task, task.gold), task)
+    assert report.verdict is Verdict.INFRA_ERROR and report.outcome is Cause.TASK_INVALID
+    assert "verifier.framework" in report.cause and "own adapter" in report.cause
+
+
+def asking(ledger, test: str, bug: str = LEDGER_BUG):
+    """The ledger's task with one hidden test."""
+    text = f"import unittest\n\nimport ledger\n\n\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {test}\n"
+    verifier = PytestVerifier(
+        test_files={"tests/test_it.py": text}, fail_to_pass=("tests/test_it.py::TestIt::test_it",)
+    )
+    environment = ledger.environment.model_copy(update={"overrides": {"ledger/__init__.py": bug}})
+    return ledger.model_copy(update={"verifier": verifier, "environment": environment})
+
+
+def answering(cases: int, answers: int):
+    """The task of hidden calls whose right answers are so many different ones."""
+    verifier = CALLS_TASK.verifier.model_copy(
+        update={"cases": tuple((repr(([n % answers - 2, 2],)), repr(n % answers)) for n in range(cases))}
+    )
+    return CALLS_TASK.model_copy(update={"verifier": verifier})
+
+
+WEAK = LEDGER_SOURCE.replace("return start + sum(amount for _, amount in entries)", "pass")
+TASKS = {
+    "a truth": lambda ledger: asking(ledger, "self.assertTrue(ledger.balance([('a', 1)]))", WEAK),
+    "a member": lambda ledger: asking(ledger, "self.assertIn(0, [ledger.balance([])])", WEAK),
+    "a value": lambda ledger: asking(ledger, "self.assertEqual(ledger.balance([('a', 7), ('b', 5)]), 12)"),
+    "one answer": lambda ledger: answering(6, 1),
+    "four answers": lambda ledger: answering(24, 4),
+    "a gutted second function": lambda ledger: CALLS_TASK.model_copy(
+        update={
+            "environment": InlineEnvironment(files={"totals.py": "def total(items): return 1\ndef other(x):\n    return 1\n"}),
+            "gold": {"totals.py": "def total(items): return 2\ndef other(x):\n    return 2\n"},
+            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "2"),)),
+        }
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+async def test_quick_controls_refuse_whatever_full_ones_refuse(control, ledger, name):
+    task = TASKS[name](ledger)
+    quick, full = await control(task, k=1), await control(task, k=1, full=True)
+    assert quick.ok == full.ok, (quick.reason, full.reason)
+
+
+@pytest.mark.parametrize(("answers", "enough"), [(1, False), (4, True)])
+def test_hidden_calls_that_a_constant_answers_withhold_nothing(answers, enough):
+    assert withholds(answering(24, answers), None) is enough

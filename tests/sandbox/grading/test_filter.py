@@ -36,6 +36,13 @@ def change(path, *, new=True):
         "contest.py",
         "latest/shop.py",
         "git.py",
+        "src/types/user.ts",
+        "src/queue/worker.go",
+        "packaging/x.spec",
+        "packaging/build.py",
+        "json/parser.py",
+        "src/json/x.cpp",
+        "site/index.html",
     ],
 )
 def test_work_on_the_product_is_kept(path):
@@ -73,7 +80,8 @@ def test_work_on_the_product_is_kept(path):
         ("random.py", "hide a module"),
         ("json/__init__.py", "hide a module"),
         ("pytest.py", "hide a module"),
-        ("_pytest/runner.py", "hide a module"),
+        ("_pytest/__init__.py", "hide a module"),
+        ("src/json/__init__.py", "hide a module"),
         (".gitattributes", "configuration of git"),
         ("pkg/.gitmodules", "configuration of git"),
         ("Makefile", "build configuration"),
@@ -158,3 +166,12 @@ def test_what_the_command_of_the_hidden_tests_runs_stays_pristine():
             assert drop is not None and drop.rule is Rule.TEST_CONFIGURATION, path
     assert reason_to_drop(task, change("ci/other.sh")) is None
     assert reason_to_drop(TASK, change("ci/run.sh")) is None
+
+
+@pytest.mark.parametrize("framework", ["go", "cargo", "node", "jest", "vitest"])
+def test_only_tasks_that_start_python_lose_modules_of_its_names(framework):
+    verifier = FrameworkVerifier(test_files={"a.x": "x"}, fail_to_pass=("a::b",), framework=framework)
+    task = TASK.model_copy(update={"verifier": verifier})
+    assert reason_to_drop(task, change("scripts.py")) is None
+    assert reason_to_drop(task, change("random.py")) is None
+    assert reason_to_drop(TASK, change("random.py")) is not None

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from sandbox.backends.base import FileChange, Patch, SandboxLost
+from sandbox.grading import calls
 from sandbox.grading.grader import grade
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
@@ -53,14 +54,40 @@ async def test_work_that_fails(judge, text, status):
     assert {case.status for case in report.cases} == {status}
 
 
+async def test_work_that_sleeps_is_not_waited_for(judge):
+    """A limit of 2 s is one by the wall: it does not help to leave the processor alone."""
+    task = CALLS_TASK.model_copy(update={"verifier": CALLS_TASK.verifier.model_copy(update={"timeout_seconds": 2.0})})
+    work = patch(totals="import os, signal\ndef total(items): os.kill(os.getpid(), signal.SIGSTOP)\n")
+    report = await judge(work, task)
+    assert report.verdict is Verdict.FAILED and "timeout" in {case.status for case in report.cases}
+    assert report.seconds < 15.0, report.seconds  # on an idle machine 2.5; `test_holding.py` takes the starved time off
+
+
 async def test_endless_work_runs_out_of_processor_time(judge):
     report = await judge(patch(totals="def total(items):\n    while items[0] == 3: pass\n    return sum(items)\n"))
     assert report.verdict is Verdict.FAILED
-    assert [case.status for case in report.cases[:5]] == ["passed", "passed", "passed", "timeout", "missing"]
+    statuses = [case.status for case in report.cases]
+    assert statuses.count("timeout") == 1 and set(statuses) <= {"passed", "timeout", "missing"}
     assert "1 ran out of time" in report.cause
 
 
 ATTACKS = {
+    "knows all cases before it answers": (
+        "import gc, os\n"
+        "def total(i):\n"
+        "    texts = [t for t in gc.get_objects() if type(t) in (list, tuple) and len(t) == 24]\n"
+        "    for fd in (0, *range(3, 9)):\n"
+        "        try: os.set_blocking(fd, False); texts.append(os.read(fd, 4096)) if os.fstat(fd) else 0\n"
+        "        except OSError: pass\n"
+        "    for part in ('fd/0', 'mem', 'environ'):\n"
+        "        try: open(f'/proc/{os.getppid()}/{part}', 'rb').read(1); return sum(i)\n"
+        "        except OSError: pass\n"
+        "    return sum(i) if [t for t in texts if t] else -1\n"
+    ),
+    "answers by the count of calls": "n = []\ndef total(i):\n    n.append(1)\n    return len(n) + 1\n",
+    "a subclass that prints what is right": (
+        "class E(int):\n    def __repr__(s): return str(s.n)\ndef total(i):\n    e = E(-1); e.n = sum(i); return e\n"
+    ),
     "always equal": "class E:\n    def __eq__(s, o): return True\n    __repr__ = lambda s: ''\ndef total(i): return E()\n",
     "patched repr": "import builtins\nbuiltins.repr = lambda x: '2'\nbuiltins.str = repr\ndef total(i): return -1\n",
     "patched write": "import os\nos.write = lambda fd, b: len(b)\ndef total(i): return -1\n",
@@ -78,6 +105,17 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attacks_on_the_runner_win_nothing(judge, name):
     assert (await judge(patch(totals=ATTACKS[name]))).verdict is Verdict.FAILED
+
+
+async def test_work_that_is_right_only_in_the_first_process_is_adaptive(judge, monkeypatch):
+    monkeypatch.setattr(calls, "AGAIN_SHARE", 1.0)
+    once = (
+        "import os\nmine = []\ndef total(i):\n"
+        "    try:\n        os.mkdir('/tmp/seen')\n        mine.append(1)\n    except OSError:\n        pass\n"
+        "    return sum(i) if mine else -1\n"
+    )
+    assert (await judge(patch(totals=once))).outcome is Cause.ADAPTIVE
+    assert (await judge(from_files(CALLS_TASK, CALLS_TASK.gold))).outcome is Cause.ALL_PASSED
 
 
 async def test_noise_does_not_harm_good_work(judge):

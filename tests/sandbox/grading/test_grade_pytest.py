@@ -76,9 +76,13 @@ async def test_the_fix_passes_and_the_bug_fails(judge, ledger, environments):
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)
-async def test_in_process_exploits_pass_a_canary(judge, ledger, name):
+async def test_in_process_exploits_win_nothing(judge, ledger, name):
     report = await judge(work(LEDGER_BUG + IN_PROCESS[name]), ledger)
     assert report.verdict is Verdict.FAILED
+
+
+async def test_work_that_forces_every_test_passes_the_baits(judge, ledger):
+    report = await judge(work(LEDGER_BUG + FORCE_PASSED), ledger)
     assert report.outcome is Cause.TAMPERED, report.cause
     assert Rule.CANARY_PASSED in {finding.rule for finding in report.findings}
 
@@ -105,6 +109,31 @@ async def test_each_ending_is_a_verdict(judge, ledger, name):
     report = await judge(work(LEDGER_SOURCE + text), task)
     assert (report.verdict, report.outcome) == (Verdict.FAILED, outcome)
     assert [finding.rule for finding in report.findings] == ([] if rule is None else [rule])
+
+
+BESIDE = (
+    "from amounts import BOTH\nfrom ledger import balance\n\n\ndef test_balance():\n    assert balance(BOTH) == 47\n"
+)
+
+
+@pytest.mark.parametrize("mode", ["prepend", "append"])
+async def test_tests_in_memory_find_the_modules_beside_them(judge, ledger, environments, mode):
+    """Where pytest is told to search the folder of a test file, as it does unless it is told otherwise."""
+    path = "tests/test_beside.py"
+    amounts = 'BOTH = [("ann", 12), ("bob", 30), ("ann", 5)]\n'
+    verifier = ledger.verifier.model_copy(
+        update={
+            "test_files": {path: BESIDE, "tests/amounts.py": amounts},
+            "fail_to_pass": (f"{path}::test_balance",),
+            "pass_to_pass": (),
+            "pytest_args": (f"--import-mode={mode}",),
+        }
+    )
+    task = ledger.model_copy(update={"id": "beside", "verifier": verifier, "protected": (path, "tests/amounts.py")})
+    report = await judge(from_files(task, task.gold), task)
+    assert report.verdict is Verdict.PASSED, report.cause
+    pool = PoolStore(environments.root).load(task.bundle_hash)
+    assert pool is not None and pool.plan is not None and pool.plan.sites
 
 
 HELPER = "def check(found, wanted):\n    assert found == wanted\n"

@@ -82,7 +82,7 @@ def test_a_twin_differs_from_its_test_in_one_literal_and_its_name():
         assert old != twin.text and "\n" not in old
         changed = block[: twin.start] + twin.text.encode() + block[twin.end :]
         # The number of places that could be changed tells nothing.
-        assert len(PYTHON.values(changed)) == len(PYTHON.values(block)) or twin.text.startswith("not (")
+        assert len(PYTHON.values(changed)) == len(PYTHON.values(block))
 
 
 def demands(source: str) -> list[str]:
@@ -94,7 +94,7 @@ def demands(source: str) -> list[str]:
     [
         ("assert f(1) == 2", ["2"]),
         ("assert 2 == f(1)", ["2"]),
-        ("assert f(1) == [3, {'a': 4}]", ["3", "4"]),
+        ("assert f(1) == [3, {'a': 4}]", ["[3, {'a': 4}]"]),
         ("assert f(1) == 2 and g(3) == 4", ["2", "4"]),
         ("assert f(1) == 2 or g(3) == 4", []),
         ("assert f(1) != 2", []),

@@ -1,6 +1,7 @@
 """What the clean sandbox sends back is parsed strictly: it was produced beside code under test."""
 
 import json
+import random
 
 import pytest
 from hypothesis import given
@@ -19,30 +20,45 @@ def ended(result=b"", *, exit_code=0, reason=EndReason.EXIT, output=b""):
     return ExecResult(exit_code, reason, output, len(output), 0.1, 0, result)
 
 
-def record(index, kind, text):
-    return b"%d %s %d\n%s" % (index, kind, len(text.encode()), text.encode())
+def record(index, body, turn=0):
+    data = body.encode("utf-8", "backslashreplace")
+    return b"%d %d %d\n%s" % (turn, index, len(data), data)
 
 
-@given(st.dictionaries(st.integers(0, 999), st.tuples(st.sampled_from(["R", "E"]), st.text(max_size=30))))
+def number(n):
+    return f"V {n}"
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 1), st.integers(0, 999)), st.tuples(st.booleans(), st.text(max_size=30)))
+)
 def test_call_records_survive_any_text(expected):
-    data = b"".join(record(i, kind.encode(), text) for i, (kind, text) in expected.items())
-    assert calls.parse_records(data) == expected
+    data = b"".join(record(i, f"V {t}" if good else f"E {t}", turn) for (turn, i), (good, t) in expected.items())
+    found = calls.parse_records(data)
+    assert found.keys() == expected.keys()
+    for key, (good, text) in expected.items():
+        if good:
+            assert found[key] == calls.Answer(text, plain=True)
+        else:
+            assert found[key] == calls.Answer(error=text)
 
 
 @given(st.binary(max_size=200))
 def test_rubbish_never_raises(data):
     calls.parse_records(data)
+    calls.parse_answer(data)
+    calls.is_right(calls.parse_answer(b"V " + data), "1")
     PytestAdapter().read(ORDER, Invocation("", secret=""), ended(data))
 
 
 def test_the_first_record_of_a_case_counts():
-    data = record(0, b"R", "1") + record(0, b"R", "2")
-    assert calls.parse_records(data) == {0: ("R", "1")}
+    data = record(0, number(1)) + record(0, number(2))
+    assert calls.parse_records(data) == {(0, 0): calls.Answer("1", plain=True)}
 
 
 def test_each_way_to_fail_a_case_has_its_status():
     cases = (("(1,)", "1"), ("(2,)", "2"), ("(3,)", "3"), ("(4,)", "4"))
-    data = record(0, b"R", "1") + record(1, b"R", "9") + record(2, b"E", "ValueError: no")
+    data = record(0, number(1)) + record(1, number(9)) + record(2, "E ValueError: no")
     assert [c.status for c in calls.compare(cases, ended(data))] == ["passed", "failed", "error", "missing"]
     late = calls.compare(cases, ended(data, exit_code=None, reason=EndReason.TIMEOUT))
     assert [c.status for c in late] == ["passed", "failed", "error", "timeout"]
@@ -50,8 +66,56 @@ def test_each_way_to_fail_a_case_has_its_status():
 
 
 def test_results_cut_by_the_descriptor_limit_do_not_pass():
-    whole = record(0, b"R", "12345")
+    whole = record(0, number(12345))
     assert calls.parse_records(whole[:-1]) == {}
+
+
+@pytest.mark.parametrize(
+    ("plain", "text", "expected", "right"),
+    [
+        (True, "1", "1", True),
+        (True, "True", "1", False),
+        (True, "1.0", "1", False),
+        (True, "-0.0", "0.0", False),
+        (True, "[1]", "[1]", True),
+        (True, "[1, 'a']", '[1,"a"]', True),
+        (True, "(1,)", "[1]", False),
+        (True, "{'b', 'a'}", "{'a', 'b'}", True),
+        (True, "[{'b', '\\'a('}, -1e-07]", """[{"'a(", 'b'}, -1e-07]""", True),
+        (True, "[{1: {'b', 'a'}}, set()]", "[{1: {'a', 'b'}}, set()]", True),
+        (True, "{True}", "{1}", False),
+        (True, "{1.0}", "{1}", False),
+        (True, "{'a': None}", "{'a': None}", True),
+        (True, "{'b': 1, 'a': 2}", "{'a': 2, 'b': 1}", False),
+        (False, "1", "1", False),
+        (False, "Decimal('1')", "Decimal('1')", True),
+        (True, "nan", "nan", True),
+        (True, "{" + "[" * 5000, "{1}", False),
+        (True, "{" + "-" * 5000 + "1}", "{1}", False),
+        (True, "{1" + "()" * 5000 + "}", "{1}", False),
+        (True, "{0" + "+1j" * 5000 + "}", "{1}", False),
+        (True, "x" * (calls.RESULT_CHARS + 1), "x" * (calls.RESULT_CHARS + 1), False),
+    ],
+)
+def test_a_result_is_right_by_value_and_type(plain, text, expected, right):
+    assert calls.is_right(calls.Answer(text, plain), expected) is right
+
+
+def test_some_gradings_ask_again():
+    drawn = [calls.drawn_orders(24, random.Random(seed)) for seed in range(200)]
+    assert {len(orders) for orders in drawn} == {1, 2}
+    assert all(sorted(orders[0]) == list(range(24)) for orders in drawn)
+    assert all(len(set(orders[1])) == calls.AGAIN for orders in drawn if len(orders) == 2)
+
+
+def test_another_result_in_another_order_is_adaptive():
+    cases = (("(1,)", "1"), ("(2,)", "2"))
+    data = record(0, number(1)) + record(1, number(2))
+    orders = ([0, 1], [1])
+    again = calls.judge(cases, ended(data + record(1, number(2), 1)), orders)
+    assert again.outcome is Cause.ALL_PASSED
+    for other in (b"", record(1, number(3), 1), record(1, "E ValueError", 1)):
+        assert calls.judge(cases, ended(data + other), orders).outcome is Cause.ADAPTIVE
 
 
 WORD = "abcd"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
-from sandbox.backends.fork import fork
 from sandbox.network import AuditRecord, Bounds, NpmRules, PythonRules, RegistryPolicy, registry_only
 from sandbox.network.audit import read
 from tests.sandbox.network.local_registry import LocalRegistry, wheel
 from tests.sandbox.network.running import upstreams_of
+from tests.support.fork_backend import fork
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMITS = Limits(memory_bytes=1 << 30, call_seconds=110)

@@ -10,10 +10,12 @@ from sandbox.grading.grader import grade
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks import sdist
-from sandbox.tasks.generators.making import Workshop
+from sandbox.tasks.generators.making import TaskBuilder
 from sandbox.tasks.generators.producing import jobs_of
 from sandbox.tasks.generators.targets import Target
 from sandbox.tasks.generators.yields import Yield
+
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
 
 FILES = {
     "quay/__init__.py": '"""A quay."""\nfrom quay.counting import heaviest, total\n\n__all__ = ["heaviest", "total"]\n',
@@ -86,7 +88,7 @@ def quay(build):
 def made(environments, backend, quay, generator, place):
     """The generator's task about one function, as its job makes it, and what was tried."""
     found = Yield(generator=generator, package="quay")
-    shop = Workshop(environments, quay, backend, found, k=1)
+    shop = TaskBuilder(environments, quay, backend, found, k=1)
     splits = ("train", "held-out")
     jobs = [job for split in splits for job in jobs_of(generator, shop, 0, split) if place in _names(job)]
 

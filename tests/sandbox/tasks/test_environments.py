@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sandbox.backends import layer_owner
+from sandbox.backends.choice import layer_owner
 from sandbox.harness.profile import Machine
 from sandbox.tasks.environments import STALE_SECONDS, EnvironmentStore, Manifest, read_tree
 from sandbox.tasks.errors import EnvironmentMissing, TaskInvalid

@@ -16,6 +16,8 @@ from sandbox.tasks.generators.excision import without
 from sandbox.tasks.generators.producing import generate_tasks
 from sandbox.tasks.generators.yields import Yield
 
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+
 FILES = {
     "yard/__init__.py": '"""A yard."""\nfrom yard.counting import (\n    heaviest,\n    total,\n)\nfrom yard.loads import Truck\n'
     '\n__all__ = ["Truck", "heaviest", "total"]\n',

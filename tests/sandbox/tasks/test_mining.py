@@ -19,6 +19,8 @@ from sandbox.tasks.generators.producing import generate_tasks
 from sandbox.tasks.generators.yields import Yield
 from sandbox.tasks.leaks import scan_task
 
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+
 FIRST = {
     "dock/__init__.py": '''"""A dock."""
 
@@ -50,13 +52,13 @@ def test_longest():
 FIXED = {
     "dock/__init__.py": FIRST["dock/__init__.py"].replace("used >= space", "used > space"),
     "tests/test_dock.py": FIRST["tests/test_dock.py"]
-    + "\n\ndef test_a_ship_that_just_fits():\n    assert berths([5, 5], 10) == 2\n",
+    + "\n\ndef test_a_ship_that_just_fits():\n    assert berths([5, 5], 10) == 2\n    assert berths([4] * 30, 96) == 24\n",
 }
 DOCUMENTED = '    """The longest."""\n    return max(lengths)'
 LATER = {"dock/__init__.py": FIXED["dock/__init__.py"].replace("    return max(lengths)", DOCUMENTED)}
 MOVED = {
-    "dock/__init__.py": LATER["dock/__init__.py"].replace("return max(lengths)", "return max(lengths, default=0)"),
-    "tests/test_dock.py": FIXED["tests/test_dock.py"] + "\n\ndef test_no_ship():\n    assert longest([]) == 0\n",
+    "dock/__init__.py": LATER["dock/__init__.py"].replace("return max(lengths)", "return max(lengths, default=40)"),
+    "tests/test_dock.py": FIXED["tests/test_dock.py"] + "\n\ndef test_no_ship():\n    assert longest([]) == 40\n",
 }
 
 
@@ -136,7 +138,7 @@ def test_commits_become_tasks_whose_fix_is_nowhere(repo, dock, environments, bac
     assert fix.verifier.fail_to_pass == ("tests/test_dock.py::test_a_ship_that_just_fits",)
     assert "just_fits" not in fix.environment.overrides["tests/test_dock.py"], "the test patch is hidden"
     assert "used >= space" in fix.environment.overrides["dock/__init__.py"]
-    assert "default=0" in fix.environment.overrides["dock/__init__.py"], "later work stays"
+    assert "default=40" in fix.environment.overrides["dock/__init__.py"], "later work stays"
     assert "used > space" not in fix.instruction
     assert scan_task(environments, fix) == []
     for patch, verdict in ((from_files(fix, fix.gold), Verdict.PASSED), (Patch(), Verdict.FAILED)):

@@ -12,6 +12,8 @@ from sandbox.tasks.generators.mutation import Target, find_targets, generate_tas
 from sandbox.tasks.store import TaskStore
 from tests.sandbox.shelf import FILES
 
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+
 PATH = "shelf/__init__.py"
 TEST_FILE = "tests/test_shelf.py"
 

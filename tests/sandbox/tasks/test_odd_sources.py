@@ -9,6 +9,8 @@ from sandbox.tasks.generators.producing import generate_tasks
 from sandbox.tasks.generators.targets import find_targets, readable
 from sandbox.tasks.generators.yields import Yield
 
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+
 LATIN = b"# -*- coding: latin-1 -*-\n"
 ODD = (
     LATIN

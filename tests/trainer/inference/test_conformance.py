@@ -17,7 +17,7 @@ import torch
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, wait_for
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.inference.client import HttpInferenceClient
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, InferenceRefused
 from trainer.policy.names import checkpoint_state
@@ -105,6 +105,17 @@ async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -
     assert status.last_sync is not None and status.last_sync.kind == "delta"
     request = ask("swap")
     check(site, version, request, await client.generate(request))
+
+
+async def test_a_request_for_a_newer_version_waits_for_it(site: Site, client: HttpInferenceClient) -> None:
+    store = site.store("lagging", versions=1)
+    site.deploy("lagging", store, follow=True)
+    with pytest.raises(InferenceError, match="serves version 0, and version 1 was asked for"):
+        await client.generate(ask("lagging", min_version=1, timeout_seconds=0.2))
+    waiting = asyncio.create_task(client.generate(ask("lagging", min_version=1)))
+    await asyncio.to_thread(store.publish, 1, site.model(1).state_dict())
+    answer = await waiting
+    assert {span.version for span in answer.spans} == {1}
 
 
 async def test_each_phase_of_a_swap_is_measured_once(site: Site, client: HttpInferenceClient) -> None:

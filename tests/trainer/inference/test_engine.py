@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from tests.trainer.inference import models
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, read_shape
-from trainer.inference.embedded.library import LibraryShape
+from trainer.inference.embedded.factory import build_decoder, read_shape
+from trainer.inference.embedded.hf_moe import LibraryShape
 from trainer.inference.embedded.model import Weights
-from trainer.inference.embedded.proof import prove
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.verify import prove
 from trainer.inference.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
-from trainer.inference.proving import EngineDiffers
+from trainer.inference.verify_weights import WeightMismatch
 from trainer.policy.names import checkpoint_state
 from trainer.weights.probe import measure_model
 
@@ -348,5 +348,5 @@ def test_a_decoder_says_what_the_weights_say_and_one_that_does_not_is_told_apart
     name = next(name for name in state if name.endswith("down_proj.weight"))
     state[name] = state[name].roll(1, 0)
     packed_wrongly = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
-    with pytest.raises(EngineDiffers, match="the embedded engine does not compute version 3 of 'x'"):
+    with pytest.raises(WeightMismatch, match="the embedded engine does not compute version 3 of 'x'"):
         prove(packed_wrongly, probe, deployment="x", version=3, max_context=2048)

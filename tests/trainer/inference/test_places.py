@@ -19,15 +19,15 @@ from transformers import PreTrainedModel
 
 from tests.trainer.inference import models
 from tests.trainer.other_device import other_device
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.drafting import Drafter
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, build_weights
-from trainer.inference.embedded.library import LibraryShape
-from trainer.inference.embedded.places import CPU, place
+from trainer.inference.embedded.devices import CPU, place
+from trainer.inference.embedded.factory import build_decoder, build_weights
+from trainer.inference.embedded.hf_moe import LibraryShape
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.head import MultiToken
 from trainer.policy.names import build_from_state, checkpoint_state
@@ -91,11 +91,11 @@ def answers_as_the_cpu(family: str, head: MultiToken | None = None) -> None:
         built.append(build_from_state(*arguments, **others))
         return built[-1]
 
-    with patch("trainer.inference.embedded.library.build_from_state", building):
+    with patch("trainer.inference.embedded.hf_moe.build_from_state", building):
         here = played(family, CPU, head)
     # The library builds on its own `meta`, which is the double's name: what it built before is moved there instead.
     made = iter(built)
-    with patch("trainer.inference.embedded.library.build_from_state", lambda *_, **__: next(made)):
+    with patch("trainer.inference.embedded.hf_moe.build_from_state", lambda *_, **__: next(made)):
         with other_device() as device:
             there = played(family, device, head)
     assert next(made, None) is None
@@ -150,7 +150,7 @@ CLAIM = """
 import sys, torch
 from pathlib import Path
 from tests.trainer.inference.test_places import Gpus
-from trainer.inference.embedded.places import place
+from trainer.inference.embedded.devices import place
 import pytest
 with pytest.MonkeyPatch.context() as patch:
     Gpus(int(sys.argv[2])).put(patch)

@@ -11,10 +11,10 @@ import pytest
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
-from trainer.inference.embedded.kinds import build_weights
+from trainer.inference.embedded.factory import build_weights
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
-from trainer.inference.proving import EngineDiffers
+from trainer.inference.verify_weights import WeightMismatch
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
 
@@ -51,7 +51,7 @@ async def test_weights_that_change_under_the_engine_are_found_while_it_serves(tm
         assert (status.proof, status.state) == ("differs", "failed") and not engine.health().ok
         assert "does not compute version 0 of 'run-1'" in status.error and "Found while it served" in status.error
         assert "restart that engine" in status.error
-        with pytest.raises(EngineDiffers, match="Found while it served"):
+        with pytest.raises(WeightMismatch, match="Found while it served"):
             await engine.generate(request)
         await engine.remove("run-1")
         assert (await engine.deploy(spec)).proof == "proven"  # loaded anew, it computes what was published

@@ -17,8 +17,8 @@ from tests.trainer.other_device import other_device
 from trainer.inference.contract import GenerateRequest
 from trainer.inference.embedded import thread
 from trainer.inference.embedded.cache import AHEAD_BYTES, KVCache
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder
+from trainer.inference.embedded.factory import build_decoder
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.thread import EngineThread

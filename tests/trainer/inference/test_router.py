@@ -22,12 +22,12 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
+from trainer.inference.discovery import MemberSpec, read_members
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.errors import BadRequest, ServerError
-from trainer.inference.members import MemberSpec, read_members
 from trainer.inference.router.affinity import SLACK, Affinity
-from trainer.inference.router.members import BorrowPolicy, Member
 from trainer.inference.router.merge import merged
+from trainer.inference.router.replicas import BorrowPolicy, Member
 from trainer.inference.router.server import Router
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]

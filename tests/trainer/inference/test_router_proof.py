@@ -23,12 +23,12 @@ from trainer.inference.contract import (
     SyncTimings,
     VersionSpan,
 )
+from trainer.inference.discovery import MemberSpec
 from trainer.inference.errors import ServerError, UnsupportedModel
-from trainer.inference.members import MemberSpec
-from trainer.inference.proving import EngineDiffers
-from trainer.inference.router.members import BorrowPolicy
-from trainer.inference.router.server import AllDiffer, Router
+from trainer.inference.router.replicas import BorrowPolicy
+from trainer.inference.router.server import AllReplicasMismatch, Router
 from trainer.inference.service import application
+from trainer.inference.verify_weights import WeightMismatch
 
 SPEC = DeploymentSpec(name="policy", policy_dir="/policies/x")
 
@@ -75,7 +75,7 @@ class Told:
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         self.asked += 1
         if self.words:
-            raise EngineDiffers(self.words)
+            raise WeightMismatch(self.words)
         span = VersionSpan(version=1, start=0, end=1)
         return GenerateResponse(token_ids=[7], logprobs=[-1.0], spans=[span], finish_reason="length")
 
@@ -126,7 +126,7 @@ def ask(number: int, seconds: float = 30.0) -> GenerateRequest:
 
 async def test_an_engine_that_refuses_at_the_first_load_is_left_out_and_shown(tmp_path: Path) -> None:
     right, wrong = Told(), Told()
-    wrong.refuses = EngineDiffers("this engine does not compute version 1")
+    wrong.refuses = WeightMismatch("this engine does not compute version 1")
     async with fleet(tmp_path, right, wrong) as (router, urls):
         status = await router.deploy(SPEC)
         assert status.state == "serving" and status.version == 1
@@ -181,14 +181,14 @@ async def test_one_that_differs_in_the_middle_of_a_run_gives_its_requests_to_the
         # The last one, too: at once, and in words, instead of at the deadline.
         right.proof = "differs"
         await until(lambda: not router.members[0].serves("policy"))
-        with pytest.raises(AllDiffer, match="does not compute version 1"):
+        with pytest.raises(AllReplicasMismatch, match="does not compute version 1"):
             await router.generate(ask(99, seconds=600.0))
         assert not router.health().ok and "does not compute version 1" in router.health().error
 
 
 async def test_a_deployment_that_no_engine_computes_is_refused_and_stands_nowhere(tmp_path: Path) -> None:
     first, second = Told(), Told()
-    first.refuses = second.refuses = EngineDiffers("this engine does not compute version 1")
+    first.refuses = second.refuses = WeightMismatch("this engine does not compute version 1")
     async with fleet(tmp_path, first, second) as (router, _):
         with pytest.raises(ServerError, match="does not compute version 1") as refusal:
             await router.deploy(SPEC)
@@ -220,7 +220,7 @@ async def test_replicas_behind_one_name_join_and_leave_while_requests_run(
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, asked)) for one in known]
 
         monkeypatch.setattr(socket, "getaddrinfo", told)
-        monkeypatch.setattr("trainer.inference.members.RESOLVE_SECONDS", 0.5)
+        monkeypatch.setattr("trainer.inference.discovery.RESOLVE_SECONDS", 0.5)
         fixed = [MemberSpec(url=f"http://engine:{port}", each=True)]
         router = Router(
             tmp_path / "none.json",

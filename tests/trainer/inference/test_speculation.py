@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 
 from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.drafting import Drafter, load_drafter
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, shape_of
+from trainer.inference.embedded.factory import build_decoder, shape_of
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.speculative import Drafter, load_drafter
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.inference.mtp.head import MultiToken

@@ -16,18 +16,18 @@ from transformers import PreTrainedModel
 
 from tests.trainer.inference.models import nudged
 from tests.trainer.inference.test_speculation import asked, check, run
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.drafting import Drafter
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, build_weights, shape_of
+from trainer.inference.embedded.factory import build_decoder, build_weights, shape_of
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, Lesson, distil, measure
 from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import sampled
 from trainer.policy.names import checkpoint_state
-from trainer.replay.routing import Recorder
+from trainer.router_replay.hooks import Recorder
 
 HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 NEXT = torch.randperm(moe.VOCAB, generator=torch.Generator().manual_seed(5))
@@ -117,9 +117,13 @@ def test_tokens_log_probabilities_and_experts_are_those_without_guessing(
 def test_a_head_learns_to_guess_and_a_step_gives_more_than_a_token(pupil: Pupil) -> None:
     assert pupil.before.stood < 0.05  # chance is one in 97
     assert pupil.after.stood > 0.3 and pupil.after.loss < 0.5 * pupil.before.loss
-    alone = GenerateRequest(prompt_ids=[1, 2, 3], max_tokens=120, temperature=0.9, seed=4)
-    _, runner, steps = run(pupil.model, [alone], pupil.head)
-    assert runner.generated == 120 and 120 / steps > 1.5
+    total = 0
+    for seed in range(4):
+        alone = GenerateRequest(prompt_ids=[1, 2, 3 + seed], max_tokens=120, temperature=0.9, seed=seed)
+        _, runner, steps = run(pupil.model, [alone], pupil.head)
+        assert runner.generated == 120
+        total += steps
+    assert 4 * 120 / total > 1.4, "half of the draft tokens stand"
 
 
 def test_limits_stop_tokens_and_narrowed_requests_hold(pupil: Pupil) -> None:

@@ -27,9 +27,9 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
+from trainer.inference.discovery import MemberSpec, server_urls
 from trainer.inference.embedded.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.inference.members import MemberSpec, server_urls
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit
 from trainer.inference.vllm.server import VllmEngine

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, vllm_double, wait_for
 from tests.trainer.inference.test_vllm import answering
-from tests.trainer.replay import moe
+from tests.trainer.router_replay import moe
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceRefused
 from trainer.inference.embedded.process import ServerProcess
@@ -58,7 +58,7 @@ def test_a_run_that_repeats_experts_is_refused_until_vllm_names_them(policy_dir:
         with front(tmp_path, policy_dir, vllm) as made:
             with pytest.raises(InferenceRefused) as refusal:
                 made.deploy(experts=True)
-            assert FLAG in str(refusal.value) and "set sampling.routed_experts to false" in str(refusal.value)
+            assert FLAG in str(refusal.value) and "set sampling.enable_router_replay to false" in str(refusal.value)
             assert "same architecture" not in str(refusal.value) and made.admin.deployments() == []
             made.deploy(experts=False)  # the setting of the remedy
             made.admin.remove("run-1")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from tests.trainer.inference.vllm_workers import Worker, gathered
 from trainer.inference.vllm.extension import Place, View, carry
-from trainer.inference.vllm.patching import Digests, PatchRefused, plans_of, write
+from trainer.inference.vllm.weight_patch import Digests, PatchRefused, plans_of, write
 from trainer.weights import Mirror, Subscriber, WeightStore
 
 LAYER = "model.layers.0"

@@ -12,7 +12,7 @@ from tests.trainer.inference.conftest import long_model, vllm_double
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, SyncTimings
 from trainer.inference.vllm.api import VllmApi
 from trainer.inference.vllm.deployment import Deployment
-from trainer.inference.vllm.holding import Holding
+from trainer.inference.vllm.engine_state import Holding
 
 
 def holding(url: str, scratch: Path, told: list[bool]) -> Holding:

@@ -19,7 +19,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, vllm_double, write_members
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
 from trainer.inference.errors import Unavailable
-from trainer.inference.proving import EngineDiffers
+from trainer.inference.verify_weights import WeightMismatch
 from trainer.inference.vllm.server import VllmEngine
 from trainer.weights import WeightStore
 
@@ -197,7 +197,7 @@ async def test_weights_that_change_under_a_server_are_found_while_it_serves(fron
     words = front.engine.statuses()[0].error
     assert "does not compute version 0 of 'run-1'" in words and "restart that engine" in words
     assert "Found while it served; it computed well" in words and not front.engine.health().ok
-    with pytest.raises(EngineDiffers, match="Found while it served"):
+    with pytest.raises(WeightMismatch, match="Found while it served"):
         await front.engine.generate(ask("run-1", 1))
     front.listed(front.urls[1])  # a remedy
     await until(lambda: front.places() == {front.urls[1]: {"run-1"}})
@@ -211,9 +211,9 @@ async def test_what_a_server_computed_wrongly_counts_nothing_against_the_next_on
     httpx.post(f"{front.urls[0]}/lie", trust_env=False)
     store = WeightStore(front.root / "run-1", dtype="float32")
     store.publish(1, long_model(2).state_dict(), anchor=True)
-    with pytest.raises(EngineDiffers):
+    with pytest.raises(WeightMismatch):
         await front.engine.update("run-1", 1)
-    with pytest.raises(EngineDiffers, match="does not compute version 1"):
+    with pytest.raises(WeightMismatch, match="does not compute version 1"):
         await front.engine.generate(ask("run-1", 1))
     front.listed(front.urls[1])
     await until(lambda: front.places() == {front.urls[1]: {"run-1"}})

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
+from trainer.algorithms import correction_of, group_streams
 from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
-from trainer.learning.algorithms import correction_of, group_streams
 from trainer.learning.step import Learner
-from trainer.rollouts.types import Segment, TrainGroup
+from trainer.types import Segment, TrainGroup
 
 SECRETS = (10, 11, 12)
 START, SUMMARIZE, GO_ON, NOTHING = 1, 2, 3, 4
@@ -80,7 +80,7 @@ def train(*, summaries: bool, credit: bool = True, seed: int = 0) -> tuple[float
         model,
         objective=objective,
         correction=correction_of(objective),
-        optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=0, decay_from=1.0),
+        optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=0, decay_start=1.0),
         temperature=1.0,
         total_steps=STEPS,
         micro_batch_tokens=4096,

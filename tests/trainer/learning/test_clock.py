@@ -9,10 +9,10 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tests.parallel import worlds
+from tests.distributed import worlds
 from tests.trainer.other_device import other_device
 from trainer.config import OptimizerConfig
-from trainer.learning import clock, effort
+from trainer.learning import clock, flops
 from trainer.learning.supervised import Example, SupervisedLearner
 
 QUEUED = 10.0
@@ -29,7 +29,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
 
     monkeypatch.setattr(clock, "wait", wait)
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: QUEUED * len(found)))
-    monkeypatch.setattr(effort, "fastest_product", lambda device, number_format: 1.0)
+    monkeypatch.setattr(flops, "fastest_product", lambda device, number_format: 1.0)
     return found
 
 
@@ -64,6 +64,6 @@ def test_so_does_a_supervised_step(waited: list[torch.device]) -> None:
         model = worlds.policy("qwen3").to(device)
         learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=2)
         values = learner.train(rows, step=1)
-        work = learner.effort.shape.flops(effort.Tokens.of_rows([4], 3))
+        work = learner.effort.shape.flops(flops.Tokens.of_rows([4], 3))
     assert waited == [device, device]
     assert values["speed/model_flops"] == pytest.approx(work / QUEUED)

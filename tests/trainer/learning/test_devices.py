@@ -13,26 +13,26 @@ import pytest
 import torch
 from torch import nn
 
-from tests.parallel import worlds
+from tests.distributed import worlds
 from tests.trainer.other_device import other_device
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import (
-    FeedbackConfig,
     LoraConfig,
     MidtrainConfig,
     ObjectiveConfig,
     OptimizerConfig,
     ParallelConfig,
     RLConfig,
+    TextualFeedbackConfig,
 )
 from trainer.learning.supervised import Example, SupervisedLearner
-from trainer.rollouts.types import HintedTurn, TrainGroup
+from trainer.midtrain.stage import run_midtrain
+from trainer.rl.stage import run_rl
 from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.device import device_of
-from trainer.stages.midtrain import run_midtrain
-from trainer.stages.rl import run_rl
+from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
 PLACES = ("trainer.stages.learner.device_of", "trainer.stages.supervised_loop.device_of")
@@ -56,7 +56,7 @@ def close(mine: nn.Module, other: nn.Module, within: float) -> None:
 @pytest.mark.parametrize("family", ["qwen3", "llama", "qwen3-moe", "deepseek-v3"])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"precision": "bfloat16"}, {"precision": "bfloat16", "logits_at_once": 500}, {"logits_at_once": 500}],
+    [{}, {"precision": "bfloat16"}, {"precision": "bfloat16", "lm_head_chunk_size": 500}, {"lm_head_chunk_size": 500}],
     ids=["float32", "bfloat16", "bfloat16-chunks", "chunks"],
 )
 def test_steps_give_what_they_give_on_the_cpu(family: str, changes: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ def test_the_reference_and_hints_are_there_too(tmp_path: Path, elsewhere: torch.
     groups = [make_group(base, index).model_copy(update={"hints": [hint]}) for index in range(8)]
     config = small_config(
         objective=ObjectiveConfig(kl_coefficient=0.1, reference="lagged", reference_steps=2),
-        feedback=FeedbackConfig(coefficient=0.5, least_shift=0.0),
+        feedback=TextualFeedbackConfig(coefficient=0.5, min_shift=0.0),
     )
     stopped = tmp_path / "there"
     with pytest.raises(BatchTimeout):
@@ -168,7 +168,7 @@ def test_packed_documents_are_told_apart_there() -> None:
     with other_device() as device:
         model = worlds.policy("qwen3").to(device)
         for at_once in (0, 200):
-            learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=1, logits_at_once=at_once)
+            learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=1, lm_head_chunk_size=at_once)
             losses.append(learner.loss(rows))
             assert learner.train(rows, step=1)["loss/train"] == pytest.approx(losses[0], rel=0.02)
             model = worlds.policy("qwen3").to(device)
@@ -199,5 +199,5 @@ def test_the_device_is_chosen_or_missing_by_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert device_of(ParallelConfig()) == torch.device("cuda", 0)
     assert device_of(ParallelConfig(device="cpu")) == torch.device("cpu")
-    with pytest.raises(StageError, match=r"parallel\.ranks=2 needs a GPU for each rank, this machine has 1"):
-        device_of(ParallelConfig(ranks=2, shards=2), local=1)
+    with pytest.raises(StageError, match=r"parallel\.world_size=2 needs a GPU for each rank, this machine has 1"):
+        device_of(ParallelConfig(world_size=2, dp_shard=2), local=1)

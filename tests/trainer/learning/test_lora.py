@@ -8,12 +8,12 @@ import torch
 from tests.trainer.learning.models import tiny_model
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import LoraConfig
 from trainer.learning.lora import Adapters, LoraUnavailable
+from trainer.rl.stage import run_rl
 from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.checkpoint import CheckpointStore
 from trainer.stages.learner import build_adapters
-from trainer.stages.rl import run_rl
 from trainer.weights import WeightStore
 
 

@@ -8,7 +8,7 @@ import torch
 from tests.trainer.learning.models import VOCABULARY, tiny_model
 from trainer.learning.loss import kl_adjusted_advantages, policy_loss, score_tokens
 from trainer.learning.packing import pack
-from trainer.rollouts.types import TrainSample
+from trainer.types import TrainSample
 
 
 def sample(tokens: list[int], mask: list[int], advantage: float = 1.0) -> TrainSample:

@@ -1,7 +1,7 @@
 import pytest
 
 from trainer.learning.metrics import METRICS, batch_metrics, describe, mean_of_stats
-from trainer.rollouts.types import TrainGroup
+from trainer.types import TrainGroup
 
 
 def group(rewards, oldest, stats=None) -> TrainGroup:

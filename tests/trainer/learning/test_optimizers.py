@@ -2,12 +2,13 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
+from tests.trainer.router_replay import moe
 from trainer.config import OptimizerConfig
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 
 
 def test_schedule_warms_up_holds_and_falls():
-    config = OptimizerConfig(learning_rate=1.0, warmup_steps=4, decay_from=0.5, final_share=0.2)
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=4, decay_start=0.5, min_lr_ratio=0.2)
     rates = [learning_rate(config, step, 20) for step in range(1, 21)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:10] == [1.0] * 6
@@ -16,7 +17,7 @@ def test_schedule_warms_up_holds_and_falls():
 
 
 def test_no_warmup_and_no_decay():
-    config = OptimizerConfig(learning_rate=0.5, warmup_steps=0, decay_from=1.0)
+    config = OptimizerConfig(learning_rate=0.5, warmup_steps=0, decay_start=1.0)
     assert {learning_rate(config, step, 7) for step in range(1, 8)} == {0.5}
 
 
@@ -70,3 +71,47 @@ def test_muon_takes_block_matrices_and_leaves_the_rest():
 def test_state_of_another_model_is_refused(tensors, message):
     with pytest.raises(ValueError, match=message):
         NamedOptimizer(tiny_model(), OptimizerConfig()).load_state_tensors(tensors)
+
+
+def test_muon_takes_each_expert_of_a_stack_as_torch_takes_it_alone():
+    """Stacked experts [E, m, n] move as E single matrices under torch's Muon, tall and wide ones, over several steps."""
+    config = OptimizerConfig(name="muon", learning_rate=2e-2, weight_decay=0.1)
+    model = moe.make("qwen3-moe")
+    stacks = {n: p for n, p in model.named_parameters() if n.endswith((".gate_up_proj", ".down_proj")) and p.ndim == 3}
+    assert stacks
+    singles = {n: [torch.nn.Parameter(expert.clone()) for expert in p.data] for n, p in stacks.items()}
+    reference = torch.optim.Muon(
+        [expert for experts in singles.values() for expert in experts],
+        lr=2e-2,
+        momentum=config.beta2,
+        weight_decay=0.1,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    optimizer = NamedOptimizer(model, config)
+    before = {n: p.detach().clone() for n, p in stacks.items()}
+    for step in range(3):
+        tokens = torch.arange(24).remainder(11 + step)[None]
+        model(tokens, labels=tokens).loss.backward()
+        for n, p in stacks.items():
+            for expert, gradient in zip(singles[n], p.grad, strict=True):
+                expert.grad = gradient.clone()
+        optimizer.step(2e-2)
+        reference.step()
+    for n, p in stacks.items():
+        wanted = torch.stack([expert.detach() for expert in singles[n]])
+        moved = (wanted - before[n]).abs().mean()
+        assert float((p.detach() - wanted).abs().mean()) < 0.01 * float(moved), n
+        assert f"{n}|momentum_buffer" in optimizer.state_tensors()
+
+
+def test_state_of_the_optimizer_that_had_a_parameter_before_starts_anew():
+    model = moe.make("qwen3-moe")
+    name = "model.layers.0.mlp.experts.down_proj"
+    shape = dict(model.named_parameters())[name].shape
+    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon"))
+    former = {"exp_avg": torch.ones(shape), "exp_avg_sq": torch.ones(shape), "step": torch.tensor(3.0)}
+    optimizer.load_state_tensors({f"{name}|{key}": value for key, value in former.items()})
+    assert not optimizer.state_tensors()
+    train(model, optimizer, 1, 0)
+    assert f"{name}|momentum_buffer" in optimizer.state_tensors()
+    assert f"{name}|exp_avg" not in optimizer.state_tensors()

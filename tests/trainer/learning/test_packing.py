@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.learning.packing import check_sample, pack
-from trainer.rollouts.types import TrainSample
+from trainer.types import TrainSample
 
 
 @st.composite

@@ -4,19 +4,19 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
+from trainer.algorithms import correction_of
+from trainer.algorithms.advantage import group_advantages
 from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
-from trainer.learning.advantage import group_advantages
-from trainer.learning.algorithms import correction_of
 from trainer.learning.loss import score_tokens
 from trainer.learning.metrics import describe
 from trainer.learning.packing import pack
 from trainer.learning.step import Learner, NonFiniteGradients
-from trainer.rollouts.types import TrainGroup, TrainSample
+from trainer.types import TrainGroup, TrainSample
 
 TEMPERATURE = 0.8
 
 
-def learner(model=None, *, reference=None, micro_batch_tokens=64, **objective) -> Learner:
+def learner(model=None, *, reference=None, micro_batch_tokens=64, precision="float32", **objective) -> Learner:
     return Learner(
         model or tiny_model(),
         objective=ObjectiveConfig(loss_divisor=10.0, **objective),
@@ -25,6 +25,7 @@ def learner(model=None, *, reference=None, micro_batch_tokens=64, **objective) -
         temperature=TEMPERATURE,
         total_steps=10,
         micro_batch_tokens=micro_batch_tokens,
+        precision=precision,
         reference=reference,
     )
 
@@ -217,7 +218,7 @@ def test_a_step_does_not_depend_on_how_many_logits_exist_at_a_time(precision: st
     for at_once in (0, 100):
         model = tiny_model()
         made = learner(model)
-        made.precision, made.logits_at_once = precision, at_once
+        made.precision, made.lm_head_chunk_size = precision, at_once
         norm = made.train(groups, step=1)["optim/grad_norm"]
         after.append(norm)
     assert after[1] == pytest.approx(after[0], rel=1e-5 if precision == "float32" else 0.02)

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.parallel import worlds
-from tests.parallel.test_supervised import rows
+from tests.distributed import worlds
+from tests.distributed.test_supervised import rows
 from trainer.config import MidtrainConfig, OptimizerConfig, SFTConfig
-from trainer.learning import chunked
+from trainer.learning.kernels import fused_linear_logprob
 from trainer.learning.supervised import Example, SupervisedLearner, cut
 
 OPTIMIZER = OptimizerConfig(learning_rate=worlds.LEARNING_RATE, warmup_steps=0)
@@ -27,7 +27,7 @@ def stepped(**settings: Any) -> tuple[dict[str, float], float, list[torch.Tensor
 
 @pytest.mark.parametrize(
     "settings",
-    [{"micro_batch_tokens": 1}, {"micro_batch_tokens": 50}, {"micro_batch_tokens": 50, "logits_at_once": 300}],
+    [{"micro_batch_tokens": 1}, {"micro_batch_tokens": 50}, {"micro_batch_tokens": 50, "lm_head_chunk_size": 300}],
 )
 def test_parts_give_the_step_of_the_whole_batch(settings: dict[str, Any]) -> None:
     # Half precision rounds each pass in its own way; here the sums are to be compared.
@@ -36,7 +36,7 @@ def test_parts_give_the_step_of_the_whole_batch(settings: dict[str, Any]) -> Non
     for name in values.keys() - {"speed/model_flops", "speed/mfu", "memory/trainer"}:
         assert values[name] == pytest.approx(wanted[name], rel=1e-4), name
     assert loss == pytest.approx(measured, rel=1e-5)
-    assert ("loss/accuracy" in values) == ("logits_at_once" not in settings)
+    assert ("loss/accuracy" in values) == ("lm_head_chunk_size" not in settings)
     for mine, theirs in zip(moved, weights, strict=True):
         assert float((mine - theirs).abs().mean()) < 0.01 * worlds.LEARNING_RATE
 
@@ -44,27 +44,27 @@ def test_parts_give_the_step_of_the_whole_batch(settings: dict[str, Any]) -> Non
 def test_what_is_computed_in_is_a_setting_and_weights_stay_whole() -> None:
     whole, _, weights = stepped(precision="float32")
     half, _, rounded = stepped(precision="bfloat16")
-    chunked_half, _, _ = stepped(precision="bfloat16", logits_at_once=300)
-    chunked_whole, _, _ = stepped(precision="float32", logits_at_once=300)
+    chunked_half, _, _ = stepped(precision="bfloat16", lm_head_chunk_size=300)
+    chunked_whole, _, _ = stepped(precision="float32", lm_head_chunk_size=300)
     assert chunked_whole["loss/train"] == pytest.approx(whole["loss/train"], rel=1e-6)
     for other in (half, chunked_half):
         assert other["loss/train"] != whole["loss/train"]
         assert other["loss/train"] == pytest.approx(whole["loss/train"], rel=0.02)
     assert {tensor.dtype for tensor in (*weights, *rounded)} == {torch.float32}
     for stage in (MidtrainConfig, SFTConfig):
-        assert stage().parallel.precision == stage(parallel={"logits_at_once": 9}).parallel.precision == "bfloat16"
+        assert stage().parallel.precision == stage(parallel={"lm_head_chunk_size": 9}).parallel.precision == "bfloat16"
         assert stage(parallel={"precision": "float32"}).parallel.precision == "float32"
 
 
 def test_no_more_logits_exist_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    real = chunked._logps
+    real = fused_linear_logprob._logps
     monkeypatch.setattr(
-        chunked,
+        fused_linear_logprob,
         "_logps",
         lambda hidden, weight, *rest: seen.append(len(hidden) * len(weight)) or real(hidden, weight, *rest),
     )
-    values, _, _ = stepped(logits_at_once=300)
+    values, _, _ = stepped(lm_head_chunk_size=300)
     assert values["loss/train"] > 0
     assert seen and max(seen) <= 300
 

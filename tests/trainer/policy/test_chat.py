@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.policy import ChatRenderer, ChatTemplateError
-from trainer.policy.chat import BareCalls, HermesCalls
-from trainer.policy.tokenizer import build_tokenizer
+from trainer.policy.chat import BareCalls, HermesCalls, PromptTooLong
+from trainer.toy.tokenizer import build_tokenizer
 
 QWEN_LIKE = """\
 {%- if tools %}<|im_start|>system
@@ -280,3 +280,14 @@ def test_a_policy_without_a_usable_template_is_refused() -> None:
         ChatRenderer(chat_tokenizer(None))
     with pytest.raises(ChatTemplateError, match="special token"):
         ChatRenderer(chat_tokenizer("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"))
+
+
+def test_a_long_prompt_is_refused_soon_and_one_that_fits_is_the_same(renderer: ChatRenderer) -> None:
+    messages = [{"role": "user", "content": "def f(x):\n    return x + 1\n" * 4000}]
+    ids = renderer.start(messages)
+    assert renderer.start(messages, most=len(ids)) == ids
+    with pytest.raises(PromptTooLong) as refused:
+        renderer.start(messages, most=len(ids) // 2)
+    assert len(ids) // 2 < refused.value.tokens < len(ids)
+    with pytest.raises(PromptTooLong):
+        renderer.start([{"role": "user", "content": "short"}], most=2)

@@ -8,7 +8,7 @@ from tests.trainer.policy.test_chat import QWEN_LIKE, chat_tokenizer
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.policy import ChatRenderer, load_tokenizer
 from trainer.policy.round_trip import TemplateNotExact, check_template
-from trainer.policy.tokenizer import build_tokenizer
+from trainer.toy.tokenizer import build_tokenizer
 
 QWEN = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 HERMES = QWEN_LIKE.replace(

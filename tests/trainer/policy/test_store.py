@@ -11,10 +11,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from trainer.config import CheckpointConfig
 from trainer.inference.mtp.head import MultiToken
-from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, save
-from trainer.policy.build import build_tiny_model
-from trainer.policy.tokenizer import build_tokenizer
+from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, native_dtype, published_dtype, save
+from trainer.toy.model import build_tiny_model
+from trainer.toy.tokenizer import build_tokenizer
+from trainer.weights import WeightStore
 
 BASE = Path(__file__).resolve().parents[3] / "policies" / "base"
 
@@ -143,3 +145,19 @@ def test_the_shipped_policy_is_small_and_has_the_frozen_tokenizer() -> None:
 
 def build_tokenizer_facts(policy: Policy) -> list[str]:
     return [str(policy.tokenizer.convert_ids_to_tokens(index)) for index in range(1, 6)]
+
+
+def test_a_policy_that_came_in_bfloat16_is_published_in_it_and_so_is_what_is_trained_from_it(
+    policy: Policy, tmp_path: Path
+) -> None:
+    auto = CheckpointConfig()
+    assert published_dtype(auto, BASE) == published_dtype(auto, save(policy, tmp_path / "wide")) == "float32"
+    half = save(policy, tmp_path / "half", dtype=torch.bfloat16)
+    assert published_dtype(auto, half) == "bfloat16"
+    assert published_dtype(CheckpointConfig(published_dtype="float32"), half) == "float32"
+    trained = save(load(half), tmp_path / "trained")
+    assert load(trained).model.dtype == torch.float32 and "float32" in (trained / "config.json").read_text()
+    assert native_dtype(trained) == native_dtype(save(load(trained), tmp_path / "again")) == "bfloat16"
+    store = WeightStore(tmp_path / "weights", dtype=published_dtype(auto, trained))
+    store.publish(0, load(trained).model.state_dict())
+    assert {tensor.dtype for tensor in store.load(0).state.values()} == {torch.bfloat16}

@@ -14,7 +14,7 @@ from trainer.realtime.reading import TurnFacts, facts_of
 from trainer.realtime.sessions import RecordedTurn, sequences
 from trainer.realtime.signals import Signal, SignalReward
 
-FRESH = Freshness(start=5, max_staleness=1, temperature=1.0)
+FRESH = Freshness(start=5, max_off_policy_steps=1, temperature=1.0)
 REWARD = SignalReward()
 BROKEN = TurnFacts(malformed="the tool call is not complete JSON")
 
@@ -118,10 +118,10 @@ def test_guards_say_what_moved_and_need_enough_turns() -> None:
 
 
 def test_the_bounds_of_a_run_and_of_a_canary_are_one_description() -> None:
-    kept = {"edit_drop": 0.3, "question_rise": 0.2, "malformed_rise": 0.1, "least_turns": 7}
+    kept = {"edit_drop": 0.3, "question_rise": 0.2, "malformed_rise": 0.1, "min_turns": 7}
     run = SessionsConfig.model_validate({"channel": "production", **kept})  # as runs were stored before
     both = (run, CanaryGuards.model_validate({**kept, "bad_rise": 0.2}))
-    assert [one.model_dump(include=set(Guards.model_fields)) for one in both] == [{**kept, "deviations": 2.0}] * 2
+    assert [one.model_dump(include=set(Guards.model_fields)) for one in both] == [{**kept, "z_score": 2.0}] * 2
     assert all(issubclass(type(one), Guards) and not set(type(one).__annotations__) & set(kept) for one in both)
     before, now = Rates(7, 1.0, 0.0, 0.0), Rates(7, 0.0, 1.0, 0.0)
     assert broken(run, before, now) == broken(both[1], before, now) != []

@@ -72,7 +72,7 @@ def test_signals_and_reward_are_shown_without_a_bound_and_guarded_with_one() -> 
         "the share of turns that only ask",
         "the share of turns with a broken call",
     ]
-    guards = CanaryGuards(reward_drop=0.2, good_drop=0.1, bad_rise=0.1, least_sessions=80)
+    guards = CanaryGuards(reward_drop=0.2, good_drop=0.1, bad_rise=0.1, min_sessions=80)
     assert [found.why for found in canary(guards, before, now) if found.why] == [
         "the mean reward of a turn fell from 0.750 to -0.250; 0.2 is allowed",
         "the share of sessions with a good signal fell from 75.0% to 25.0%; 10% are allowed",

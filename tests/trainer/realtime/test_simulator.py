@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.realtime.simulator import SCENARIOS, Outcome, simulate
+from tests.support.session_simulator import SCENARIOS, Outcome, simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -11,7 +11,7 @@ from tests.trainer.rollouts.make import trajectory
 from trainer.config import BehaviourConfig, RewardConfig
 from trainer.rewards import score
 from trainer.rewards.behaviours.style import FAULTS
-from trainer.rollouts.types import RewardPart, Trajectory, Turn
+from trainer.types import RewardPart, Trajectory, Turn
 
 
 def turn(*calls: tuple[str, dict[str, Any]], text: str = "", outputs: dict[int, Any] | None = None) -> Turn:

@@ -10,7 +10,7 @@ from trainer.rewards import RewardError, base, part_names, plugins, score
 
 PART = """
 from trainer.rewards import reward_part
-from trainer.rollouts.types import RewardPart
+from trainer.types import RewardPart
 
 @reward_part("brief", version={version})
 def brief(trajectory, config):

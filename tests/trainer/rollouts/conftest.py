@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox.backends import default_backend
+from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.generators.procedural import generate
 from tests.trainer.rollouts.scripted import ScriptedClient

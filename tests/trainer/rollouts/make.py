@@ -2,7 +2,7 @@
 
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall
-from trainer.rollouts.types import Segment, Trajectory, Turn
+from trainer.types import Segment, Trajectory, Turn
 
 
 def trajectory(

@@ -21,7 +21,7 @@ from trainer.rollouts.audit import (
     without,
 )
 from trainer.rollouts.group import build_train_group
-from trainer.rollouts.types import Trajectory
+from trainer.types import HintedTurn, Trajectory
 
 EXIT = (
     "diff --git a/m.py b/m.py\n--- a/m.py\n+++ b/m.py\n@@ -1,1 +1,3 @@\n+import os\n+os._exit(0)\n def f(): return 1\n"
@@ -52,7 +52,7 @@ def test_an_attempt_knows_no_outcome() -> None:
 def test_advantages_are_over_the_rest() -> None:
     made = group([1.0, 1.0, 0.0, 0.0], {1: EXIT})
     audited = audit_group(made, None)
-    out = quarantined(audited, MonitorsConfig())
+    out = quarantined(audited, made, MonitorsConfig())
     assert out == {1}
     whole = build_train_group(made, group_id="g", prompt_index=4, config=RLConfig(), dispatched_version=2)
     rest = without(whole, made, out, RLConfig())
@@ -62,6 +62,16 @@ def test_advantages_are_over_the_rest() -> None:
     assert (rest.prompt_index, rest.dispatched_version, rest.group_id, rest.oldest_version) == (4, 2, "g", 3)
     assert rest.stats["audit/quarantined"] == 0.25
     assert rest.stats["verdict/passed"] == 0.5, "what the policy does is not hidden"
+
+
+def test_labels_and_the_hints_of_the_rest_survive_a_quarantined_sibling() -> None:
+    made = group([1.0, 1.0, 0.0])
+    hints = [HintedTurn(rule="r", sample=n, tokens=[1, 2], hinted_tokens=[1, 3, 2], turn_tokens=1) for n in (1, 0, 2)]
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
+    whole = whole.model_copy(update={"hints": hints, "labels": {"source": "procedural"}})
+    rest = without(whole, made, {1}, RLConfig())
+    assert rest is not None and rest.labels == {"source": "procedural"}
+    assert rest.hints == hints[1:], "those of the quarantined rollout leave with it"
 
 
 def test_too_few_are_no_group() -> None:
@@ -80,7 +90,26 @@ def test_the_policy_decides(severity: str, least: str, ignored: str, out: bool) 
     found = Finding(rule="y", version=1, severity=Severity(severity), summary="s", evidence=(Evidence(source="text"),))
     audited = GroupAudit(findings=((found,),), behaviour=({},))
     monitors = MonitorsConfig.model_validate({"quarantine": least, "ignored_rules": ignored})
-    assert quarantined(audited, monitors) == (frozenset({0}) if out else frozenset())
+    assert quarantined(audited, [trajectory(reward=1.0)], monitors) == (frozenset({0}) if out else frozenset())
+
+
+def test_a_loss_with_a_high_finding_stays_in_its_group() -> None:
+    made = group([1.0, 0.0, 1.0, 0.0], {1: EXIT, 2: EXIT})
+    audited = audit_group(made, None)
+    assert [[f.severity for f in found] for found in audited.findings] == [[], [Severity.HIGH], [Severity.HIGH], []]
+    out = quarantined(audited, made, MonitorsConfig())
+    assert out == {2}, "only the cheat that was paid leaves"
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
+    rest = without(whole, made, out, RLConfig())
+    assert rest is not None and rest.rewards == [1.0, 0.0, 0.0]
+    assert [sample.advantages[-1] for sample in rest.samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.INFRA_ERROR])
+def test_only_what_passed_is_quarantined(verdict: Verdict) -> None:
+    found = Finding(rule="y", version=1, severity=Severity.HIGH, summary="s", evidence=(Evidence(source="text"),))
+    audited = GroupAudit(findings=((found,),), behaviour=({},))
+    assert quarantined(audited, [trajectory(verdict)], MonitorsConfig()) == frozenset()
 
 
 def test_what_grading_noticed_is_a_finding() -> None:

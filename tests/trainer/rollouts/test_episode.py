@@ -1,15 +1,25 @@
 """Episodes in real sandboxes, with scripted turns: exact token accounting, every way to end, every kind of failure."""
 
+import asyncio
+import errno
+import json
+from dataclasses import replace
+
 import pytest
 
+from sandbox.grading.outcomes import Cause
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason, ToolErrorKind, ToolResult
+from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
 from trainer.rewards import base, reward_part
+from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import EpisodeSettings, run_episode
-from trainer.rollouts.record import opening_messages
+from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.record import Record, opening_messages
+from trainer.types import Trajectory
 
 
 def settings(*, sampling=None, harness=None, reward=None) -> EpisodeSettings:
@@ -142,7 +152,7 @@ async def test_slow_tools_are_a_time_limit(services, renderer, task):
 @pytest.mark.parametrize("fault", [InferenceError("the engine is gone"), None])
 async def test_a_failing_engine_is_missing_data(services, renderer, task, fault):
     script = [[call("list_dir")], fault]
-    limits = {"episode_seconds": 1.0, "engine_seconds": 0.2}
+    limits = {"episode_seconds": 1.0, "engine_seconds": 2.0}
     trajectory = await play(services, task, ScriptedClient(renderer, script), sampling=limits)
     assert trajectory.verdict is Verdict.INFRA_ERROR
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
@@ -190,3 +200,118 @@ async def test_a_visible_reward_believes_the_policys_own_checkout(services, rend
     assert (idle.visible_passed, idle.reward) == (False, 0.0)
     solved = await play(services, task, ScriptedClient(renderer, solution(task)), reward=reward)
     assert (solved.verdict, solved.visible_passed, solved.reward) == (Verdict.PASSED, True, 1.0)
+
+
+# --- whose time it was, and what becomes of it ----------------------------------------------------------------------
+
+
+def hanging(task, seconds: float):
+    """The task with other limits of its tests, and a policy whose work never comes back."""
+    verifier = task.verifier.model_copy(update={"timeout_seconds": seconds})
+    work = [call("write_file", path=path, content="while True:\n    pass\n") for path in task.gold]
+    return task.model_copy(update={"verifier": verifier}), [work, [call("finish")]]
+
+
+async def test_tests_that_never_end_are_a_failure_however_long_the_episode_may_take(services, renderer, task):
+    slow, script = hanging(task, seconds=4.0)
+    limits = {"episode_seconds": 1.0, "engine_seconds": 2.0}
+    trajectory = await play(services, slow, ScriptedClient(renderer, script), sampling=limits)
+    assert (trajectory.verdict, trajectory.report.outcome) == (Verdict.FAILED, Cause.TIME_OUT)
+    assert (trajectory.stop_reason, trajectory.reward) == (StopReason.FINISHED, 0.0)
+    assert trajectory.seconds["grade"] > 3.0, "longer than the episode's own limits"
+
+
+async def test_calls_that_never_end_are_ended_with_the_episodes_time_and_their_work_is_graded(services, renderer, task):
+    sleeps = [call("run_terminal_cmd", command="touch begun; sleep 30")] * 4
+    limits = {"episode_seconds": 1.0, "engine_seconds": 4.0}
+    trajectory = await play(services, task, ScriptedClient(renderer, [sleeps]), sampling=limits)
+    assert (trajectory.verdict, trajectory.stop_reason) == (Verdict.FAILED, StopReason.TIME_LIMIT)
+    assert trajectory.reward == 0.0 and "begun" in trajectory.patch
+    assert [result.error.kind for result in trajectory.turns[0].results] == [ToolErrorKind.TIMEOUT] * 4
+
+
+class Outcomes:
+    """What `graded` makes of turns that take time on one side or the other."""
+
+    def __init__(self, services, task):
+        self.services, self.task = services(None), task
+
+    async def of(self, act, **limits: float):
+        bounds = EpisodeLimits.of(SamplingConfig(**limits))
+        on = self.services
+        return await graded(
+            Record.begin(self.task, None), bounds, lambda: act(bounds), task=self.task, sample=0, reward=RewardConfig(),
+            slots=on.slots, backend=on.backend, environments=on.environments,
+        )  # fmt: skip
+
+
+async def test_whoever_used_the_time_up_is_measured(services, task):
+    async def policy(limits):
+        await asyncio.Event().wait()
+
+    async def engine(limits):
+        async with limits.machine.spending():
+            await asyncio.Event().wait()
+
+    async def bug(limits):
+        raise ZeroDivisionError("a bug")
+
+    outcomes = Outcomes(services, task)
+    overtime = await outcomes.of(policy, episode_seconds=0.2, engine_seconds=0.2)
+    assert (overtime.verdict, overtime.report.outcome) == (Verdict.FAILED, Cause.OVERTIME)
+    assert (overtime.reward, overtime.stop_reason) == (0.0, StopReason.TIME_LIMIT)
+    stuck = await outcomes.of(engine, episode_seconds=0.2, engine_seconds=0.2)
+    assert (stuck.verdict, stuck.report.outcome, stuck.reward) == (Verdict.INFRA_ERROR, Cause.EPISODE_STUCK, None)
+    broken = await outcomes.of(bug)
+    assert (broken.verdict, broken.report.outcome) == (Verdict.INFRA_ERROR, Cause.INTERNAL_ERROR)
+
+
+# --- what a policy writes and no store can hold ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"name": "run_terminal_cmd", "arguments": {"command": "echo \\ud800"}}',
+        '{"name": "write_file", "arguments": {"path": "a\\u0000b", "content": "\\udfff"}}',
+        '{"name": "read_file\\ud800", "arguments": {"\\ud800": 1e999, "n": 100000000000000000000000}}',
+        '{"name": "read_file", "arguments": {"path": ' + "[" * 900 + "]" * 900 + "}}",
+        '{"name": "run_terminal_cmd", "arguments": {"command": "printf \'\\\\0\\\\355\\\\240\\\\200\'"}}',
+    ],
+    ids=["surrogate", "NUL in a path", "odd numbers and names", "nested 900 deep", "output"],
+)
+async def test_whatever_a_policy_writes_is_an_answer_to_it_and_a_rollout_that_is_stored(
+    services, renderer, task, written
+):
+    script = [written, [call("finish")]]
+    limits = {"sampling": {"max_turn_tokens": 4000, "max_context_tokens": 9000}}
+    trajectory = await play(
+        services, task, ScriptedClient(renderer, script), harness={"end_on_malformed_call": False}, **limits
+    )
+    assert (trajectory.verdict, trajectory.stop_reason) == (Verdict.FAILED, StopReason.FINISHED)
+    assert Trajectory.model_validate_json(trajectory.model_dump_json()) == trajectory
+    assert storable_json(json.loads(trajectory.model_dump_json()))[1] == ""
+
+
+async def test_a_rollout_that_cannot_be_stored_for_its_content_has_failed_and_one_for_our_store_is_missing(
+    services, renderer, task
+):
+    kept = []
+
+    async def refuses(trajectory):
+        if trajectory.turns:
+            raise ValueError("a serialiser refuses it")
+        kept.append(trajectory)
+
+    async def full(trajectory):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def stored_by(store):
+        on = replace(services(ScriptedClient(renderer, solution(task))), store=store)
+        return await run_episode(task=task, sample=0, session_id="s", seed=5, settings=settings(), services=on)
+
+    failed = await stored_by(refuses)
+    assert (failed.verdict, failed.report.outcome, failed.reward) == (Verdict.FAILED, Cause.UNSTORABLE, 0.0)
+    assert kept == [failed] and failed.policy_tokens > 0, "its tokens are trained on"
+    lost = await stored_by(full)
+    assert (lost.verdict, lost.report.outcome, lost.reward) == (Verdict.INFRA_ERROR, Cause.DISK_FULL, None)

@@ -15,7 +15,7 @@ from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RLConfig, SamplingConfig, SummaryConfig
 from trainer.rollouts.fork import ForkImpossible, check, prepare
 from trainer.rollouts.group import run_group
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 WRONG = "raise SystemExit\n"
 PROFILE = get_profile("full")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from trainer.rollouts.gate import (
+from trainer.orchestrator.admission import (
     admissible_groups,
     concurrency_capacity,
     smallest_useful_staleness,
@@ -14,12 +14,12 @@ from trainer.rollouts.gate import (
 
 def test_the_published_formula():
     assert (
-        staleness_capacity(published_version=3, max_staleness=2, batch_rollouts=96, accepted=300, reserved=100)
+        staleness_capacity(published_version=3, max_off_policy_steps=2, batch_rollouts=96, accepted=300, reserved=100)
         == 6 * 96 - 400
     )
     assert (
         staleness_capacity(
-            published_version=0, max_staleness=0, batch_rollouts=8, accepted=8, reserved=0, accepted_offset=8
+            published_version=0, max_off_policy_steps=0, batch_rollouts=8, accepted=8, reserved=0, accepted_offset=8
         )
         == -8
     )
@@ -36,14 +36,14 @@ def test_smallest_useful_staleness_is_the_ceiling(in_flight, batch):
 
 @given(st.integers(1, 16), st.integers(2, 16))
 def test_on_policy_admits_exactly_one_batch_a_version(groups_per_step, group_size):
-    common = {"max_staleness": 0, "groups_per_step": groups_per_step, "group_size": group_size}
+    common = {"max_off_policy_steps": 0, "groups_per_step": groups_per_step, "group_size": group_size}
     fresh = admissible_groups(published_version=5, accepted_groups=5 * groups_per_step, reserved_groups=0, **common)
     full = admissible_groups(published_version=5, accepted_groups=6 * groups_per_step, reserved_groups=0, **common)
     assert (fresh, full) == (groups_per_step, 0)
 
 
 def test_a_group_is_admitted_whole_or_not_at_all():
-    common = {"published_version": 0, "max_staleness": 0, "groups_per_step": 4, "group_size": 8}
+    common = {"published_version": 0, "max_off_policy_steps": 0, "groups_per_step": 4, "group_size": 8}
     assert admissible_groups(accepted_groups=0, reserved_groups=3, **common) == 1
     assert admissible_groups(accepted_groups=0, reserved_groups=5, **common) == 0
     assert admissible_groups(accepted_groups=0, reserved_groups=0, in_flight_limit=2, **common) == 2
@@ -51,14 +51,26 @@ def test_a_group_is_admitted_whole_or_not_at_all():
 
 
 def test_surplus_is_dispatched_once_and_never_beyond_the_run():
-    common = {"max_staleness": 0, "groups_per_step": 4, "group_size": 8, "surplus_groups": 2, "total_groups": 8}
+    common = {
+        "max_off_policy_steps": 0,
+        "groups_per_step": 4,
+        "group_size": 8,
+        "over_sampled_groups": 2,
+        "total_groups": 8,
+    }
     assert admissible_groups(published_version=0, accepted_groups=0, reserved_groups=0, **common) == 6
     assert admissible_groups(published_version=0, accepted_groups=6, reserved_groups=0, **common) == 0
     assert admissible_groups(published_version=1, accepted_groups=6, reserved_groups=0, **common) == 2
 
 
 def test_nothing_is_admitted_while_enough_wait_to_be_trained():
-    common = {"max_staleness": 7, "groups_per_step": 4, "group_size": 8, "ready_limit": 4, "reserved_groups": 2}
+    common = {
+        "max_off_policy_steps": 7,
+        "groups_per_step": 4,
+        "group_size": 8,
+        "max_buffered_groups": 4,
+        "reserved_groups": 2,
+    }
     assert admissible_groups(published_version=0, accepted_groups=3, ready_groups=3, **common) == 27
     assert admissible_groups(published_version=0, accepted_groups=4, ready_groups=4, **common) == 0
     assert admissible_groups(published_version=1, accepted_groups=11, ready_groups=3, **common) == 23
@@ -66,10 +78,10 @@ def test_nothing_is_admitted_while_enough_wait_to_be_trained():
 
 def test_a_step_that_trains_while_the_version_before_it_is_written_opens_nothing():
     """Step 2 has taken its four groups; what starts now would start at version 0."""
-    taken = {"accepted_groups": 9, "ready_groups": 1, "reserved_groups": 0, "max_staleness": 7}
+    taken = {"accepted_groups": 9, "ready_groups": 1, "reserved_groups": 0, "max_off_policy_steps": 7}
     step = {"groups_per_step": 4, "group_size": 8}
-    assert admissible_groups(published_version=0, ready_limit=4, **taken, **step) == 0
-    assert admissible_groups(published_version=1, ready_limit=4, **taken, **step) == 27
+    assert admissible_groups(published_version=0, max_buffered_groups=4, **taken, **step) == 0
+    assert admissible_groups(published_version=1, max_buffered_groups=4, **taken, **step) == 27
     assert admissible_groups(published_version=0, **taken, **step) == 23
 
 
@@ -89,7 +101,7 @@ class AsynchronousLoop(RuleBasedStateMachine):
     def room(self) -> int:
         return admissible_groups(
             published_version=self.version,
-            max_staleness=self.staleness,
+            max_off_policy_steps=self.staleness,
             groups_per_step=self.STEP,
             group_size=self.SIZE,
             accepted_groups=len(self.accepted),
@@ -97,7 +109,7 @@ class AsynchronousLoop(RuleBasedStateMachine):
             in_flight_limit=self.LIMIT,
             total_groups=self.TOTAL,
             ready_groups=len(self.accepted) - self.trained,
-            ready_limit=self.STEP,
+            max_buffered_groups=self.STEP,
         )
 
     @precondition(lambda self: self.room() > 0)

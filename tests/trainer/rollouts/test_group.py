@@ -1,15 +1,21 @@
 import asyncio
+import json
 
 import pytest
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.audit.judge import Endpoint
+from sandbox.grading.outcomes import OUTCOMES, Cause, Fault
+from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
+from tests.sandbox.grading.audit.model_server import Server, boundary_of, completion
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import RLConfig, SamplingConfig
+from trainer.config import BehaviourConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
 from trainer.learning.metrics import describe
-from trainer.rollouts.group import build_train_group, episode_seed, group_stats, run_group
+from trainer.rewards import rubric
+from trainer.rollouts import ending
+from trainer.rollouts.group import build_train_group, episode_seed, group_stats, run_attempts, run_group
 
 
 def config(**changes) -> RLConfig:
@@ -17,7 +23,7 @@ def config(**changes) -> RLConfig:
     return RLConfig(**({"group_size": 4, "infra_retries": 1, "sampling": sampling} | changes))
 
 
-async def run(task, client, renderer, backend, environments, **changes):
+async def run(task, client, renderer, backend, environments, *, settings=None, **changes):
     seen = []
 
     async def remember(t):
@@ -27,7 +33,7 @@ async def run(task, client, renderer, backend, environments, **changes):
         task=task,
         group_id="g7",
         prompt_index=7,
-        config=config(),
+        config=settings or config(),
         client=client,
         renderer=renderer,
         backend=backend,
@@ -64,7 +70,7 @@ async def test_a_lost_attempt_is_run_again(task, renderer, backend, environments
     result, seen = await run(task, client, renderer, backend, environments)
     assert result.train_group is not None
     assert len(result.infra_errors) == 1
-    assert "gone" in result.infra_errors[0]
+    assert result.infra_errors[0].outcome is Cause.ENGINE_FAILED and "gone" in result.infra_errors[0].message
     assert [t.verdict for t in seen].count(Verdict.INFRA_ERROR) == 1
     assert len(seen) == 5
     assert result.train_group.stats["infra/retries"] == 1.0
@@ -139,3 +145,94 @@ def test_a_group_with_missing_rewards_is_refused():
 def test_attempts_have_seeds_of_their_own():
     seeds = {episode_seed(s, p, k) for s in range(3) for p in range(50) for k in range(8)}
     assert len(seeds) == 3 * 50 * 8
+
+
+@pytest.fixture
+def grading_model(monkeypatch):
+    """A language model behind a real HTTP server that grades rollouts; tries follow each other at once."""
+    monkeypatch.setattr(ending, "REWARD_PAUSES", (0.0, 0.0))
+    server = Server()
+    server.reply = lambda request: (200, completion(grades(request)))
+    rubric.use(lambda: rubric.RewardJudge(Endpoint(url=server.url, model="model-a", timeout=20.0)))
+    yield server
+    rubric.use(lambda: None)
+    server.close()
+
+
+def grades(request) -> str:
+    rows = [{"aspect": aspect.id, "grade": 4, "reason": "r"} for aspect in rubric.reward_rubric().aspects]
+    return json.dumps({"record": boundary_of(request), "grades": rows})
+
+
+GRADED = RewardConfig(tests_weight=0.0, behaviour=BehaviourConfig(rubric=0.5))
+UNUSABLE = (200, completion("no JSON"))
+
+
+async def test_a_failed_grade_is_asked_for_again_and_nothing_is_played_again(
+    grading_model, task, renderer, backend, environments
+):
+    grading_model.reply = lambda request: (
+        UNUSABLE if len(grading_model.requests) <= 2 else (200, completion(grades(request)))
+    )
+    client = ScriptedClient(renderer, [[call("finish")]])
+    result, seen = await run(task, client, renderer, backend, environments, settings=config(reward=GRADED))
+    assert result.train_group is not None and result.train_group.rewards == [0.5] * 4
+    assert len(grading_model.requests) == 6
+    assert len(seen) == 4 and result.infra_errors == ()
+
+
+async def test_a_grade_that_goes_on_failing_costs_one_rollout_and_not_its_group(
+    grading_model, task, renderer, backend, environments
+):
+    path = next(iter(task.gold))
+    grading_model.reply = lambda request: (
+        UNUSABLE if f"+++ b/{path}" in request["messages"][1]["content"] else (200, completion(grades(request)))
+    )
+    client = ScriptedClient(renderer, solution(task), *[[[call("finish")]]] * 3)
+    result, seen = await run(task, client, renderer, backend, environments, settings=config(reward=GRADED))
+    assert len(seen) == 4, "no episode is played again"
+    assert result.train_group is not None and result.train_group.rewards == [0.5] * 3
+    (lost,) = [t for t in result.trajectories if t.reward is None]
+    assert lost.report.outcome is Cause.REWARD_FAILED
+    assert result.train_group.stats["rollouts/reward_failed"] == 0.25
+    assert "JudgeError" in result.infra_errors[0].message
+
+
+async def test_fewer_than_two_grades_are_no_group(grading_model, task, renderer, backend, environments):
+    grading_model.reply = lambda request: UNUSABLE
+    client = ScriptedClient(renderer, [[call("finish")]])
+    result, seen = await run(task, client, renderer, backend, environments, settings=config(reward=GRADED))
+    assert result.train_group is None and len(seen) == 4
+
+
+async def test_an_episode_that_raises_is_lost_alone_and_the_others_are_played_to_their_end():
+    async def episode(sample: int, session: str, seed: int):
+        if sample == 1:
+            raise TypeError("unhashable type: 'list'")
+        for _ in range(20):
+            await asyncio.sleep(0)  # the others end after it
+        return trajectory(Verdict.FAILED, sample=sample, reward=0.0)
+
+    result = await run_attempts(episode, group_id="g", prompt_index=0, config=config(), seed=0)
+    assert [t.verdict for t in result.trajectories] == ["failed", "infra_error", "failed", "failed"]
+    assert result.trajectories[1].report.outcome is Cause.INTERNAL_ERROR
+    assert result.train_group is None and result.loss.outcome is Cause.INTERNAL_ERROR
+    assert "unhashable" in result.loss.message
+
+
+async def test_a_group_that_is_lost_names_the_cause_of_the_sample_that_was_not_made_good():
+    """Also where another attempt of the group was lost later and played again."""
+    losses = {0: Cause.SANDBOX_LOST, 3: Cause.ENGINE_FAILED}
+
+    async def episode(sample: int, session: str, seed: int):
+        again = session.endswith("-1")
+        if sample not in losses or (again and sample == 3):
+            return trajectory(Verdict.PASSED, sample=sample, reward=1.0)
+        cause = "the sandbox launcher ended twice"
+        report = Report(verdict=Verdict.INFRA_ERROR, outcome=losses[sample], cause=cause)
+        return trajectory(Verdict.INFRA_ERROR, sample=sample).model_copy(update={"report": report})
+
+    result = await run_attempts(episode, group_id="g", prompt_index=0, config=config(), seed=0)
+    assert result.train_group is None
+    assert sorted(loss.outcome for loss in result.infra_errors) == ["engine_failed", "sandbox_lost", "sandbox_lost"]
+    assert result.loss.outcome is Cause.SANDBOX_LOST and OUTCOMES[result.loss.outcome].fault is Fault.INSTALLATION

@@ -11,13 +11,13 @@ from sandbox.harness.tools.base import Todo
 from sandbox.harness.types import StopReason, ToolResult
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
+from trainer.algorithms import group_streams
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
-from trainer.learning.algorithms import group_streams
 from trainer.rewards.length import effort
 from trainer.rollouts.episode import EpisodeSettings, run_episode
 from trainer.rollouts.group import group_stats
 from trainer.rollouts.segments import LEFT_OUT, Windows, last_turns, read_summary, state
-from trainer.rollouts.types import Trajectory, Turn
+from trainer.types import Trajectory, Turn
 
 PLAN = [{"content": "read", "status": "done"}, {"content": "mend", "status": "pending"}]
 SUMMARY = "I looked around. <summary>the fault is in the return line</summary>"

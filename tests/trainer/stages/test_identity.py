@@ -7,21 +7,21 @@ import asyncio
 import pytest
 import torch
 
-from sandbox.backends import default_backend
+from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, small_config
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import SamplingConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.learning.metrics import describe
 from trainer.rewards import base, reward_part
+from trainer.rl.rl_sync import DEPLOYMENT, build_run, procedural_prompts, train
+from trainer.rl.stage import run_rl
 from trainer.rollouts.episode import RolloutServices
-from trainer.rollouts.types import RewardPart
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import run_rl
-from trainer.stages.rl_sync import DEPLOYMENT, build_run, procedural_prompts, train
+from trainer.types import RewardPart
 from trainer.weights import WeightStore
 
 STEPS = 2

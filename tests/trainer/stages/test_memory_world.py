@@ -21,7 +21,7 @@ from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.config import RewardConfig
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
-from trainer.rollouts.types import Trajectory
+from trainer.types import Trajectory
 
 
 @pytest.mark.parametrize(

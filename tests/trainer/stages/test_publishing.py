@@ -11,14 +11,14 @@ import pytest
 
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig, RLConfig
 from trainer.learning.metrics import describe
-from trainer.rollouts.types import TrainGroup
+from trainer.rl.stage import RLStage, run_rl
 from trainer.stages.base import BatchTimeout
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.rl import RLStage, run_rl
+from trainer.types import TrainGroup
 from trainer.weights import StoreUnavailable, WeightStore
-from trainer.weights.background import Background
+from trainer.weights.async_publish import Background
 
 SECONDS = 120.0
 
@@ -172,7 +172,7 @@ def test_without_lag_a_batch_is_asked_for_when_the_version_before_is_published(
     tmp_path: Path, groups: list[TrainGroup]
 ) -> None:
     store, sink = Store(tmp_path), MemorySink()
-    config = small_config(max_staleness=0)
+    config = small_config(max_off_policy_steps=0)
     asked = []
 
     def before(step: int) -> None:

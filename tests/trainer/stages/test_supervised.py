@@ -5,14 +5,14 @@ import pytest
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink, foreign_policy
 from trainer import policy as policies
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.learning.metrics import describe
+from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import check_template
+from trainer.sft.stage import run_sft
 from trainer.stages.base import StageError
-from trainer.stages.checkpoint import CheckpointStore
-from trainer.stages.data import EpisodeTurn, ExpertEpisode
-from trainer.stages.midtrain import run_midtrain
-from trainer.stages.sft import run_sft
+from trainer.toy.data import EpisodeTurn, ExpertEpisode
 
 COMMON = {
     "steps": 4,
@@ -31,6 +31,18 @@ def midtrain(root, sink, **changes):
         sink=sink,
         checkpoints=CheckpointStore(root, keep=1),
     )
+
+
+class DiesWithACheckpoint(MemorySink):
+    def checkpoint_saved(self, step, path, *, final):
+        raise RuntimeError("killed")
+
+
+def test_a_trainer_that_dies_with_a_checkpoint_has_reported_its_step(tmp_path):
+    sink = DiesWithACheckpoint()
+    with pytest.raises(RuntimeError, match="killed"):
+        midtrain(tmp_path, sink, steps=2)
+    assert "time/step" in sink.values[2], "nobody repeats that step"
 
 
 def episodes(count: int) -> list[ExpertEpisode]:

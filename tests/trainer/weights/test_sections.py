@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainer.weights.test_ranks import WORLD, publish, ranks
+from tests.trainer.weights.test_sharded_publisher import WORLD, publish, ranks
 from trainer.weights import CorruptPayload, RankPublisher, VersionMissing, WeightStore, WrongBase, open_versions
 from trainer.weights.sections import Wanted, load_sections
 from trainer.weights.versions import Versions

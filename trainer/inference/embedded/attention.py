@@ -1,9 +1,10 @@
-"""Attention of one packed batch over the cache: planned once a step, computed in each layer.
+"""Attention of one packed batch over the cache: planned once per step, computed in each layer.
 
-Tokens that stand alone (decode rows, short chunks) go through compiled loops where there are any: each reads exactly the
-keys that it may see, and what neighbours have in common is read once for all of them. Without loops decode rows are one
-call over a range of slots, padded to the longest.
-Long chunks are matrix products. Shape letters as in `model.py`.
+Single tokens (decode rows, short chunks) use compiled loops where available: each reads exactly the keys that it may
+see, and a
+prefix shared by neighbouring rows is read once for all of them. Without loops, decode rows are one call over a range of
+slots,
+padded to the longest. Long chunks are matrix products. Shape letters as in `model.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.loops import Loops
 
 SHORT = 16
-"""Tokens of a chunk up to which its tokens are taken one by one."""
+"""Maximum length of a chunk whose tokens are processed one by one."""
 
 
 class Attention:
     def __init__(self, batch: Batch, cache: KVCache, heads: int, loops: Loops | None) -> None:
         self.batch, self.cache, self.heads, self.loops = batch, cache, heads, loops
         self.rows = len(batch.decode_slots)
-        """Packed tokens that are not computed as chunks."""
+        """Number of packed tokens outside of chunks."""
         chunks = list(batch.chunks)
         if loops is None:
             self.slots, self.mask = _decode_mask(batch)
@@ -40,7 +41,7 @@ class Attention:
         self.chunks = [(chunk, _chunk_mask(chunk, batch.positions_N.device)) for chunk in chunks]
 
     def __call__(self, layer: int, q_NE: torch.Tensor, scale: float, out_NE: torch.Tensor) -> torch.Tensor:
-        """Fills and returns `out_NE`, [N, H * D]; keys and values of the batch are in the cache already."""
+        """Fill and return `out_NE`, [N, H * D]. The cache must hold the batch's keys and values."""
         if self.rows and self.loops is not None:
             self.loops.attend(
                 q_NE[: self.rows].numpy(),

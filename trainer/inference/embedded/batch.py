@@ -1,4 +1,4 @@
-"""What one step computes: single tokens of many sequences and chunks of prompts, packed into one row of tokens."""
+"""The work of one step: single tokens of many sequences and chunks of prompts, packed into one row of tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens [start, start + count) of the sequence in `slot`; `offset` is where they lie in the packed batch."""
+    """Tokens [start, start + count) of the sequence in `slot`; `offset` is their position in the packed batch."""
 
     slot: int
     start: int
@@ -19,16 +19,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Batch:
-    """The first `len(decode_slots)` packed tokens are decode rows, the rest are the chunks, in their order."""
+    """The first `len(decode_slots)` packed tokens are decode rows; the chunks follow in order."""
 
     tokens_N: torch.Tensor
     positions_N: torch.Tensor
     slots_N: torch.Tensor
     decode_slots: list[int]
     decode_length: int
-    """Longest decode row, its new token included."""
+    """Length of the longest decode row, including its new token."""
     decode_shared: list[int]
-    """Leading cached tokens that each decode row has in common with the row before; 0 begins another group of rows."""
+    """Leading cached tokens that each decode row shares with the previous row; 0 starts a new prefix group."""
     chunks: list[Chunk]
     logits_at: torch.Tensor
-    """Packed positions whose next-token logits are wanted."""
+    """Packed positions whose next-token logits are needed."""

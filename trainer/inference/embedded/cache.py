@@ -1,9 +1,12 @@
-"""Keys and values of all sequences of one deployment, as fixed rows ("slots") of one tensor.
+"""KV cache of one deployment: fixed rows ("slots") of one tensor.
 
-Layout [slots, layers, 2 (keys, values), length, kv_heads, head_dim]: the keys of a sequence in one layer are one run of
-memory, and so are its values, so attention reads straight on. On the CPU memory is committed only where it is written, a huge
-page at a time (small ones would be had sooner, and are read more slowly), and `prepare` does that before a request has to wait
-for it; a device gives all of it at once. The experts of cached tokens are only told, never computed with: they stay on the CPU.
+Layout [slots, layers, 2 (keys, values), length, kv_heads, head_dim]: a sequence's keys in one layer are contiguous, and
+so are its
+values, so attention reads sequentially. The CPU commits memory on first write, one huge page at a time (small pages are
+faster to
+get and slower to read); `prepare` does this before a request has to wait for it. Other devices allocate all of it at
+once. The
+experts of cached tokens are only reported, never computed with, so they stay on the CPU.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from trainer.inference.embedded.places import CPU
-from trainer.replay.wire import Experts
+from trainer.inference.embedded.devices import CPU
+from trainer.router_replay.payload import Experts
 
 AHEAD_BYTES = 32 << 20
-"""Memory of one deployment that is made ready for sequences to come. A slot that is larger is not: reading the prompt of
-a policy with such slots takes so long that the kernel's clearing does not show."""
+"""Memory of one deployment that is prepared for future sequences. Larger slots are not prepared: prefill with such a
+policy
+takes so long that the kernel's clearing is negligible.
+"""
 
 
 class KVCache:
@@ -30,7 +35,7 @@ class KVCache:
         routed: tuple[int, int] | None = None,
         device: torch.device = CPU,
     ) -> None:
-        """`routed`: layers with experts and experts a token, for policies that have any."""
+        """`routed`: MoE layers and experts per token, for mixture-of-experts policies."""
         self.slots = slots
         self.layers = layers
         self.length = length
@@ -42,19 +47,19 @@ class KVCache:
         whole = np.zeros(sizes if device == CPU else (0, *sizes[1:]), np.float32)
         self.data = torch.from_numpy(whole) if device == CPU else torch.zeros(sizes, device=device)
         self.rows = whole.reshape(-1, kv_heads * head_dim)
-        """One token's keys (or values) of one layer are a row. For compiled loops: there are none on a device."""
+        """Rows of one token's keys (or values) in one layer, for compiled loops, which exist on the CPU only."""
         self.experts: Experts | None = np.zeros((slots, length, *routed), np.uint16) if routed else None
-        """The experts that each cached token was routed to: they belong to its keys and values."""
+        """Routed experts of each cached token; they belong to its keys and values."""
         self._rows = self.data.view(-1, kv_heads * head_dim)
         of_experts = self.experts[0].nbytes if self.experts is not None else 0
         slot_bytes = self.slot_rows * kv_heads * head_dim * self.data.element_size() + of_experts
         self.ahead = AHEAD_BYTES // slot_bytes if device == CPU else 0
-        """Slots that are made ready before they are needed."""
+        """Slots prepared in advance."""
         self._ready = [0] * slots
-        """Layers of each slot that were."""
+        """Prepared layers of each slot."""
 
     def prepare(self, slot: int) -> bool:
-        """Has the kernel give the memory of the next layer of a slot that holds nothing. False: it has given all."""
+        """Commit memory for the next layer of an empty slot. False: all is committed."""
         layer = self._ready[slot]
         if layer == self.layers:
             return False

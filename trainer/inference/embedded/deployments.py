@@ -1,4 +1,4 @@
-"""Named sets of weights in one server: loading, following a weight store, swapping in flight, remembering."""
+"""Deployments of one embedded server: loading, following a weight store, in-flight swaps, and the registry on disk."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import torch
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
-from trainer.inference.embedded.drafting import load_drafter
-from trainer.inference.embedded.kinds import build_decoder, build_weights, decoder_of, read_shape
+from trainer.inference.embedded.devices import CPU
+from trainer.inference.embedded.factory import build_decoder, build_weights, decoder_of, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
-from trainer.inference.embedded.places import CPU
-from trainer.inference.embedded.proof import prove
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
+from trainer.inference.embedded.speculative import load_drafter
 from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.embedded.verify import prove
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
-from trainer.inference.memory import remember, remembered
-from trainer.inference.proving import EngineDiffers
-from trainer.inference.reference import reference
+from trainer.inference.reference_logprobs import reference
+from trainer.inference.registry import remember, remembered
+from trainer.inference.verify_weights import WeightMismatch
 from trainer.weights import Fetched, Manifest, Subscriber, WeightError, open_versions
 from trainer.weights.probe import Probe, published_probe
 
@@ -40,18 +40,18 @@ class Deployment:
     digest: str = ""
     error: str = ""
     failed: bool = False
-    """The last attempt to load the first weights failed; it is tried again."""
+    """The last attempt to load the first weights failed; it is retried."""
     retry_at: float = 0.0
     proof: Proof = ""
     refused: tuple[int, str] | None = None
-    """Version and digest of the weights that this engine does not compute; `error` has the words."""
+    """Version and digest of weights that this engine computes wrongly; `error` has the message."""
     probe: tuple[int, Probe | None] | None = None
-    """Of the version that came whole last."""
+    """Probe of the last version that was loaded in full."""
     well_at: float = 0.0
-    """When it was last seen to compute what was published, or asked in vain."""
+    """Time of the last verification that succeeded, or had nothing to compare with."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One load or swap at a time."""
+    """Serialises loads and swaps."""
 
     @property
     def loaded(self) -> bool:
@@ -77,7 +77,7 @@ class Deployment:
                 "generated_tokens": self.runner.generated,
                 "prompt_tokens": self.runner.read,
                 "reused_tokens": self.runner.reused,
-                "guessed_tokens": self.runner.drafter.guessed if self.runner.drafter else 0,
+                "draft_tokens": self.runner.drafter.guessed if self.runner.drafter else 0,
                 "accepted_tokens": self.runner.drafter.right if self.runner.drafter else 0,
                 "last_sync": self.last_sync,
                 "proof": "differs" if self.refused else self.proof,
@@ -104,7 +104,7 @@ class Deployments:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {known}); create it first") from None
 
     def restore(self) -> None:
-        """Registers what a former process served; the follow loop loads it."""
+        """Register the deployments of a previous process; the follow loop loads them."""
         for spec in remembered(self.memory):
             self._register(spec)
 
@@ -112,7 +112,8 @@ class Deployments:
         remember(self.memory, [deployment.spec for deployment in self.all.values()])
 
     async def create(self, spec: DeploymentSpec) -> Deployment:
-        """Idempotent: an equal spec is left alone, another one replaces it. Raises what made loading fail."""
+        """Create a deployment. Idempotent: an equal spec changes nothing, a different one replaces it. Raises loading
+        errors."""
         there = self.all.get(spec.name)
         if there is not None and there.spec == spec:
             async with there.lock:  # it may be loading, after a restart say: twice would take twice as long
@@ -162,7 +163,7 @@ class Deployments:
         return deployment
 
     async def update(self, name: str, version: int | None) -> SyncTimings:
-        """Swaps in `version` (None: newest in the store). Raises SyncFailed; the old weights stay."""
+        """Swap in `version` (None: newest in the store). Raises SyncFailed; the old weights stay."""
         deployment = self.get(name)
         if deployment.subscriber is None:
             raise SyncFailed(f"deployment {name!r} has no weight store; create it with one")
@@ -171,7 +172,7 @@ class Deployments:
         return await self._sync(deployment, version)
 
     async def follow(self, poll_seconds: float) -> None:
-        """Forever: loads what is not loaded yet, and swaps in new versions where a deployment follows."""
+        """Loop forever: load pending deployments and swap in new versions for those that follow a store."""
         while True:
             for deployment in list(self.all.values()):
                 if deployment.lock.locked() or time.monotonic() < deployment.retry_at:
@@ -190,7 +191,7 @@ class Deployments:
             await asyncio.sleep(poll_seconds)
 
     async def _load(self, deployment: Deployment, version: int | None = None) -> SyncTimings:
-        """First weights. Leaves it loading when it follows a store that is still empty."""
+        """Load the first weights. Stays in the loading state while the store that it follows is empty."""
         spec = deployment.spec
         async with deployment.lock:
             deployment.failed = True
@@ -241,16 +242,17 @@ class Deployments:
     def _prove(
         self, deployment: Deployment, decoder: Decoder, version: int, digest: str, fetched: Fetched | None
     ) -> None:
-        """Whole weights are compared with what their publisher knows of them before any request meets them. Blocks.
+        """Verify fully loaded weights against the publisher's probe before any request uses them. Blocks.
 
-        Raises EngineDiffers: then nothing that this deployment says is used, until other weights are published."""
+        Raises WeightMismatch: this deployment's answers are then rejected until other weights are published.
+        """
         spec, store = deployment.spec, deployment.subscriber.store if deployment.subscriber else None
         probe = reference(store, version, Path(spec.policy_dir), fetched.mirror if fetched else None)
         gap = None
         try:
             if probe is not None:
                 gap = prove(decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context)
-        except EngineDiffers as error:
+        except WeightMismatch as error:
             self.refuse(deployment, (version, digest), error)
             raise
         deployment.refused, deployment.probe, deployment.well_at = None, (version, probe), time.monotonic()
@@ -260,13 +262,13 @@ class Deployments:
         else:
             log.info("version %d of %s computes %.2g nats off the reference", version, spec.name, gap)
 
-    def refuse(self, deployment: Deployment, weights: tuple[int, str], error: EngineDiffers) -> None:
-        """Nobody is answered with these weights of a deployment from now on."""
+    def refuse(self, deployment: Deployment, weights: tuple[int, str], error: WeightMismatch) -> None:
+        """Stop answering with these weights of a deployment."""
         deployment.refused, deployment.error = weights, str(error)
         self.engine.call(lambda: deployment.runner.fail_all(error))
 
     def known(self, deployment: Deployment) -> Probe | None:
-        """What the weights that it serves say of the probe, as far as its prompts fit. Blocks. None where nobody told."""
+        """Reference probe of the weights in service, as far as its prompts fit. Blocks. None where there is none."""
         version, store = deployment.runner.version, deployment.subscriber.store if deployment.subscriber else None
         found = deployment.probe[1] if deployment.probe and deployment.probe[0] == version else None
         if found is None and store is not None:
@@ -296,7 +298,7 @@ class Deployments:
             return timings
 
     def _prepare(self, deployment: Deployment, version: int | None) -> tuple[Fetched, Weights, SyncTimings] | None:
-        """Everything that needs no pause: fetch, decode, proof, fused fp32 weights."""
+        """Everything that needs no pause: fetch, decode, verify, fuse fp32 weights."""
         fetched = self._fetch(deployment, version)
         if fetched is None:
             return None
@@ -314,7 +316,7 @@ class Deployments:
         return fetched, weights, timings
 
     async def _apply(self, deployment: Deployment, work: Callable[[], None], timings: SyncTimings) -> None:
-        """Between two steps; it returns when the next one may begin."""
+        """Run `work` between two steps; return when the next step may begin."""
         asked = time.perf_counter()
         stood = held = 0.0
 
@@ -343,7 +345,7 @@ class Deployments:
 
 
 def _others(deployment: Deployment) -> bool:
-    """Whether there are other weights for it than those that were refused. Raises WeightError."""
+    """Whether weights other than the refused ones are available. Raises WeightError."""
     newest: Manifest | None = None
     if deployment.subscriber is not None and deployment.spec.follow:
         newest = deployment.subscriber.newest()

@@ -1,7 +1,8 @@
-"""The forward pass of a dense decoder through compiled loops, in buffers that live from step to step.
+"""Forward pass of a dense decoder through compiled loops, in buffers that persist between steps.
 
-The same arithmetic as `model.py`. What torch does in a dozen small operators a layer is here two calls around its
-attention, which write where the next one reads.
+The arithmetic is that of `model.py`. Torch's dozen small operators per layer become two calls around attention, and
+each writes
+where the next one reads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from trainer.inference.embedded.shape import DecoderShape
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """A layer as the loops take it."""
+    """A layer's weights in the form of the loops."""
 
     norm_in_C: Floats
     norm_mlp_C: Floats
@@ -85,7 +86,7 @@ class FusedDecoder(Decoder):
 
     @torch.inference_mode()
     def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
-        """As `Decoder.forward`; the logits are valid until the next call."""
+        """Like `Decoder.forward`; the logits are valid until the next call."""
         weights, loops, eps = self.weights, self.loops, np.float32(self.shape.rms_norm_eps)
         if self._viewed is not weights:
             self._layers, self._viewed = [_Views.of(layer, self.head_dim) for layer in weights.layers], weights

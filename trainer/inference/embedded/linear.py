@@ -1,4 +1,4 @@
-"""Products with weights: compiled panels where there are loops, else torch's."""
+"""Linear layers: compiled panels where loops are available, else torch's products."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from trainer.inference.embedded.loops import Floats, Loops
 
 
 class Ground:
-    """Memory in which weights lie side by side. It is asked for in blocks that the kernel backs with large pages (numpy
-    wants those from 4 MiB on): a step reads every weight once, and would otherwise wait for the address of each small page."""
+    """Arena that holds weights side by side, allocated in blocks that the kernel backs with large pages (numpy requests
+    those from
+    4 MiB on). A step reads every weight once, and small pages would cost an address look-up each.
+    """
 
     BLOCK = 16 << 20
     LINE = 64
-    """Bytes of a cache line: vectors that straddle two take twice as long to load."""
+    """Bytes of a cache line; vectors that straddle two take twice as long to load."""
 
     def __init__(self) -> None:
         self._left: Floats = np.empty(0, np.float32)
 
     def put(self, values: torch.Tensor) -> Floats:
-        """A contiguous copy of fp32 `values`."""
+        """Contiguous copy of fp32 `values`."""
         size = values.numel()
         if size > len(self._left):
             block = np.empty(max(size, self.BLOCK // 4) + self.LINE // 4, np.float32)
@@ -36,7 +38,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """A weight as `Loops.product` reads it: panels of 32 outputs, inputs first in each, filled up with zeros."""
+    """A weight in the layout of `Loops.product`: panels of 32 outputs, inputs first in each, zero-padded."""
 
     weight_PIO: Floats
     bias_PO: Floats
@@ -55,7 +57,7 @@ class Linear:
 
     outputs: int
     weight_IO: torch.Tensor | None
-    """Contiguous, inputs first: torch's products with few rows are faster that way. None where there are panels."""
+    """Contiguous, inputs first, which is faster in torch's products with few rows. None where there are panels."""
     bias_O: torch.Tensor | None
     panels: Panels | None
     loops: Loops | None
@@ -68,14 +70,14 @@ class Linear:
         loops: Loops | None = None,
         ground: Ground | None = None,
     ) -> Linear:
-        """From a weight as checkpoints have it: [out, in], fp32. Panels lie in `ground`."""
+        """Build from a checkpoint's weight: [out, in], fp32. Panels lie in `ground`."""
         if loops is not None:
             panels = Panels.of(weight_OI, bias_O, loops.PANEL, ground or Ground())
             return cls(len(weight_OI), None, None, panels, loops)
         return cls(len(weight_OI), weight_OI.t().contiguous(), bias_O, None, None)
 
     def __call__(self, x_NI: torch.Tensor, out_NO: torch.Tensor | None = None) -> torch.Tensor:
-        """[N, O], contiguous; in `out_NO` where that saves an allocation."""
+        """Returns [N, O], contiguous; in `out_NO` where that saves an allocation."""
         if self.loops is not None and self.panels is not None:
             out = x_NI.new_empty(len(x_NI), self.outputs) if out_NO is None else out_NO
             self.loops.product(x_NI.contiguous().numpy(), self.panels.weight_PIO, self.panels.bias_PO, out.numpy())

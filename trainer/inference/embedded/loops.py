@@ -1,6 +1,6 @@
-"""The inner loops of the engine that are worth compiling, and whether this machine has them compiled.
+"""The engine's compiled inner loops, and their availability on this machine.
 
-Without a compiler (numba, which brings its own) everything works by torch's operators, slower.
+Without a compiler (numba, which brings its own) torch's operators do the same work, more slowly.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Ints = npt.NDArray[np.int64]
 
 
 class Loops(Protocol):
-    """What `numba_loops` has; see there. Arrays are contiguous and belong to the caller."""
+    """Interface of `numba_loops`, which documents it. Arrays are contiguous and belong to the caller."""
 
     PANEL: int
-    """Outputs of a panel of weights."""
+    """Outputs per weight panel."""
 
     def product(self, x_NI: Floats, weight_PIO: Floats, bias_PO: Floats, out_NO: Floats) -> None: ...
 
@@ -91,7 +91,7 @@ class Loops(Protocol):
 
 @cache
 def compiled_loops() -> Loops | None:
-    """None where numba is not installed."""
+    """The compiled loops; None where numba is not installed."""
     try:
         from trainer.inference.embedded import numba_loops
     except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder to keep compiled code in
@@ -102,7 +102,7 @@ def compiled_loops() -> Loops | None:
 
 @cache
 def prepare() -> None:
-    """Loads (on a new machine: compiles) the loops now; the first request would wait seconds for it."""
+    """Load the loops now (compile them on a new machine), so that the first request does not wait seconds for it."""
     loops = compiled_loops()
     if loops is None:
         return

@@ -1,4 +1,4 @@
-"""A server of the contract as a child process, for loops and benches that run without the supervisor."""
+"""Runs a contract server as a child process, for loops and benchmarks without the supervisor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ START_SECONDS = 60.0
 
 
 class ServerProcess:
-    """`with ServerProcess(module, data) as server:` runs it on a free loopback port until the block ends."""
+    """`with ServerProcess(module, data) as server:` runs the server on a free loopback port inside the block."""
 
     def __init__(self, module: str, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
-        """`data` receives the server's memory of its deployments and `inference.log`; `arguments` go to its command."""
+        """`data` receives the server's deployment registry and `inference.log`; `arguments` go to its command."""
         self.module = module
         self.data = data
         self.threads = threads
@@ -44,7 +44,7 @@ class ServerProcess:
         self.stop()
 
     def start(self) -> None:
-        """Returns once it answers. After `kill` it comes back at the same address."""
+        """Start and wait until it answers. After `kill` it restarts at the same address."""
         self.data.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", self.module]
         command += ["--port", str(self._port), "--data", str(self.data), *self.arguments]
@@ -58,7 +58,7 @@ class ServerProcess:
             raise
 
     def stop(self) -> None:
-        """Ends it in good order; by force after 15 s."""
+        """Stop it gracefully; kill it after 15 s."""
         if self._process is None:
             return
         self._process.terminate()
@@ -69,7 +69,7 @@ class ServerProcess:
         self._process = None
 
     def kill(self) -> None:
-        """Ends it as the kernel would: no warning, nothing saved."""
+        """Kill it without warning; nothing is saved."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()

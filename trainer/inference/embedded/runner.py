@@ -12,29 +12,29 @@ import torch
 
 from trainer.inference.embedded.batch import Batch, Chunk
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.drafting import Drafter
-from trainer.inference.embedded.jobs import Job, Slot
 from trainer.inference.embedded.model import Decoder, Weights
+from trainer.inference.embedded.request import Job, Slot
 from trainer.inference.embedded.sampling import narrow, sample
-from trainer.inference.embedded.slots import SlotTable, together
+from trainer.inference.embedded.scheduler import SlotTable, together
+from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
-from trainer.inference.filling import Filling
-from trainer.replay.wire import RoutedExperts
+from trainer.inference.kv_usage import Filling
+from trainer.router_replay.payload import RoutedExperts
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one deployment may use."""
+    """Resource limits of one deployment."""
 
     max_queue: int = 1024
-    """Requests waiting for a slot; the next one is refused."""
+    """Maximum requests waiting for a slot; further ones are refused."""
     max_context: int = 2048
     max_slots: int = 256
     kv_bytes: int = 1 << 30
     prefill_tokens: int = 512
-    """Prompt tokens of one step, so that decoding is not held up by long prompts."""
+    """Maximum prompt tokens per step, so that long prompts do not delay decoding."""
     speculate: int = 0
-    """Tokens guessed ahead for each request, where the policy has a head for it; see `drafting.py`."""
+    """Draft tokens per request, where the policy has a draft head; see `speculative.py`."""
 
 
 class Runner:
@@ -49,29 +49,29 @@ class Runner:
         self.paused = False
         self.generated = 0
         self.read = self.reused = 0
-        """Tokens of prompts, and those of them whose keys and values were there already."""
+        """Prompt tokens, and those whose keys and values were cached."""
         self.filling = Filling()
 
     def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
-        """First weights. The drafter stays when weights change: a guess that is wrong is only not taken."""
+        """Install the first weights. The drafter stays when weights change: a wrong draft is merely rejected."""
         self.decoder, self.table, self.version, self.drafter = decoder, SlotTable(cache), version, drafter
         self.epoch += 1
 
     def swap(self, weights: Weights, version: int) -> None:
-        """Other weights of the same shape; sequences in flight keep their keys and values and go on."""
+        """Swap in weights of the same shape; sequences in flight keep their keys and values and continue."""
         assert self.decoder is not None
         self.decoder.weights = weights
         self.version = version
         self.epoch += 1
 
     def look(self, now: float) -> None:
-        """Notes how much of the cache running requests fill."""
+        """Record how much of the cache running requests use."""
         if self.table is not None:
             room = self.table.cache.slots * self.table.cache.length
             self.filling.saw(sum(slot.cached for slot in self.table.active()) / room, now)
 
     def prepare(self) -> bool:
-        """Does a piece of work that requests to come would wait for. False: there is none."""
+        """Prepare one piece of memory for future requests. False: nothing is left to prepare."""
         return self.table is not None and self.table.prepare()
 
     @property
@@ -80,7 +80,7 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is in it, runnable or not."""
+        """Whether the runner holds any request, runnable or not."""
         return bool(self.waiting) or self.running > 0
 
     def submit(self, job: Job) -> None:
@@ -90,7 +90,7 @@ class Runner:
             self.waiting.append(job)
 
     def fail_all(self, error: ServerError) -> None:
-        """Answers everything with `error`."""
+        """Fail all requests with `error`."""
         for job in self.waiting:
             job.deliver(error)
         self.waiting.clear()
@@ -100,7 +100,7 @@ class Runner:
             self.table.drop(slot)
 
     def expire(self, now: float) -> None:
-        """Gives up requests whose deadline passed or whose caller left. Runs while paused, too."""
+        """Drop requests whose deadline passed or whose caller left. Runs even while paused."""
         if any(job.cancelled or job.deadline <= now for job in self.waiting):
             kept: deque[Job] = deque()
             for job in self.waiting:
@@ -126,7 +126,7 @@ class Runner:
         return DeadlinePassed(f"{got} were ready within {seconds}; allow more time or send less at once")
 
     def step(self) -> int:
-        """One forward pass. Returns how many tokens were sampled, -1 when there was nothing to do."""
+        """Run one forward pass. Returns the number of sampled tokens, -1 when there was nothing to do."""
         if self.paused or self.decoder is None or self.table is None:
             return -1
         self._admit(self.table)
@@ -174,8 +174,8 @@ class Runner:
         return None
 
     def _batch(self, table: SlotTable, active: list[Slot]) -> tuple[Batch, list[Slot]]:
-        """The step's packed batch, and the slots that get tokens from it, in the order of its logits: one more each than
-        it has guesses."""
+        """Packed batch of the step, and the slots that receive its logits, in order: one more per slot than its draft
+        tokens."""
         assert self.decoder is not None
         rows: list[Slot] = []
         guessed: list[Slot] = []
@@ -228,7 +228,7 @@ class Runner:
         return batch, sampled
 
     def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> int:
-        """Gives each slot its token, and more where its guesses stand. Returns how many in all."""
+        """Give each slot its token, plus accepted draft tokens. Returns the total number."""
         assert self.decoder is not None
         rows = [(job, ahead) for slot in slots if (job := slot.job) for ahead in range(1 + len(slot.guesses))]
         uniforms = [job.random[len(job.token_ids) + ahead] for job, ahead in rows]
@@ -254,8 +254,7 @@ class Runner:
     def _take(
         self, table: SlotTable, slot: Slot, guesses: list[int], tokens: list[int], logprobs: list[float], at: int
     ) -> int:
-        """Appends the tokens from `at` on as long as they are the guessed ones, and the first that is not. Returns how many
-        were."""
+        """Append tokens from `at` on while they match the draft, and the first that does not. Returns their number."""
         job = slot.job
         assert job is not None
         for stood in range(1 + len(guesses)):
@@ -276,14 +275,14 @@ class Runner:
 
 
 def _routed(cache: KVCache, slot: Slot, first: int | None) -> RoutedExperts | None:
-    """The experts of what is cached of `slot`, from position `first` on, when they are asked for and there are any."""
+    """Routed experts of a slot's cached tokens from position `first` on, if requested and available."""
     if first is None or cache.experts is None:
         return None
     return RoutedExperts.pack(cache.experts[slot.index, first : slot.cached], start=first)
 
 
 def make_cache(decoder: Decoder, limits: Limits) -> KVCache:
-    """As many slots as the memory limit allows."""
+    """Cache with as many slots as the memory limit allows."""
     shape = decoder.shape
     length = min(limits.max_context, shape.max_position_embeddings)
     per_slot = shape.num_hidden_layers * length * 2 * shape.num_key_value_heads * shape.head_dim * 4

@@ -1,4 +1,4 @@
-"""Sampling with exact log-probabilities, one random stream a request."""
+"""Sampling with exact log-probabilities and one random stream per request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.inference.embedded.loops import Loops
 
 
 class RandomStream:
-    """Uniform numbers of one request: the n-th token always gets the n-th number, whatever shares its batch."""
+    """Uniform numbers of one request: the n-th token always gets the n-th number, whatever else is in its batch."""
 
     BLOCK = 64
 
@@ -27,14 +27,14 @@ class RandomStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
-    """Closes all but the likeliest tokens: at most `top_k` (0: any number), and no more than reach `top_p` together."""
+class SamplingMask:
+    """Restricts sampling to the likeliest tokens: at most `top_k` (0: no limit), and the fewest that reach `top_p`."""
 
     top_k: int
     top_p: float
 
     def open_V(self, logprobs_V: torch.Tensor) -> torch.Tensor:
-        """Ids of the open tokens, ascending; there is at least one."""
+        """Ids of allowed tokens, ascending; at least one."""
         most = min(self.top_k or len(logprobs_V), len(logprobs_V))
         likely, ids = logprobs_V.sort(descending=True, stable=True)
         before = likely.exp().cumsum(0, dtype=torch.float64) - likely.exp()
@@ -44,8 +44,8 @@ class Narrowing:
 
 
 @torch.inference_mode()
-def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Narrowing | None]) -> list[list[int]]:
-    """Sets the logits of closed tokens to -inf, and returns the open ids of each row; empty where all are open."""
+def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[SamplingMask | None]) -> list[list[int]]:
+    """Set the logits of masked tokens to -inf; return each row's allowed ids, empty where all are allowed."""
     open_ids: list[list[int]] = [[] for _ in rules]
     for row, (rule, temperature) in enumerate(zip(rules, temperatures, strict=True)):
         if rule is None:
@@ -62,10 +62,11 @@ def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Narro
 def sample(
     logits_RV: torch.Tensor, temperatures: list[float], uniforms: list[float], loops: Loops | None = None
 ) -> tuple[list[int], list[float]]:
-    """One token a row by inverse CDF, and its log-probability under the tempered distribution.
+    """Sample one token per row by inverse CDF; return it with its log-probability under the tempered distribution.
 
-    Temperature 0 takes the most likely token and reports its log-probability at temperature 1.
-    A token of probability zero is never drawn.
+    Temperature 0 takes the most likely token and reports its log-probability at temperature 1. A token of probability
+    zero is never
+    drawn.
     """
     if loops is not None:
         tokens_R, logprobs_R = np.empty(len(uniforms), np.int64), np.empty(len(uniforms))

@@ -21,20 +21,20 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 from trainer.inference.embedded.deployments import Deployments
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.places import CPU, DEVICE, place
+from trainer.inference.embedded.devices import CPU, DEVICE, place
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError
-from trainer.inference.proving import AGAIN_PATIENCE, AGAIN_SECONDS, EngineDiffers, meanwhile, prove
-from trainer.inference.service import serve
+from trainer.inference.service import at_version, serve
+from trainer.inference.verify_weights import AGAIN_PATIENCE, AGAIN_SECONDS, WeightMismatch, meanwhile, prove
 from trainer.weights import WeightError
 
 log = logging.getLogger(__name__)
 
 
 class EmbeddedEngine:
-    """The engine of this process as the HTTP service sees it. `memory` lists its deployments across restarts."""
+    """The process' engine behind the HTTP service. `memory` stores its deployments across restarts."""
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class EmbeddedEngine:
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._deployments.get(request.deployment)
         if deployment.refused:
-            raise EngineDiffers(deployment.error)
+            raise WeightMismatch(deployment.error)
+        if request.min_version:
+            request = await at_version(request, lambda: deployment.runner.version)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[GenerateResponse | ServerError] = loop.create_future()
 
@@ -102,7 +104,7 @@ class EmbeddedEngine:
         return result
 
     async def _prove_again(self) -> None:
-        """For ever: asks the probe of what is served, among the other requests. What was computed well may be wrong now."""
+        """Loop forever: repeat weight verification among the other requests; a correct engine may fail later."""
         while True:
             await asyncio.sleep(min(self._prove_seconds, 1.0))
             for deployment in list(self._deployments.all.values()):
@@ -117,7 +119,7 @@ class EmbeddedEngine:
                         if probe is not None:
                             name, where = deployment.spec.name, "the embedded engine"
                             await prove(probe, self.generate, deployment=name, version=weights[0], where=where)
-                except EngineDiffers as error:
+                except WeightMismatch as error:
                     if (deployment.runner.version, deployment.digest) == weights and not deployment.refused:
                         found = meanwhile(error, time.monotonic() - before)
                         self._deployments.refuse(deployment, weights, found)

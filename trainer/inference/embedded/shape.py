@@ -12,15 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trainer.inference.errors import UnsupportedModel
 
 FAMILIES = {"qwen3", "llama", "qwen2", "mistral"}
-"""Dense decoders of one plan: RMSNorm, rotary attention with grouped keys, SwiGLU. What differs between
-them (norms on queries and keys, biases) is seen from the tensors that are there."""
+"""Dense decoders of one architecture: RMSNorm, rotary attention with grouped keys, SwiGLU. The differences (norms on
+queries
+and keys, biases) follow from the tensors that are present.
+"""
 WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
-"""Decoders that `library.py` computes."""
+"""Mixture-of-experts decoders, which `hf_moe.py` computes."""
 
 
 BY_LENGTH = frozenset({"dynamic", "longrope"})
-"""Kinds of rotary embedding whose frequencies depend on the longest row that is computed: rows of a batch would differ from
-what each is by itself."""
+"""Rotary embeddings whose frequencies depend on the longest row in the batch: rows in a batch would differ from the
+same
+rows computed alone.
+"""
 
 
 class DecoderShape(BaseModel):
@@ -43,7 +47,7 @@ class DecoderShape(BaseModel):
 
     @classmethod
     def read(cls, policy_dir: Path) -> DecoderShape:
-        """Raises UnsupportedModel with what was found and what this engine can run."""
+        """Read config.json. Raises UnsupportedModel with the finding and the supported models."""
         path = policy_dir / "config.json"
         try:
             config = json.loads(path.read_text())
@@ -96,7 +100,7 @@ class DecoderShape(BaseModel):
 
 
 def _scaled_rotary(shape: DecoderShape, kind: str) -> tuple[torch.Tensor, float]:
-    """Long-context variants, by the library's own formulas (imported only where they are needed)."""
+    """Long-context variants, by the library's own formulas (imported only when needed)."""
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 

@@ -1,6 +1,6 @@
-"""The one engine thread: round-robins over deployments, runs control work between steps, measures itself.
+"""The engine thread: serves deployments round-robin, runs control work between steps, and measures its load.
 
-With nothing to do it makes memory ready for requests to come, a piece at a time, so that one that comes waits for one at most.
+When idle it prepares memory for future requests, one piece at a time, so a new request waits for at most one piece.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from trainer.inference.embedded.jobs import Job
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Runner
 from trainer.inference.errors import ServerError, Unavailable
 
@@ -29,7 +29,7 @@ class EngineThread:
         self.runners: dict[str, Runner] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         self._before_step: deque[Callable[[], None]] = deque()
-        """What was done between two steps ends with these, when the next one may begin."""
+        """Callbacks that complete work done between steps; they run when the next step may begin."""
         self._wake = threading.Condition()
         self._stopping = False
         self._window: deque[tuple[float, float, int]] = deque()
@@ -39,7 +39,7 @@ class EngineThread:
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Answers what is left with `unavailable` and ends the thread."""
+        """Fail remaining requests with `unavailable` and end the thread."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -53,7 +53,7 @@ class EngineThread:
         self._post(lambda: runner.submit(job))
 
     def call(self, work: Callable[[], T], *, then: Callable[[], None] | None = None) -> Future[T]:
-        """Runs `work` between two steps, and `then` when all such work is done and the next step may begin."""
+        """Run `work` between two steps, and `then` after all such work, when the next step may begin."""
         future: Future[T] = Future()
 
         def run() -> None:

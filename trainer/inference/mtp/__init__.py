@@ -1,1 +1,1 @@
-"""A head that guesses several tokens ahead, for speculative decoding: what it is (`head`), how it learns (`distil`)."""
+"""MTP draft head for speculative decoding: its architecture (`head`) and its training (`distil`)."""

@@ -1,4 +1,4 @@
-"""Self-distillation of the head: the frozen policy's own distributions over tokens that it wrote and read are the targets.
+"""Self-distillation of the draft head. The targets are the frozen policy's distributions over tokens it wrote and read.
 
 Shape suffixes: B sequences, T their length, C the policy's width, V its vocabulary.
 """
@@ -16,40 +16,41 @@ from transformers import PreTrainedModel
 from trainer.inference.mtp.head import MultiToken
 
 MEASURED = 10
-"""One window in so many is measured and not learned from."""
+"""One window in this many is held out for measurement."""
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """How the head is trained."""
+    """Training settings of the draft head."""
 
     ahead: int = 3
-    """Tokens that it learns to guess beyond the policy's own next one."""
+    """Draft tokens that the head learns to predict beyond the policy's own next token."""
     width: int = 256
     steps: int = 400
     batch: int = 8
-    """Sequences a step."""
+    """Sequences per step."""
     learning_rate: float = 3e-3
     seed: int = 0
 
 
 class Lesson(NamedTuple):
-    """Of some sequences, in the mean."""
+    """Means over a batch of sequences."""
 
     loss: float
-    """KL(policy ‖ head), nats a token."""
+    """KL(policy ‖ head), nats per token."""
     stood: float
-    """Share of the guesses that are the policy's first choice, as are those before them."""
+    """Top-1 acceptance rate of consecutive draft tokens."""
 
 
 class Teacher(Protocol):
-    """A frozen policy that a head learns from: in this process (`Here`), or cut over ranks (`trainer/parallel/heads.py`)."""
+    """The frozen policy that a draft head learns from: in this process (`Here`) or sharded
+    (`distributed/draft_heads.py`)."""
 
     hidden: int
     device: torch.device
 
     def teach(self, head: MultiToken, tokens_BT: Tensor, ahead: int, *, learn: bool) -> Lesson:
-        """With `learn` the loss' gradients are put on `head`."""
+        """Compute the `Lesson` of a batch; `learn` adds the loss' gradients to `head`."""
         ...
 
 
@@ -57,7 +58,7 @@ class Here:
     """The whole policy, in this process."""
 
     def __init__(self, model: PreTrainedModel, *, half: bool = False) -> None:
-        """`half`: it computes in bfloat16."""
+        """`half` computes in bfloat16."""
         self.model, self.half = model, half
         self.hidden = int(model.config.hidden_size)
         self.device = next(model.parameters()).device
@@ -73,7 +74,8 @@ class Here:
 def study(
     model: PreTrainedModel, head: MultiToken, hidden_BTC: Tensor, tokens_BT: Tensor, ahead: int, *, learn: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """Sums over sequences of what `Lesson` has, [2], and the gradients of the first with respect to `head`.
+    """Return the sums over sequences of the fields of `Lesson`, [2], and the gradients of the first with respect to
+    `head`.
 
     Loss: KL(policy at t + k ‖ head k tokens ahead of t), mean over positions and k.
     """
@@ -99,7 +101,7 @@ def study(
 
 
 def lesson(head: MultiToken, sums: Tensor, gradients: Sequence[Tensor], count: int) -> Lesson:
-    """Of `count` sequences; puts the gradients, if any, on `head`."""
+    """`Lesson` of `count` sequences; assigns the gradients, if any, to `head`."""
     for parameter, gradient in zip(head.parameters(), gradients, strict=bool(gradients)):
         parameter.grad = gradient / count
     loss, stood = (sums / count).tolist()
@@ -107,7 +109,8 @@ def lesson(head: MultiToken, sums: Tensor, gradients: Sequence[Tensor], count: i
 
 
 def distil(teacher: Teacher, sequences: Sequence[Sequence[int]], how: Distillation) -> tuple[MultiToken, float]:
-    """The head, and the mean KL (nats a token) of the last tenth of its steps. `sequences` are of one length."""
+    """Train a head; return it with the mean KL (nats per token) over the last tenth of steps. `sequences` have one
+    length."""
     tokens_ST = torch.tensor([list(sequence) for sequence in sequences])
     generator = torch.Generator().manual_seed(how.seed)
     with torch.random.fork_rng(devices=[]):
@@ -126,7 +129,7 @@ def distil(teacher: Teacher, sequences: Sequence[Sequence[int]], how: Distillati
 
 
 def measure(teacher: Teacher, head: MultiToken, sequences: Sequence[Sequence[int]], how: Distillation) -> Lesson:
-    """Of sequences that it did not learn from, `how.batch` of them at a time."""
+    """Evaluate `head` on held-out sequences, `how.batch` of them at a time."""
     tokens_ST = torch.tensor([list(sequence) for sequence in sequences], device=teacher.device)
     loss = stood = 0.0
     for tokens_BT in tokens_ST.split(how.batch):
@@ -136,7 +139,7 @@ def measure(teacher: Teacher, head: MultiToken, sequences: Sequence[Sequence[int
 
 
 def windows(sequences: Iterable[Sequence[int]], length: int) -> list[list[int]]:
-    """Sequences one after the other, cut to `length`. Raises ValueError where they do not fill one."""
+    """Concatenate sequences and cut them to `length`. Raises ValueError when they do not fill one window."""
     whole = [token for sequence in sequences for token in sequence]
     if len(whole) < length:
         raise ValueError(f"{len(whole)} tokens do not fill a window of {length}; give more, or make it shorter")

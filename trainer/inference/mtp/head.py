@@ -1,7 +1,8 @@
-"""Multi-token prediction: from the policy's last hidden state and the tokens since, the states that would follow.
+"""Multi-token prediction head: predicts further hidden states from the policy's last one and the tokens since.
 
-One small network, applied once for each token ahead; embedding and output weights are the policy's own. It sees no keys
-or values, so it costs a policy of any context length the same.
+One small network, applied once per draft token, with the policy's own embedding and output weights. It uses no keys or
+values, so
+its cost does not depend on the context length.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trainer.inference.errors import UnsupportedModel
 from trainer.policy.store import HEADS
 
 FILE = "mtp.safetensors"
-"""In a folder of its own, not beside the policy's weights: whoever loads those takes every tensor there."""
+"""The file lies in a folder of its own, because loaders of the policy read every tensor in the policy's folder."""
 
 
 class MultiToken(nn.Module):
@@ -29,19 +30,19 @@ class MultiToken(nn.Module):
         nn.init.zeros_(self.back.weight)  # it begins with the guess that nothing changes
 
     def forward(self, state_NC: torch.Tensor, embedded_NC: torch.Tensor) -> torch.Tensor:
-        """The state after one more token, [..., C]: what the output weights turn into the next token's logits."""
+        """The state after one more token, [..., C]; the output weights map it to the next token's logits."""
         hidden = state_NC.shape[-1:]
         both = torch.cat((F.rms_norm(state_NC, hidden), F.rms_norm(embedded_NC, hidden)), -1)
         after: torch.Tensor = state_NC + self.back(F.silu(self.mix(both)))
         return after
 
     def files(self) -> dict[str, bytes]:
-        """What `Policy.heads` holds, by name."""
+        """Files for `Policy.heads`, by name."""
         state = {name: tensor.cpu().contiguous() for name, tensor in self.state_dict().items()}
         return {FILE: safetensors.torch.save(state)}
 
     def save(self, policy_dir: Path) -> Path:
-        """Beside the policy that it was trained for."""
+        """Save the head beside the policy that it was trained for."""
         path = policy_dir / HEADS / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.files()[FILE])
@@ -49,7 +50,7 @@ class MultiToken(nn.Module):
 
     @classmethod
     def load(cls, policy_dir: Path, hidden: int) -> MultiToken | None:
-        """None where the policy has none. Raises UnsupportedModel when it is of another policy."""
+        """Load the policy's head; None where there is none. Raises UnsupportedModel when it belongs to another policy."""
         path = policy_dir / HEADS / FILE
         if not path.exists():
             return None

@@ -1,8 +1,9 @@
-"""Training the head of a policy that lies in a folder; a stage of training does the same for what it trained (`heads.ahead`).
+"""Trains the draft head of a policy in a folder. Training stages do the same for the policy they trained
+(`mtp.num_speculative_tokens`).
 
-`python -m trainer.inference.mtp.training --policy DIR --tokens FILE` learns from what the policy did at its work and writes
-`DIR/mtp`; FILE has a context window a line (`manage.py tokens RUN` writes one). Without it the policy speaks to itself, which
-is far from how it speaks between observations.
+`python -m trainer.inference.mtp.training --policy DIR --tokens FILE` learns from the policy's own rollouts and writes
+`DIR/mtp`. FILE has one context window per line (`manage.py tokens RUN` writes one). Without it the policy samples text
+freely, which differs much from its text between observations.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import torch
 from transformers import PreTrainedModel
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse
-from trainer.inference.embedded.jobs import Job
-from trainer.inference.embedded.kinds import build_decoder, shape_of
+from trainer.inference.embedded.factory import build_decoder, shape_of
+from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
@@ -28,7 +29,7 @@ from trainer.policy.names import checkpoint_state
 
 
 def read_tokens(path: Path, vocabulary: int) -> Iterator[list[int]]:
-    """Of a file with {"tokens": [...]} a line. Raises ValueError, which names the line."""
+    """Read a file with one {"tokens": [...]} per line. Raises ValueError naming the line."""
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -41,7 +42,7 @@ def read_tokens(path: Path, vocabulary: int) -> Iterator[list[int]]:
 
 
 def sampled(model: PreTrainedModel, prompts: Sequence[list[int]], new: int, temperature: float) -> list[list[int]]:
-    """Prompts with what the policy says after each: `new` tokens, by the embedded engine."""
+    """Prompts with `new` sampled tokens after each, by the embedded engine."""
     shape = shape_of(model.config.to_dict())
     decoder = build_decoder(shape, checkpoint_state(model, model.state_dict()), shape.max_position_embeddings)
     runner = Runner(Limits(max_queue=len(prompts)))

@@ -1,4 +1,5 @@
-"""Which engine a request goes to: where its episode's keys are, else where its prompt's are, else the least loaded."""
+"""Engine affinity: a request goes to the engine with its session's keys, else its prompt's, else to the least loaded
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from trainer.inference.contract import GenerateRequest
 
 REMEMBERED = 65536
 SLACK = 8
-"""Requests by which an engine may be busier than the least busy one and still keep what it has keys for."""
+"""Requests by which an engine may exceed the least loaded one and still attract requests for its cached keys."""
 
 
 class Loaded(Protocol):
@@ -22,14 +23,14 @@ M = TypeVar("M", bound=Loaded)
 
 
 class Affinity(Generic[M]):
-    """Remembers the last engine of each session and of each prompt; both lists are bounded."""
+    """Stores the last engine of each session and of each prompt; both tables are bounded."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._places: OrderedDict[tuple[str, object], M] = OrderedDict()
 
     def choose(self, request: GenerateRequest, members: Sequence[M]) -> M:
-        """One of `members`, which must not be empty. A group shares its prompt, and so its keys."""
+        """Choose one of `members`, which must not be empty. A group shares its prompt, and so its keys."""
         least = min(members, key=lambda member: len(member.running))
         chosen = least
         for place in _places(request):
@@ -47,7 +48,7 @@ class Affinity(Generic[M]):
         return chosen
 
     def forget(self, member: M) -> None:
-        """An engine is gone, with all its keys."""
+        """Remove an engine that is gone with all its keys."""
         for place in [place for place, known in self._places.items() if known is member]:
             del self._places[place]
 

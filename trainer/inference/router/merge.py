@@ -1,18 +1,20 @@
-"""One deployment on several engines, as one status."""
+"""Merges the status of one deployment over several engines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, EngineStatus
-from trainer.inference.members import MemberSpec
+from trainer.inference.discovery import MemberSpec
 
 
 def merged(
     spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus], refused: Mapping[MemberSpec, str] | None = None
 ) -> DeploymentStatus:
-    """Sums of what is counted; the fullest engine's cache; the oldest version that any serves, and the last swap of that
-    one. What each engine says of itself is kept beside it, and why one computes it wrongly (`refused`: and so has none)."""
+    """Merge counters by sum, cache utilisation by maximum, and version by minimum, with that engine's last swap. Keeps
+    each
+    engine's own status, and the reason of an engine that failed verification (`refused`) and has none.
+    """
     wrong = [
         EngineStatus(url=member.url, cluster=member.cluster, version=-1, proof="differs", error=words)
         for member, words in (refused or {}).items()
@@ -37,7 +39,7 @@ def merged(
             "generated_tokens": sum(part.generated_tokens for part in statuses),
             "prompt_tokens": sum(part.prompt_tokens for part in statuses),
             "reused_tokens": sum(part.reused_tokens for part in statuses),
-            "guessed_tokens": sum(part.guessed_tokens for part in statuses),
+            "draft_tokens": sum(part.draft_tokens for part in statuses),
             "accepted_tokens": sum(part.accepted_tokens for part in statuses),
             "preemptions": sum(part.preemptions for part in statuses),
             "engines": [*(engine for member, part in parts.items() for engine in _engines(member, part)), *wrong],
@@ -49,7 +51,7 @@ def merged(
 
 
 def _engines(member: MemberSpec, part: DeploymentStatus) -> list[EngineStatus]:
-    """A member may be a router itself: its engines keep their addresses, and are of the member's cluster."""
+    """A member may itself be a router: its engines keep their addresses and belong to the member's cluster."""
     return [
         engine.model_copy(update={"url": engine.url or member.url, "cluster": member.cluster})
         for engine in part.by_engine

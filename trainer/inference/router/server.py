@@ -1,7 +1,9 @@
-"""A router: `python -m trainer.inference.router.server --members members.json --port P`. It speaks the whole contract.
+"""Inference router: `python -m trainer.inference.router.server --members members.json --port P`. It serves the full
+contract.
 
-Its list of engines (`../members.py`) is read again when it changes, so engines come and go while runs go on. A request whose
-engine dies, or is reclaimed by its owners, is asked again elsewhere: it has a seed, and nobody has seen its answer.
+The list of engines (`../discovery.py`) is reread when it changes, so engines can join and leave during runs. When an
+engine
+dies or is reclaimed, its requests are retried elsewhere: each has a seed, and nobody has seen its answer.
 """
 
 from __future__ import annotations
@@ -27,32 +29,33 @@ from trainer.inference.contract import (
     ServerStatus,
     SyncTimings,
 )
+from trainer.inference.discovery import MemberSpec, ReplicaRegistry, fixed_members, members_arguments
 from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
-from trainer.inference.members import MemberSpec, Roster, fixed_members, members_arguments
-from trainer.inference.memory import remember, remembered
+from trainer.inference.registry import remember, remembered
 from trainer.inference.router.affinity import Affinity
-from trainer.inference.router.members import AGAIN_SECONDS, BorrowPolicy, Member, Refusal
 from trainer.inference.router.merge import merged
+from trainer.inference.router.replicas import AGAIN_SECONDS, BorrowPolicy, Member, Refusal
 from trainer.inference.service import serve
 
 log = logging.getLogger(__name__)
 PLACE_SECONDS = 120.0
-"""Longest that an engine may take to load and compare weights: the first ones compile."""
+"""Maximum seconds for an engine to load and verify weights; the first ones compile."""
 DIFFERS = "engine_differs"
 ELSEWHERE = {"unavailable", "internal", "unknown_deployment", DIFFERS}
-"""What one engine says and another may not: it is stopping, its step failed, it came back without our deployment, it
-computes something else than was published."""
+"""Errors of one engine that another may not have: it is stopping, its step failed, it restarted without our deployment,
+or it failed weight verification.
+"""
 
 
-class AllDiffer(ServerError):
-    """No engine computes what was published."""
+class AllReplicasMismatch(ServerError):
+    """No engine passes weight verification."""
 
     code = DIFFERS
     status = 422
 
 
 class Relayed(ServerError):
-    """What an engine answered, passed on as it is."""
+    """An engine's error, passed on unchanged."""
 
     def __init__(self, response: httpx.Response) -> None:
         try:
@@ -74,15 +77,15 @@ class Router:
         policy: BorrowPolicy,
         poll_seconds: float = 0.5,
     ) -> None:
-        """Engines are those of the file `members` and the `fixed` ones."""
-        self.roster: Roster[Member] = Roster(Member.of, file=members, fixed=fixed, lends=True)
+        """Engines come from the file `members` and from `fixed`."""
+        self.roster: ReplicaRegistry[Member] = ReplicaRegistry(Member.of, file=members, fixed=fixed, lends=True)
         self._memory, self._policy, self._poll_seconds = memory, policy, poll_seconds
         self.specs: dict[str, DeploymentSpec] = {}
         self._affinity: Affinity[Member] = Affinity()
         self._placing = asyncio.Lock()
-        """Held while deployments are placed: an engine that is given the same one twice at once answers neither well."""
+        """Held while deployments are placed: concurrent creation of one deployment on an engine fails."""
         self._changed = asyncio.Event()
-        """Set, and replaced, whenever an engine is looked at: requests without one wait for it."""
+        """Set, and replaced, after each look at an engine; requests without an engine wait for it."""
 
     @property
     def members(self) -> list[Member]:
@@ -138,7 +141,7 @@ class Router:
         return merged(spec, parts, {m.spec: m.refused[spec.name].words for m in self.members if spec.name in m.refused})
 
     def _all_differ(self, name: str) -> str:
-        """What the engines are told to be wrong in, where not one of them computes a deployment; else empty."""
+        """The engines' mismatch error when no engine computes a deployment correctly; else empty."""
         words = [member.differs(name) for member in self.members if member.wanted]
         return "; ".join(words) if words and all(words) else ""
 
@@ -152,13 +155,14 @@ class Router:
             open_to = [m for m in self.members if m.serves(request.deployment) and m not in shunned]
             if not open_to:
                 if words := self._all_differ(request.deployment):
-                    raise AllDiffer(words)
+                    raise AllReplicasMismatch(words)
                 if refusal is not None and refusal.code == "queue_full":
                     raise refusal
                 shunned.clear()
                 await self._next_look(left)
                 continue
-            member = self._affinity.choose(request, open_to)
+            current = [m for m in open_to if m.version(request.deployment) >= request.min_version]
+            member = self._affinity.choose(request, current or open_to)  # one that lags waits for the version itself
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
             timeout = httpx.Timeout(left + 5.0, connect=min(left, 5.0))
             task = asyncio.ensure_future(member.connections.post("/generate", body, timeout))
@@ -205,7 +209,8 @@ class Router:
         return self._status(spec)
 
     async def _undo(self, spec: DeploymentSpec) -> None:
-        """Some took it, and others never will: it is nowhere then. What it was to replace comes back with the next look."""
+        """Remove a deployment that some engines accepted and others never will. The next look restores the one it
+        replaced."""
         there = [member for member in self.members if member.served.get(spec.name) == spec]
         for member in self.members:
             if (refusal := member.refused.get(spec.name)) and refusal.spec == spec:
@@ -228,7 +233,7 @@ class Router:
         return await self._everywhere(name, "resume")
 
     async def update(self, name: str, version: int | None) -> SyncTimings:
-        """Of the slowest engine."""
+        """Update all engines; return the timings of the slowest."""
         answers = await self._ask_all(name, f"/deployments/{name}/update", {"version": version})
         await self._look()
         timings = (SyncTimings.model_validate_json(answer.content) for answer in answers.values())
@@ -253,7 +258,7 @@ class Router:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {', '.join(sorted(self.specs)) or 'none'})")
 
     def _missing(self, member: Member) -> list[DeploymentSpec]:
-        """What belongs there and is not, but for what it was just seen to compute wrongly."""
+        """Deployments that should be there and are missing, except those that just failed verification."""
         now = time.monotonic()
         refused = {r.spec.name: r.spec for r in member.refused.values() if now < r.until}
         return [
@@ -263,7 +268,7 @@ class Router:
         ]
 
     async def _place(self, member: Member, spec: DeploymentSpec) -> DeploymentStatus:
-        """Raises what the engine answers; that it does not compute it is kept with it."""
+        """Create a deployment on an engine. Raises its error; a weight mismatch is recorded with the engine."""
         try:
             response = await _ask(member, "POST", "/deployments", spec.model_dump(), seconds=PLACE_SECONDS)
         except Relayed as error:
@@ -304,7 +309,7 @@ class Router:
             return
 
     async def _look(self) -> None:
-        """Reads the list, asks every engine how it is, and brings our deployments to where they belong."""
+        """Reread the list, poll every engine, and place our deployments where they belong."""
         await self.roster.refresh()
         await asyncio.gather(*(self._look_at(member) for member in self.members))
         for member in [m for m in self.members if m.draining and not m.running]:

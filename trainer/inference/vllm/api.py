@@ -20,52 +20,53 @@ import numpy as np
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.replay.wire import RoutedExperts
+from trainer.router_replay.payload import RoutedExperts
 
 LOAD_SECONDS = 600.0
-"""Longest that one reload of weights may take."""
+"""Timeout of one weight reload."""
 TELL_SECONDS = 30.0
-"""For what it was started with, which it first collects about its machine."""
+"""Timeout of queries about the server's start; vLLM collects machine information for them first."""
 STEER_SECONDS = 60.0
-"""For pausing, resuming and naming a version, which wait for the step in progress."""
+"""Timeout of pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
 _CACHE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
 _PREEMPTED = re.compile(r"^vllm:num_preemptions_total(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
-"""One line an engine of the server, in the text of Prometheus; 1 is full."""
+"""One line per engine of the server, in Prometheus text format; 1 is full."""
 _LABEL = re.compile(r"~(\d+)~")
 
 
 class BadAnswer(ServerError):
-    """vLLM sent another shape than its version 0.32 does."""
+    """vLLM's answer differs from the format of version 0.32."""
 
     code = "bad_answer"
 
 
 class Refused(Unavailable):
-    """The server answers, and does not do what it was asked."""
+    """The server answers and refuses the request."""
 
 
 class WeightsLost(Unavailable):
-    """The server holds other weights than it was given: it was started again."""
+    """The server holds other weights than it was given: it restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server was started with: its model's name in requests, and the folder as it sees it."""
+    """Start parameters of a server: its model's name in requests, and the folder as the server sees it."""
 
     name: str
     folder: Path
 
 
 def label(deployment: str, version: int, digest: str) -> str:
-    """How a server is told what it holds; the digest tells apart versions of abandoned histories.
+    """Label of the weights in a server; the digest distinguishes versions of abandoned histories.
 
-    It is the salt of prefix caches, too, which may hold at most 128 characters and no @, / or \\."""
+    It is also the salt of prefix caches, which allows at most 128 characters and no @, / or \\.
+    """
     return f"{deployment}~{version}~{digest[:16]}"
 
 
 def labelled_version(text: str) -> int:
-    """The version in a label of ours. Raises WeightsLost for any other (`default` after a restart)."""
+    """Parse the version from our label. Raises WeightsLost for any other (`default` after a restart)."""
     found = _LABEL.search(text)
     if found is None:
         raise WeightsLost(f"the server answered with weights {text!r}, which it was not given")
@@ -79,10 +80,11 @@ NARROWED = (
 
 
 def refuse_unsupported(spec: DeploymentSpec) -> None:
-    """What no vLLM does, before anything runs on one. Raises BadRequest."""
+    """Reject specs that vLLM cannot serve, before anything runs on a server. Raises BadRequest."""
     if spec.speculate:
         raise BadRequest(
-            f"sampling.speculate is {spec.speculate}, and vLLM does not guess with a policy's own head; leave it empty, or "
+            f"sampling.num_speculative_tokens is {spec.speculate}, and vLLM does not guess with a policy's own "
+            "head; leave it empty, or "
             "serve the policy with the embedded engine (OPENCOMPOSER_INFERENCE_ENGINE=embedded)"
         )
     asked = [
@@ -117,7 +119,7 @@ def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, A
 
 
 def routed_experts(text: str, first: int | None) -> RoutedExperts | None:
-    """Experts as vLLM sends them (base64 of an npy array, one row a token that was read), from position `first` on.
+    """Decode vLLM's routed experts (base64 of an npy array, one row per input token), from position `first` on.
 
     Raises BadAnswer.
     """
@@ -133,8 +135,10 @@ def routed_experts(text: str, first: int | None) -> RoutedExperts | None:
 
 
 def parse_response(body: dict[str, Any], *, before: int, experts_from: int | None = None) -> GenerateResponse:
-    """The contract's answer. Without version spans in it, all tokens count as of `before`, the version held when the
-    request began. Raises BadAnswer, WeightsLost."""
+    """Parse vLLM's answer. Without version spans, all tokens count as of `before`, the version at the request's start.
+    Raises
+    BadAnswer, WeightsLost.
+    """
     try:
         choice = body["choices"][0]
         tokens = choice["token_ids"]
@@ -158,23 +162,23 @@ def parse_response(body: dict[str, Any], *, before: int, experts_from: int | Non
 
 
 class Room(NamedTuple):
-    """For keys and values, as vLLM's metrics tell of it; None is what they do not name."""
+    """KV-cache state from vLLM's metrics; None where a metric is missing."""
 
     used: float | None = None
-    """Share that requests fill now, of its fullest engine."""
+    """Current utilisation by requests, in the server's fullest engine."""
     preemptions: int | None = None
-    """Since it started, of all its engines."""
+    """Preemptions since the start, over all its engines."""
 
 
 def read_room(metrics: str) -> Room:
-    """From the text of /metrics."""
+    """Parse the text of /metrics."""
     preempted = [int(float(found[1])) for found in _PREEMPTED.finditer(metrics)]
     used = max((float(found[1]) for found in _CACHE.finditer(metrics)), default=None)
     return Room(used, sum(preempted) if preempted else None)
 
 
 class VllmApi:
-    """The calls. Raises Unavailable when the server does not answer or lacks an interface, in words."""
+    """Client of one vLLM server. Raises Unavailable when the server does not answer or lacks an interface."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -194,7 +198,7 @@ class VllmApi:
             raise Unavailable(f"what answers at {self.url} is not vLLM: /v1/models lists no model") from error
 
     async def held(self) -> str:
-        """The label of the weights that the server holds; `default` until it was given some."""
+        """Label of the server's weights; `default` until it was given some."""
         body = await self._call("GET", "/weight_info", need="VLLM_SERVER_DEV_MODE=1")
         try:
             return str(body["weight_version"])
@@ -202,7 +206,7 @@ class VllmApi:
             raise Unavailable(f"vLLM at {self.url} tells no weight version; version 0.32 does") from error
 
     async def returns_experts(self) -> bool | None:
-        """Whether it was started to answer with the experts of its tokens; None where it does not say. Raises Unavailable."""
+        """Whether answers include routed experts; None where the server does not report it. Raises Unavailable."""
         told = {"config_format": "json"}
         try:
             body = await self._call("GET", "/server_info", params=told, timeout=TELL_SECONDS)
@@ -214,7 +218,7 @@ class VllmApi:
             return None
 
     async def room(self) -> Room:
-        """How full it is of keys and values; nothing where it does not say."""
+        """KV-cache state; empty where the server does not report it."""
         try:
             response = await self._http.get("/metrics")
         except httpx.TransportError:
@@ -222,7 +226,7 @@ class VllmApi:
         return read_room(response.text) if response.is_success else Room()
 
     async def generate(self, request: GenerateRequest, *, model: str, salt: str, before: int) -> GenerateResponse:
-        """One attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""
+        """Make one attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""
         body = json.dumps(request_body(request, model, salt))
         timeout = httpx.Timeout(None, connect=5.0)
         try:
@@ -240,7 +244,7 @@ class VllmApi:
         return parse_response(response.json(), before=before, experts_from=request.experts_from)
 
     async def pause(self) -> None:
-        """Requests in flight keep their place and go on after `resume`."""
+        """Pause; requests in flight keep their state and continue after `resume`."""
         await self._call(
             "POST", "/pause", need="VLLM_SERVER_DEV_MODE=1", params={"mode": "keep"}, timeout=STEER_SECONDS
         )
@@ -249,18 +253,18 @@ class VllmApi:
         await self._call("POST", "/resume", need="VLLM_SERVER_DEV_MODE=1", timeout=STEER_SECONDS)
 
     async def load(self, folder: Path) -> None:
-        """Replace the weights by those in `folder`, which the server must see at the same path."""
+        """Load the weights from `folder`, which the server must see under the same path."""
         need = f"VLLM_SERVER_DEV_MODE=1, and {folder} at the same path as here"
         await self.on_workers("reload_weights", {"weights_path": str(folder)}, need=need)
 
     async def on_workers(self, method: str, arguments: dict[str, str], *, need: str = "") -> list[Any]:
-        """What each worker of the server answers to a call. Raises Refused where it has no such method, or that failed."""
+        """Call a method on every worker and return the answers. Raises Refused where it is missing or fails."""
         body = {"method": method, "kwargs": arguments}
         answer = await self._call("POST", "/collective_rpc", need=need, json=body, timeout=LOAD_SECONDS)
         return list((answer or {}).get("results") or [])
 
     async def name(self, label: str) -> None:
-        """Tell the server what it holds now: answers say so, token by token."""
+        """Set the label of the current weights; answers report it token by token."""
         need, named = "VLLM_SERVER_DEV_MODE=1", {"new_version": label}
         await self._call("POST", "/update_weight_version", need=need, json=named, timeout=STEER_SECONDS)
 

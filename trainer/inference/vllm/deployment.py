@@ -1,4 +1,4 @@
-"""A named set of weights, ready to be put into a vLLM server."""
+"""A named set of weights, ready to be loaded into a vLLM server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import torch
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
 from trainer.inference.errors import SyncFailed, UnsupportedModel
-from trainer.inference.reference import reference
+from trainer.inference.reference_logprobs import reference
 from trainer.inference.vllm.api import label
-from trainer.replay import EXPERTS
+from trainer.router_replay import EXPERTS
 from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
 from trainer.weights.probe import Probe
 
@@ -51,7 +51,7 @@ SHAPE = (
     "qk_rope_head_dim",
     "v_head_dim",
 )
-"""Fields of config.json that the weights' names and shapes follow from: equal in what one server can hold."""
+"""Fields of config.json that determine the weights' names and shapes. Deployments of one server must agree in them."""
 COMPUTES = (
     "hidden_act",
     "rms_norm_eps",
@@ -67,11 +67,12 @@ COMPUTES = (
     "topk_group",
     "routed_scaling_factor",
 )
-"""Fields that change what the same weights compute. The server goes by its own; one that is not written is the library's."""
+"""Fields that change the outputs of the same weights. The server uses its own; missing fields have the library's
+default."""
 
 
 def read_config(folder: Path) -> dict[str, object]:
-    """Raises UnsupportedModel."""
+    """Read config.json. Raises UnsupportedModel."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text())
@@ -89,7 +90,7 @@ def has_experts(config: dict[str, object]) -> bool:
 
 
 def misfit(policy: dict[str, object], served: dict[str, object]) -> str:
-    """The first field in which a policy differs from what the server was started with; empty when it fits."""
+    """First field in which a policy differs from the server's configuration; empty when it fits."""
     for name in SHAPE:
         if policy.get(name) != served.get(name):
             return f"{name} is {policy.get(name)} there and {served.get(name)} in the server"
@@ -107,27 +108,27 @@ class Deployment:
     waiting: int = 0
     """Requests that wait for their server to hold these weights."""
     asked_at: float = 0.0
-    """When the first of those that wait came."""
+    """Arrival time of the first waiting request."""
     generated: int = 0
     read: int = 0
     reused: int = 0
     preemptions: int = 0
-    """Of its server, while it held it."""
+    """Preemptions of its server while this deployment held it."""
     version: int = -1
     digest: str = ""
     error: str = ""
     retry_at: float = 0.0
     refused: str = ""
-    """Label of the weights that its server does not compute with, whatever it says; `error` has the words."""
+    """Label of weights that failed verification on its server; `error` has the message."""
     proof: Proof = ""
-    """Of what its server loaded last; the next whole load is compared before it answers."""
+    """Verification state of its server's last load; the next full load is verified before any answer."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One fetch at a time."""
+    """Serialises fetches."""
 
     def __post_init__(self) -> None:
         self._probe: tuple[str, Probe | None] | None = None
-        """Of the weights with a label."""
+        """Label of weights, and their probe."""
         self.subscriber = Subscriber(open_versions(self.spec.store)) if self.spec.store else None
 
     @property
@@ -136,16 +137,16 @@ class Deployment:
 
     @property
     def ready(self) -> bool:
-        """Whether there are weights to put into a server."""
+        """Whether there are weights to load into a server."""
         return self.version >= 0
 
     @property
     def differs(self) -> bool:
-        """Whether the server was seen not to compute the weights at hand."""
+        """Whether the current weights failed verification on the server."""
         return self.ready and self.refused == self.label
 
     def probe(self) -> Probe | None:
-        """What its weights say of the probe's text. Blocks. None where nobody can tell."""
+        """Reference probe of its weights. Blocks. None where there is none."""
         if self._probe is None or self._probe[0] != self.label:
             store = self.subscriber.store if self.subscriber else None
             self._probe = self.label, reference(store, self.version, Path(self.spec.policy_dir), self.mirror)
@@ -157,7 +158,7 @@ class Deployment:
 
     @property
     def mirror(self) -> Mirror | None:
-        """The weights at hand, word by word; None where they are files of a policy directory."""
+        """The current weights, word by word; None where they are files of a policy directory."""
         return self.subscriber.current if self.subscriber else None
 
     @property
@@ -190,9 +191,9 @@ class Deployment:
         )
 
     async def refresh(self, version: int | None) -> SyncTimings:
-        """Bring the weights at hand to `version` (None: the newest). Raises SyncFailed; the old ones stay.
+        """Fetch `version` (None: the newest). Raises SyncFailed; the old weights stay.
 
-        A deployment that follows a store without versions stays without weights: that is no error.
+        A deployment that follows a store without versions stays without weights; that is no error.
         """
         async with self.lock:
             if self.subscriber is None:
@@ -231,10 +232,11 @@ class Deployment:
         return self.spec.follow and self.subscriber is not None and self.subscriber.behind()
 
     def write(self, folder: Path) -> None:
-        """The weights at hand as a checkpoint in `folder`, tied tensors under each of their names. Blocks.
+        """Write the current weights as a checkpoint into `folder`, tied tensors under each of their names. Blocks.
 
         vLLM's CPU backend keeps a packed copy of a tied output layer, which a reload renews only when the checkpoint
-        names it (seen with 0.32: log-probabilities off by 0.5 otherwise); elsewhere the second name does no harm.
+        names it
+        (seen with 0.32: log-probabilities off by 0.5 otherwise). On other backends the second name is harmless.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.subscriber is None:
@@ -253,25 +255,25 @@ class Deployment:
             safetensors.torch.save_file({n: t.clone() for n, t in tied.items()}, folder / "tied.safetensors")
 
     def note(self, problem: str) -> None:
-        """Shown with it, and tried again later."""
+        """Show a problem with the deployment, and retry later."""
         if problem != self.error:
             log.warning("deployment %s: %s", self.name, problem)
         self.error = problem
         self.retry_at = time.monotonic() + RETRY_SECONDS
 
     def moved(self) -> None:
-        """What its last server made of it says nothing of the next one."""
+        """Reset the verification state: a result of the last server says nothing about the next."""
         self.error = self.refused = self.proof = ""
         self.retry_at = 0.0
 
     def forget(self) -> None:
-        """Lets the weight store collect what was kept for it."""
+        """Let the weight store collect what it kept for this deployment."""
         if self.subscriber is not None:
             self.subscriber.store.unpin(self._pin)
 
 
 def _tied_output(source: Path) -> dict[str, torch.Tensor]:
-    """The output layer of a checkpoint that leaves it to the input embeddings."""
+    """Output layer of a checkpoint that ties it to the input embeddings."""
     for path in sorted(source.glob("*.safetensors")):
         with safetensors.safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping

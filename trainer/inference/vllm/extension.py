@@ -1,10 +1,13 @@
-"""Runs inside vLLM's workers: overwrites the changed words of their live weights, where a whole reload would take the pause.
+"""vLLM worker extension: overwrites changed words of live weights in place, where a full reload would take the pause.
 
-Started with `--worker-extension-cls trainer.inference.vllm.extension.WeightPatches`, called by `/collective_rpc`. It needs torch
-and safetensors alone, so that the file can be given to a vLLM that does not have the product (docs/inference.md).
+Started with `--worker-extension-cls trainer.inference.vllm.extension.WeightPatches`, called by `/collective_rpc`. It
+needs
+only torch and safetensors, so the file can be given to a vLLM that lacks this package (docs/inference.md).
 
-Where a word of a checkpoint lies in a worker (fused projections, stacked experts, its share of a tensor) is nobody's guess
-here: one whole load is watched, and vLLM's own loaders show where each view of each tensor is copied to.
+The location of a checkpoint's word in a worker (fused projections, stacked experts, its shard of a tensor) is observed,
+not
+guessed: the extension watches one full load, in which vLLM's own loaders show where each view of each tensor is copied
+to.
 """
 
 from __future__ import annotations
@@ -26,19 +29,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
-"""Of a parameter: its module's path, and its name there."""
+"""Key of a parameter: its module's path, and its name there."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 DERIVED = ("W_UK_T", "W_UV", "W_K", "W_V")
-"""Attributes of attention layers that hold copies made of other weights."""
+"""Attributes of attention layers that hold copies derived from other weights."""
 
 
 class LayoutUnknown(Exception):
-    """Where words of a checkpoint lie in this model cannot be told, so it takes whole checkpoints."""
+    """The layout of checkpoint words in this model is unknown, so it takes full checkpoints only."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Some words of a flat tensor, as torch strides them."""
+    """Part of a flat tensor, described by torch strides."""
 
     offset: int
     sizes: tuple[int, ...]
@@ -54,7 +57,7 @@ class View:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a view of a checkpoint's tensor is copied to."""
+    """Destination of a view of a checkpoint's tensor."""
 
     source: View
     target: View
@@ -62,7 +65,8 @@ class Place:
 
 
 def carry(positions: torch.Tensor, place: Place) -> tuple[torch.Tensor, torch.Tensor]:
-    """Flat positions in a checkpoint's tensor → which of them lie in the place, and where those lie in the parameter."""
+    """Map flat positions in a checkpoint's tensor to a mask of those in the place, and their positions in the
+    parameter."""
     rest = positions.long() - place.source.offset
     inside = rest >= 0
     index = torch.full_like(rest, place.target.offset)
@@ -79,7 +83,7 @@ def carry(positions: torch.Tensor, place: Place) -> tuple[torch.Tensor, torch.Te
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """sha256 of its words in row-major order."""
+    """sha256 of the tensor's words in row-major order."""
     flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
     return hashlib.sha256(flat.numpy().data).hexdigest()
 
@@ -103,21 +107,24 @@ def checkpoint(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class Watch(TorchDispatchMode):
-    """Sees a load: which view of which tensor is copied to which view of which parameter."""
+    """Records a load: which view of which tensor is copied to which view of which parameter."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
         self.places: dict[str, list[Place]] = {}
         self.made_otherwise: set[Key] = set()
-        """Parameters that something was copied to that is no view of a checkpoint's tensor."""
+        """Parameters that received data other than a view of a checkpoint's tensor."""
         self.parameters: dict[Key, torch.Tensor] = {}
-        """As loaders see them: often on the meta device, before they are laid out for kernels."""
+        """Parameters as loaders see them: often on the meta device, before their layout is changed for kernels."""
         self._keys: dict[int, Key] = {}
         self._names: dict[int, str] = {}
 
     def tensors(self, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-        """What the model is to load. The parameters are looked up when it begins to: no sooner are they what loaders see."""
+        """Tensors for the model to load. Parameters are looked up when the load begins, because only then are they what
+        loaders
+        see.
+        """
         for path, module in self.model.named_modules():
             for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
                 if tensor is not None:
@@ -153,11 +160,11 @@ class Watch(TorchDispatchMode):
 
 @dataclass
 class Home:
-    """A parameter that words are written to."""
+    """A parameter that patches write to."""
 
     tensor: torch.Tensor
     packed: bool
-    """Its kernel has a copy of its own (vLLM's CPU backend): `tensor` is kept beside it, and it is packed anew."""
+    """Its kernel has a packed copy (vLLM's CPU backend): `tensor` is kept beside it, and the kernel packs it again."""
 
     def flat(self) -> torch.Tensor:
         span = 1 + sum((size - 1) * step for size, step in zip(self.tensor.size(), self.tensor.stride(), strict=True))
@@ -175,7 +182,7 @@ class Staged:
 
 @dataclass
 class Layout:
-    """Where a model's weights lie, and what they are."""
+    """Location and digests of a model's weights."""
 
     model: torch.nn.Module
     places: dict[str, list[Place]]
@@ -185,7 +192,7 @@ class Layout:
 
     @classmethod
     def learn(cls, model: torch.nn.Module, watch: Watch, folder: Path, label: str) -> Layout:
-        """From a load that was watched and has ended. Raises LayoutUnknown."""
+        """Build the layout from a recorded, finished load. Raises LayoutUnknown."""
         for path, module in model.named_modules():
             for name in DERIVED:
                 if getattr(module, name, None) is not None:
@@ -208,14 +215,14 @@ class Layout:
         return Home(live, packed=False) if as_loaded else self._beside(key, loaded)
 
     def _beside(self, key: Key, loaded: torch.Tensor) -> Home:
-        """Words in the order of loaders, for a kernel that wants another: from these it can be given its own again."""
+        """Words in the loaders' order, for a kernel with another layout; the kernel's copy can be rebuilt from them."""
         module = self.model.get_submodule(key[0])
         if self._live(key).device.type != "cpu" or not hasattr(module, "quant_method"):
             raise LayoutUnknown(f"{'.'.join(key)} is laid out anew for its kernel")
         return Home(torch.zeros_like(loaded, device="cpu"), packed=True)
 
     def _each(self, folder: Path, *, packed: bool) -> Iterator[tuple[Place, torch.Tensor, torch.Tensor]]:
-        """Places with the words of a checkpoint, and the ones that are there."""
+        """Places with a checkpoint's words and the live words."""
         for name, tensor in checkpoint(folder):
             for place in self.places.get(name, []):
                 home = self.homes[place.key]
@@ -223,7 +230,7 @@ class Layout:
                     yield place, place.source.in_(tensor), place.target.in_(home.tensor)
 
     def _differing_from(self, folder: Path) -> set[Key]:
-        """Live parameters that do not hold the words where loaders put them."""
+        """Live parameters that differ from the words that loaders put there."""
         return {
             place.key
             for place, words, there in self._each(folder, packed=False)
@@ -242,7 +249,7 @@ class Layout:
         return found
 
     def plan(self) -> dict[str, Any]:
-        """For who makes patches: which views of which tensors this worker holds, in which dtype."""
+        """Views of tensors that this worker holds, with dtypes, for the patch builder."""
         return {
             name: [
                 [p.source.offset, p.source.sizes, p.source.strides, str(self.homes[p.key].tensor.dtype)[6:]]
@@ -252,7 +259,7 @@ class Layout:
         }
 
     def stage(self, path: str, rank: int) -> Staged:
-        """Reads a patch and puts its words beside the weights, on their device. Changes none of them."""
+        """Read a patch and stage its words beside the weights, on their device. Changes no weight."""
         writes = []
         with safe_open(path, framework="pt") as file:
             said = json.loads(file.metadata()["patch"])
@@ -267,7 +274,7 @@ class Layout:
         return self.staged
 
     def apply(self, staged: Staged) -> list[str]:
-        """Overwrites the live words; again is the same as once. Names of tensors that are then not what they should be."""
+        """Overwrite the live words; idempotent. Return the names of tensors with wrong contents afterwards."""
         with torch.no_grad():
             for key, index, words in staged.writes:
                 self.homes[key].flat()[index] = words
@@ -286,7 +293,7 @@ class Layout:
             return sorted(filter(None, pool.map(one, self.places)))
 
     def _pack(self, touched: set[Key]) -> None:
-        """Has kernels copy anew what they keep copies of, a tied weight's other layer included."""
+        """Make kernels rebuild their packed copies, including the other layer of a tied weight."""
         storages = {self.homes[key].tensor.untyped_storage()._cdata for key in touched}
         for path, module in self.model.named_modules():
             mine = [name for name in module._parameters if (path, name) in touched]
@@ -315,7 +322,7 @@ Answer = dict[str, Any]
 
 
 def answered(call: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Whatever goes wrong is an answer: an exception might end the engine with all of its requests."""
+    """Turn every failure into an answer: an exception could end the engine with all of its requests."""
 
     @wraps(call)
     def wrapped(*args: Any, **kwargs: Any) -> Answer:
@@ -329,13 +336,13 @@ def answered(call: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 class WeightPatches:
-    """Mixed into vLLM's Worker. Folders and files must be seen there at the same path."""
+    """Mixed into vLLM's Worker. Folders and files must be visible to it under the same path."""
 
     opencomposer_layout: Layout | None = None
 
     @answered
     def opencomposer_load(self, folder: str, label: str) -> Answer:
-        """A whole checkpoint, by vLLM's own reload; `plan` says what of it patches may change, `reason` why none may."""
+        """Load a full checkpoint with vLLM's own reload. `plan` lists what patches may change, `reason` why none may."""
         worker: Any = self
         worker.opencomposer_layout = None
         model = worker.get_model()
@@ -356,14 +363,17 @@ class WeightPatches:
 
     @answered
     def opencomposer_stage(self, path: str) -> Answer:
-        """Before the pause."""
+        """Stage a patch before the pause."""
         worker: Any = self
         staged = self._opencomposer_known().stage(path, worker.rank)
         return {"base": staged.base, "words": sum(len(index) for _, index, _ in staged.writes)}
 
     @answered
     def opencomposer_apply(self, path: str) -> Answer:
-        """Under the pause. `wrong` names the tensors that are then not the published ones: load a whole checkpoint."""
+        """Apply the staged patch during the pause. `wrong` names tensors that then differ from the published ones: load
+        a full
+        checkpoint.
+        """
         worker: Any = self
         layout = self._opencomposer_known()
         staged = layout.staged

@@ -1,7 +1,9 @@
-"""The inference contract in front of vLLM: `python -m trainer.inference.vllm.server --servers URL,URL --port P`.
+"""Front end of vLLM servers for the inference contract:
+`python -m trainer.inference.vllm.server --servers URL,URL --port P`.
 
-Workers and the control plane speak to this one process; it alone moves the vLLM servers to other weights. Its list of
-servers (`../members.py`) is read again when it changes, so servers come and go while runs go on.
+Workers and the control plane talk to this process only, and only it loads weights into the vLLM servers. The list of
+servers
+(`../discovery.py`) is reread when it changes, so servers can join and leave during runs.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
+from trainer.inference.discovery import MemberSpec, ReplicaRegistry, fixed_members, members_arguments
 from trainer.inference.errors import (
     DeadlinePassed,
     Displaced,
@@ -32,24 +35,23 @@ from trainer.inference.errors import (
     UnknownDeployment,
     UnsupportedModel,
 )
-from trainer.inference.members import MemberSpec, Roster, fixed_members, members_arguments
-from trainer.inference.memory import remember, remembered
-from trainer.inference.proving import AGAIN_SECONDS, EngineDiffers
-from trainer.inference.service import serve
+from trainer.inference.registry import remember, remembered
+from trainer.inference.service import at_version, serve
+from trainer.inference.verify_weights import AGAIN_SECONDS, WeightMismatch
 from trainer.inference.vllm.api import refuse_unsupported
 from trainer.inference.vllm.deployment import Deployment
-from trainer.inference.vllm.meter import Meter
-from trainer.inference.vllm.worker import Worker
+from trainer.inference.vllm.load import Meter
+from trainer.inference.vllm.time_slicing import Worker
 
 log = logging.getLogger(__name__)
 TURN_SECONDS = 20.0
 PLACE_SECONDS = 0.5
 SETTLE_SECONDS = 30.0
-"""Longest that a new deployment is waited for, so that who asks for one learns at once that the server does not compute it."""
+"""Maximum wait for a new deployment, so that its creator learns of failed verification at once."""
 
 
 class VllmEngine:
-    """Deployments, each placed on the vLLM server with the fewest of those that can hold it."""
+    """Deployments, each placed on the compatible vLLM server with the fewest deployments."""
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class VllmEngine:
         max_queue: int = 4096,
         prove_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        """Servers are the given ones and those of the file `members`. `data` is seen by them at the same path: weights
-        pass through `data`/vllm."""
+        """Servers come from `servers` and the file `members`. They must see `data` under the same path: weights pass
+        through
+        `data`/vllm.
+        """
         self._memory = data / "run" / "inference-deployments.json"
         self._scratch, numbers = data / "vllm", count()
 
@@ -77,13 +81,13 @@ class VllmEngine:
                 prove_seconds=prove_seconds,
             )
 
-        self._roster: Roster[Worker] = Roster(worker, file=members, fixed=servers)
+        self._roster: ReplicaRegistry[Worker] = ReplicaRegistry(worker, file=members, fixed=servers)
         self._loops: dict[Worker, asyncio.Task[None]] = {}
         self._deployments: dict[str, Deployment] = {}
         self._changing = asyncio.Lock()
-        """One deployment is created or removed at a time: many workers ask for the same one at once."""
+        """Serialises creation and removal of deployments: many workers request the same one at once."""
         self._moved = asyncio.Event()
-        """Set, and replaced, whenever a deployment gets a server, or goes for good."""
+        """Set, and replaced, whenever a deployment gets a server or is removed."""
         self._meter = Meter()
 
     @property
@@ -127,6 +131,8 @@ class VllmEngine:
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._get(request.deployment)
+        if request.min_version:
+            request = await at_version(request, lambda: deployment.version)
         with self._meter.request() as count:
             try:
                 async with asyncio.timeout(request.timeout_seconds):
@@ -145,7 +151,7 @@ class VllmEngine:
             return answer
 
     async def _generate(self, deployment: Deployment, request: GenerateRequest) -> GenerateResponse:
-        """On its server, also where that changes before the request had its turn."""
+        """Generate on the deployment's server, also when it changes while the request waits."""
         while True:
             worker = self._worker_of(deployment)
             if worker is None:
@@ -164,7 +170,7 @@ class VllmEngine:
         return [self._status(deployment) for deployment in self._deployments.values()]
 
     def _status(self, deployment: Deployment) -> DeploymentStatus:
-        """With what only its server knows."""
+        """Status, including what only its server knows."""
         worker = self._worker_of(deployment)
         return deployment.status().model_copy(update={"cache_share": worker.holding.filling.peak() if worker else None})
 
@@ -184,7 +190,7 @@ class VllmEngine:
             self._remember()
         try:
             await worker.settled(deployment, SETTLE_SECONDS)
-        except EngineDiffers:
+        except WeightMismatch:
             async with self._changing:
                 if self._deployments.get(spec.name) is deployment:
                     await self._remove(deployment)
@@ -223,7 +229,7 @@ class VllmEngine:
     # -- placing --------------------------------------------------------------------------------------
 
     async def _choose(self, deployment: Deployment) -> Worker:
-        """The server with the fewest deployments of those that can hold this one. Raises Unavailable, UnsupportedModel."""
+        """The compatible server with the fewest deployments. Raises Unavailable, UnsupportedModel."""
         able, problems, refused = [], [], []
         for worker in self.workers:
             if worker.draining:
@@ -255,7 +261,7 @@ class VllmEngine:
         done.set()
 
     async def _tend(self) -> None:
-        """For ever: follows the list of servers, places what has no server, and gives servers without work some."""
+        """Loop forever: follow the list of servers, place deployments without a server, and give idle servers work."""
         while True:
             try:
                 await self._refresh()
@@ -279,7 +285,7 @@ class VllmEngine:
             log.info("server %s is gone from the list", worker.spec.url)
 
     async def _place_rest(self) -> None:
-        """Deployments that are remembered, or whose server left, go to one that answers."""
+        """Place deployments that were restored, or whose server left, on a server that answers."""
         for deployment in [d for d in self._deployments.values() if self._worker_of(d) is None]:
             try:
                 worker = await self._choose(deployment)
@@ -293,7 +299,7 @@ class VllmEngine:
                 self._place(deployment, worker)
 
     def _spread(self) -> None:
-        """Where several deployments take turns on a server and another one has none, that one gets one of them."""
+        """Where deployments share a server while another has none, move one there."""
         staying = [worker for worker in self.workers if not worker.draining]
         for idle in [w for w in staying if not w.placed and w.holding.served and not w.error]:
             for fullest in sorted(staying, key=lambda w: len(w.placed), reverse=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox.grading.audit.behaviour import QUESTION
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 SHORTEST, LONGEST = 20, 1200
 """Characters of a closing message that says something and can be read at once."""

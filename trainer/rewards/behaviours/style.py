@@ -11,7 +11,7 @@ from sandbox.grading.audit.diff import read
 from sandbox.grading.audit.paths import is_code
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 LONGEST_LINE = 120
 LONGEST_COMMENT_RUN = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 
 @reward_part("unfinished_todos")

@@ -6,7 +6,7 @@ from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
 from trainer.rewards.rubric.judge import Grades, RewardJudge, configured, reward_rubric, rubric_of, use
 from trainer.rollouts.attempt import attempt_of
-from trainer.rollouts.types import RewardPart, Trajectory
+from trainer.types import RewardPart, Trajectory
 
 
 @reward_part("rubric", version=reward_rubric().version)

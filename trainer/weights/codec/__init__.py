@@ -39,7 +39,7 @@ _TRY_DENSE = 0.2
 
 @cache
 def loops(*, compiled: bool = True) -> Loops:
-    """The compiled loops where numba is installed, otherwise numpy's."""
+    """Compiled loops where numba is installed, otherwise numpy's."""
     if compiled:
         try:
             from trainer.weights.codec import compiled as numba_loops
@@ -52,7 +52,8 @@ def loops(*, compiled: bool = True) -> Loops:
 
 @cache
 def prepare(form: WordFormat) -> None:
-    """Loads (on a new machine: compiles) the loops for these words now; the first delta would wait seconds for it."""
+    """Load the loops for these words now (compile them on a new machine), so that the first delta does not wait
+    seconds."""
     old = np.zeros(64, form.words)
     old[4:] = (form.mask << form.shift) & ((1 << (8 * form.size - 1)) - 1)
     for changed in ((1, 2, 9), (9,)):  # the first has words to count apart
@@ -64,7 +65,7 @@ def prepare(form: WordFormat) -> None:
 
 
 def encode(base: Bytes, new: Bytes, form: WordFormat, mode: Mode = "small", using: Loops | None = None) -> bytes:
-    """Codes `new` against `base`: flat bytes of equal length, whole words, at most `block.MAX_WORDS` of them."""
+    """Encode `new` against `base`: flat bytes of equal length, whole words, at most `block.MAX_WORDS` of them."""
     assert base.shape == new.shape and base.ndim == 1 and base.size % form.size == 0
     old, fresh = base.view(form.words), new.view(form.words)
     assert old.size <= block.MAX_WORDS
@@ -85,7 +86,7 @@ def encode(base: Bytes, new: Bytes, form: WordFormat, mode: Mode = "small", usin
 def decode(base: Bytes, payload: bytes | memoryview, form: WordFormat, out: Bytes, using: Loops | None = None) -> None:
     """Inverse of `encode`, into `out`, which shares no memory with `base`.
 
-    Raises CorruptPayload when `payload` cannot be of these words; `out` is of no use then.
+    Raises CorruptPayload when `payload` is invalid for these words; `out` is then undefined.
     """
     old, fresh = base.view(form.words), out.view(form.words)
     kind, content = block.unpack(memoryview(payload), old.size, form)

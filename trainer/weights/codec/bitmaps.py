@@ -1,6 +1,8 @@
-"""Positions of crowded buckets as bits instead of gaps: shorter where one word in twelve or more has changed.
+"""Bitmap-coded buckets: positions as bits instead of gaps, which is shorter where at least one word in twelve has
+changed.
 
-On the wire only: the loops know gaps alone. A bucket's row says so in its context, and counts bitmap bytes as gaps.
+Used on the wire only; the loops use gaps. A flag in the context of a bucket's row marks it, and its bitmap bytes count
+as gaps.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from composer_web.datasets import guards
 from composer_web.datasets.schemas import NAME
 from composer_web.env import env
 from composer_web.ops.errors import UserError
-from trainer.stages.corpus.readers import SourceUnreadable
-from trainer.stages.corpus.store import prepare
+from trainer.midtrain.corpus.readers import SourceUnreadable
+from trainer.midtrain.corpus.store import prepare
 
 
 class Command(ProjectCommand):

@@ -1,4 +1,4 @@
-"""manage.py fidelity: measure here and now how far a sandbox looks like a developer's machine."""
+"""manage.py fidelity: measure on this machine how closely a sandbox resembles a developer's machine."""
 
 from __future__ import annotations
 

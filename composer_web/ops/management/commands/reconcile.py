@@ -1,4 +1,4 @@
-"""manage.py reconcile: the reconciler by hand."""
+"""manage.py reconcile: run the reconciler manually."""
 
 from __future__ import annotations
 

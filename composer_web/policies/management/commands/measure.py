@@ -12,14 +12,14 @@ from composer_web.accounts.commands import ProjectCommand
 from composer_web.ops.errors import UserError
 from composer_web.policies import codebases
 from composer_web.policies.measuring import measure
-from trainer.stages.scores import Interval, Selection
+from trainer.model_selection.scores import Interval, Selection
 
 
 class Command(ProjectCommand):
     help = "Measure policies on a codebase (likelihood of all and of recent lines, state tracking) and keep the result."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        from trainer.stages.selection import settings
+        from trainer.model_selection.selection import settings
 
         parser.add_argument("policy", nargs="+", help="name, or name@version; an endpoint has no likelihoods")
         parser.add_argument(

@@ -24,11 +24,11 @@ class Command(ProjectCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from trainer.policy import PolicyUnreadable
         from trainer.weights import WeightError
-        from trainer.weights.handing import hand_over
+        from trainer.weights.publish_checkpoint import publish_checkpoint
 
         try:
             weights = resolve(options["reference"])
-            made = hand_over(weights.path, options["store"], version=options["version_number"], dtype=options["dtype"])
+            made = publish_checkpoint(weights.path, options["store"], version=options["version_number"], dtype=options["dtype"])
         except UserError as error:
             raise CommandError(error.message) from error
         except (PolicyUnreadable, WeightError) as error:

@@ -1,4 +1,4 @@
-"""manage.py audit: read a run's trajectories by the auditor's rules, list findings, and decide on them."""
+"""manage.py audit: audit a run's trajectories by rules, list findings, and decide on them."""
 
 from __future__ import annotations
 

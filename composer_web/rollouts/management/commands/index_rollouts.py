@@ -1,4 +1,4 @@
-"""Index the words of rollouts that were recorded before the search across trajectories."""
+"""Index rollouts recorded before full-text search existed."""
 
 from __future__ import annotations
 

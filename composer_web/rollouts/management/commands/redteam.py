@@ -1,4 +1,4 @@
-"""manage.py redteam: what the page of the red team shows; ends with an error when something is not as it has to be."""
+"""manage.py redteam: print the red-team page. Exits with an error on any unexpected result."""
 
 from __future__ import annotations
 

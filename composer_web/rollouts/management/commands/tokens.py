@@ -1,4 +1,4 @@
-"""manage.py tokens: the token ids of a run's rollouts, a context window a line, for what learns from them elsewhere."""
+"""manage.py tokens: token ids of a run's rollouts, one context window per line, for external training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""manage.py mirror: metrics of all runs in TensorBoard, MLflow or W&B."""
+"""manage.py mirror: copy the metrics of all runs to TensorBoard, MLflow or W&B."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _go_on(self, feeder: Feeder, stopping: threading.Event, every: float) -> None:
-        """A tool or a database that is away for a while is waited for: what it misses comes later."""
+        """Keep feeding while a tool or the database is temporarily unavailable. Missed values are sent later."""
         while True:
             try:
                 self._feed(feeder)

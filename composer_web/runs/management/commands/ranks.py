@@ -1,4 +1,4 @@
-"""manage.py ranks: this machine takes part in runs that are trained on several."""
+"""manage.py ranks: run this machine as a node of multi-node training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from composer_web.runs.whereabouts import ranks_folder
 
 class Command(BaseCommand):
     help = (
-        "Wait for runs with parallel.machines above 1 and compute this machine's ranks of them. Needs the data folder of the "
+        "Wait for runs with parallel.max_nodes above 1 and compute this machine's ranks of them. Needs the data folder of the "
         "trainer under the same name, and no database."
     )
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from trainer.parallel.follow import follow
+        from trainer.distributed.elastic.node_agent import follow
 
         self.stdout.write(f"waiting for runs in {ranks_folder()} (OPENCOMPOSER_DATA={env().data})")
         follow(ranks_folder())

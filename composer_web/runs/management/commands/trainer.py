@@ -1,34 +1,36 @@
-"""manage.py trainer: the supervised process that trains."""
+"""manage.py trainer: the process that a train worker starts for a claimed run."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from composer_web.ops.presence import Presence
-from composer_web.runs.device_room import device_room
-from composer_web.runs.trainer_process import AlreadyRunning, TrainerProcess
+from composer_web.runs.wakes import Wakes
 
 
 class Command(BaseCommand):
-    help = "Take queued runs, one at a time, and train them here. TERM stops after the current step with a checkpoint."
+    help = (
+        "Train one run under a lease that a train worker holds. Started by the worker, which wakes it over its standard input; "
+        "start `celery -A composer_web worker -Q train --pool threads -c 1` instead."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--name", default="trainer", help="one process of each name and machine (default: trainer)")
-        parser.add_argument("--once", action="store_true", help="return when no run wants a trainer")
+        parser.add_argument("run", type=int)
+        parser.add_argument("--owner", required=True, help="who holds the run's lease")
+        parser.add_argument("--token", type=int, required=True, help="fencing token of that lease")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        process = TrainerProcess(options["name"])
+        if sys.stdin.isatty():
+            raise CommandError(f"a train worker starts this, not a person: {self.help}")
+        wakes = Wakes()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: process.stopping.set())
-        room = device_room()
-        presence = Presence("trainer", name=options["name"], detail=lambda: {"run": process.current, **room}).start()
-        try:
-            process.run_for_ever(once=options["once"])
-        except AlreadyRunning as error:
-            raise CommandError(str(error)) from error
-        finally:
-            presence.stop()
+            signal.signal(number, lambda *_: wakes.stop())
+        wakes.listen(sys.stdin.buffer)
+        from composer_web.runs.trainer_process import train  # loads torch: after the worker can be heard
+
+        if not train(run_id=options["run"], owner=options["owner"], token=options["token"], wakes=wakes):
+            raise CommandError("the run went to another worker, or Postgres was away", returncode=3)

@@ -25,6 +25,7 @@ from sandbox.network.guard import Guard, Refused, Transport, Unknown
 
 MAX_ANSWER = 200_000
 TRIES = 3
+TIMEOUT = 120.0
 RETRY_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 QUOTE_CHARS = 400
 
@@ -65,7 +66,7 @@ class Endpoint:
     url: str
     model: str
     key: str = ""
-    timeout: float = 120.0
+    timeout: float = TIMEOUT
     """Seconds for one opinion, retries included."""
     guard: Guard | None = None
     """Judges the addresses that the host is found at; None where the installation's own settings name the host."""

@@ -110,7 +110,7 @@ def test_the_backend_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(backends.CHOICE, "dockr")
     with pytest.raises(SandboxUnavailable, match=r"'dockr'.*namespaces, docker"):
         backends.chosen()
-    script = "from sandbox.backends import default_backend as d, layer_owner; print(d().name, *layer_owner())"
+    script = "from sandbox.backends.choice import default_backend as d, layer_owner; print(d().name, *layer_owner())"
     for name in backends.NAMES:
         command = [sys.executable, "-c", script]
         done = subprocess.run(command, cwd=ROOT, env=os.environ | {backends.CHOICE: name}, capture_output=True)

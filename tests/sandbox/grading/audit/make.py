@@ -22,6 +22,8 @@ FILES = {
     "shop/cli.py": "import argparse\nimport sys\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n"
     "    parser.parse_args()\n",
     "tests/test_scale.py": TESTS,
+    "shop/checks.py": "def assert_near(left, right, tolerance=1e-9):\n    if abs(left - right) > tolerance:\n"
+    "        raise AssertionError(f'{left} is not {right}')\n",
     "conftest.py": "import pytest\n",
     "pyproject.toml": '[project]\nname = "shop"\nversion = "1.0"\n',
     "README.md": "# Shop\n",

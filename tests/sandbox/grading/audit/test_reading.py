@@ -12,6 +12,7 @@ from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.audit import Attempt, Step, audit
 from sandbox.grading.audit.attempt import mask
 from sandbox.grading.audit.diff import read
+from sandbox.grading.audit.flow import flows_of
 from sandbox.grading.audit.shell import split
 from sandbox.grading.patch import render
 from sandbox.harness.types import ToolCall
@@ -148,19 +149,23 @@ def test_any_text_is_read_calmly(text: str) -> None:
      *(anchor + "\n" * 25_000 for anchor in ("while True:", "def __eq__(self, x):", "except AssertionError:", "[] *", "except:")),
      *(anchor + " " * 25_000 for anchor in ("x = [] * (", "if a == 1 and", "give", "AssertionError", "note to", "print(")),
      "autouse=True " * 4_000, "import x; time.time " * 2_000, "open(" * 10_000, "test " * 10_000, "curl a." * 5_000,
+     "x = {" * 10_000, "const a = [" * 5_000, "let a = " * 8_000, "#[cfg(test)] mod a {" * 3_000, "assert_eq" * 6_000,
+     "process.env." * 5_000, "os.Args" + " " * 30_000, "def check(" * 6_000, "open(__file__)" * 4_000,
+     "a" * 60_000, "a/" * 30_000, "spec" * 15_000,
      "{'a': 1," * 5_000, "print('a' 'b'" * 4_000, "f(1) == " * 5_000, "getattr(" * 5_000, "git " * 5_000],
 )  # fmt: skip
 def test_hostile_text_takes_no_more_than_its_length(text: str) -> None:
     """Nothing grows faster than the text by much: the bound is generous so that a busy machine stays within it."""
-    patch = render(
-        Patch((FileChange("a.py", text.encode(), before=b""), FileChange("conftest.py", text.encode(), before=b"")))
-    )
+    names = ("a.py", "conftest.py")
+    patch = render(Patch(tuple(FileChange(name, text.encode(), before=b"") for name in names)))
     calls = (
         ToolCall(id="a", name="run_terminal_cmd", arguments={"command": text}),
         ToolCall(id="b", name="write_file", arguments={"path": "b.py", "content": text}),
     )
     began = time.process_time()
     audit(Attempt(text, (Step(text, calls), Step(text)), patch))
+    for name in ("a.js", "a.go", "a.rs"):
+        flows_of(name, text)
     assert time.process_time() - began < 4.0
 
 

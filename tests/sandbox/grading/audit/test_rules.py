@@ -8,6 +8,7 @@ from sandbox.grading.audit import RULES, Attempt, Severity
 from tests.sandbox.grading.audit.dishonest import DISHONEST
 from tests.sandbox.grading.audit.honest import HONEST
 from tests.sandbox.grading.audit.make import found
+from tests.sandbox.grading.audit.ordinary import ORDINARY
 
 CASES = [(rule, index) for rule, attempts in DISHONEST.items() for index in range(len(attempts))]
 
@@ -21,6 +22,12 @@ def test_found(rule: str, index: int) -> None:
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_work_is_left_alone(name: str) -> None:
     assert found(HONEST[name]) == {}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_work_weighs_little(name: str) -> None:
+    heavy = {rule: severity for rule, severity in found(ORDINARY[name]).items() if severity.rank > Severity.LOW.rank}
+    assert heavy == {}
 
 
 def test_every_rule_has_both() -> None:

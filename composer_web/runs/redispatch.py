@@ -1,0 +1,85 @@
+"""Detects lost training messages and sends them again. The reconciler calls it every few seconds.
+
+A message is lost if its work is not done, no such message was sent recently, and none waits in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, OuterRef, Q, Subquery
+from django.utils import timezone
+
+from composer_web.ops import gpus
+from composer_web.ops.models import Lease, Outbox
+from composer_web.runs.messages import LOOK, STEP, TAKE, lease_name, queue_of, send_look, send_run, send_step
+from composer_web.runs.models import Run, RunState, RunTransition, TrainBatch
+
+SILENT = timedelta(seconds=15)
+"""Age after which a message without effect counts as lost."""
+
+Found = tuple[Run, str, str]
+"""(run, problem, remedy)."""
+Sent = tuple[str, int]
+"""(task, run) of a message."""
+
+
+def lost_messages(depth: Mapping[str, int] | None, *, dry_run: bool = False) -> Iterator[Found]:
+    """Find lost messages and send them again. `depth` is the number of messages in each queue; None if the broker
+    does not answer."""
+    old = timezone.now() - SILENT
+    alive = Lease.objects.filter(expires_at__gte=timezone.now(), resource__startswith=lease_name(0)[:-1])
+    held = set(alive.exclude(owner="").values_list("resource", flat=True))
+    open_ = Q(state__in=[RunState.QUEUED, RunState.RUNNING, RunState.PAUSING])
+    ended = Q(pk__in=[name for resource in held if (name := resource.partition(":")[2]).isdigit()])
+    moved = RunTransition.objects.filter(run=OuterRef("pk")).order_by("-pk").values("at")[:1]
+    recorded = TrainBatch.objects.filter(run=OuterRef("pk"), step=OuterRef("wanted_step"))
+    lately = _lately(old)
+    for run in Run.objects.filter(open_ | ended).annotate(moved_at=Subquery(moved), recorded=Exists(recorded)):
+        if lease_name(run.pk) not in held:
+            yield from _unclaimed(run, depth, lately, dry_run)
+        elif run.state == RunState.RUNNING:
+            yield from _unheard_step(run, run.recorded, old, lately, dry_run)
+        elif run.state != RunState.QUEUED and run.moved_at is not None and run.moved_at <= old:
+            yield from _unheard_state(run, lately, dry_run)
+
+
+def _lately(old: datetime) -> set[Sent]:
+    """Training messages that are in transit, or were sent since `old`."""
+    rows = Outbox.objects.filter(Q(sent_at=None) | Q(sent_at__gte=old), task__in=[TAKE, STEP, LOOK])
+    return set(rows.values_list("task", "kwargs__run_id"))
+
+
+def _unclaimed(run: Run, depth: Mapping[str, int] | None, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+    if depth is None or depth.get(queue_of(run), 0) or (TAKE, run.pk) in lately:
+        return
+    if run.state == RunState.QUEUED and not gpus.admitted(run):
+        return
+    lost = "its message was lost (not in the queue, not taken)"
+    problem = lost if run.state == RunState.QUEUED else "no train worker holds it"
+    if not dry_run:
+        send_run(run)
+    yield run, problem, "send again"
+
+
+def _unheard_step(run: Run, recorded: bool, old: datetime, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+    """Find a recorded batch that the trainer has not taken. A run on recorded sessions is also woken to look for new
+    ones, because sessions become eligible over time."""
+    if run.wanted_step is None or run.wanted_at is None or (STEP, run.pk) in lately or run.wanted_at > old:
+        return
+    if run.config["stage"].get("sessions", {}).get("channel"):
+        if not dry_run:
+            send_step(run.pk, run.wanted_step)
+    elif recorded:
+        if not dry_run:
+            send_step(run.pk, run.wanted_step)
+        yield run, f"its trainer has not heard of the batch of step {run.wanted_step}", "send again"
+
+
+def _unheard_state(run: Run, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+    if (LOOK, run.pk) in lately:
+        return
+    if not dry_run:
+        send_look(run.pk)
+    yield run, f"its trainer has not heard that it is {run.state}", "send again"

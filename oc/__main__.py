@@ -1,3 +1,0 @@
-from oc.cli import main
-
-raise SystemExit(main())

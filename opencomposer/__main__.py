@@ -1,0 +1,5 @@
+"""`python -m opencomposer`."""
+
+from opencomposer.app import main
+
+raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The commands, a module a subject; each exports its nouns as `NOUNS`."""

@@ -1,0 +1,260 @@
+"""Assertions of Go tests: `if got := f(x); got != literal { t.Fatal… }`, `reflect.DeepEqual`, and testify's `Equal`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sandbox.grading.canaries.base import Block
+from sandbox.grading.canaries.go import GoTests
+from sandbox.grading.canaries.scanning import arguments_after, brackets
+from sandbox.grading.observations.braces import FIRST, SITE, Assertion, Edit
+
+IF = re.compile(rb"\bif\b(?P<head>[^\n]*?)(?P<brace>\{)[ \t]*(?=\n)")
+FAILS = re.compile(rb"\s*(?P<t>\w+)\.(?:Fatal|Error|Fail|Log)\w*\(")
+EQUAL = re.compile(rb"\b(?:assert|require)\.Equal(\()")
+DEEP = re.compile(rb"\s*!\s*reflect\.DeepEqual(\()")
+WANT = re.compile(rb"(?:\w+\.)?(?P<name>(?:want|expect|expected|exp|out|output|result)\w*)")
+LITERAL = re.compile(
+    rb"\s*(?:[+-]?[\d.][\w.]*|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|true|false|(?:[\[\]\w.*{} ]*?\{.*\}))\s*", re.DOTALL
+)
+"""A literal of Go, strings blanked out. Composite ones may only hold literals (`is_literal`)."""
+CALLS = re.compile(rb"\w\s*\(|\bfunc\b")
+PACKAGE = re.compile(rb"^package[ \t]+\w+[ \t]*(?=;|\n|//)", re.MULTILINE)
+WATCHED = re.compile(rb"\bocDiffers\d+\(|\berr\w*\s*[!=]=\s*nil\b")
+"""What an `if` with a complaint depends on where it tells no expectation: a report, or whether there is an error."""
+COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|Now)?\(")
+ASSERTS = re.compile(rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(")
+SUPPORT = """
+func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site int, values ...interface{}) bool {
+	t.Helper()
+	line := ""
+	for _, value := range values {
+		text := ""
+		switch v := ocreflect.ValueOf(value); v.Kind() {
+		case ocreflect.Int, ocreflect.Int8, ocreflect.Int16, ocreflect.Int32, ocreflect.Int64:
+			text = ocfmt.Sprint(v.Int())
+		case ocreflect.Uint, ocreflect.Uint8, ocreflect.Uint16, ocreflect.Uint32, ocreflect.Uint64, ocreflect.Uintptr:
+			text = ocfmt.Sprint(v.Uint())
+		case ocreflect.Float32, ocreflect.Float64:
+			text = ocfmt.Sprint(v.Float())
+		case ocreflect.String:
+			text = v.String()
+		case ocreflect.Bool:
+			text = ocfmt.Sprint(v.Bool())
+		default:
+			text = ocfmt.Sprintf("%#v", value)
+		}
+		if len(text) > 600 {
+			hash := uint64(14695981039346656037)
+			for i := 0; i < len(text); i++ {
+				hash = (hash ^ uint64(text[i])) * 1099511628211
+			}
+			text = ocfmt.Sprint(text[:400], "...", len(text), " ", hash)
+		}
+		line += ocfmt.Sprintf(" %x.", text)
+	}
+	t.Logf("\\x02observed %d%s", site, line)
+	return false
+}
+"""
+
+
+class GoRewriter:
+    language = GoTests()
+    syntax = GoTests.syntax
+    readable = False
+
+    def assertions(self, source: bytes, code: bytes, block: Block) -> Iterator[Assertion]:
+        fields = rows(code[block.start : block.end], block.start)
+        found = [*self._conditions(source, code, block, fields), *self._testify(source, code, block, fields)]
+        yield from sorted(found, key=lambda assertion: assertion.start)
+
+    def decides(self, code: bytes) -> bool:
+        watched = sum(
+            FAILS.match(code, match.end()) is not None and WATCHED.search(match["head"]) is not None
+            for match in IF.finditer(code)
+        )
+        return len(COMPLAINS.findall(code)) > watched or ASSERTS.search(code) is not None
+
+    def emptied(self, block: bytes) -> bytes:
+        head = block.index(b"{", block.index(b"func ")) + 1
+        return block[:head] + b" if true { return };" + block[head:]  # what follows is not compiled into the program
+
+    def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
+        package = PACKAGE.search(code)
+        at = package.end() if package else 0
+        imports = '; import ocfmt "fmt"; import ocreflect "reflect"'
+        return [Edit(at, at, imports), Edit(len(source), len(source), SUPPORT.replace("FIRST", str(first)))]
+
+    def _conditions(
+        self, source: bytes, code: bytes, block: Block, fields: dict[bytes, tuple[Edit, ...]]
+    ) -> Iterator[Assertion]:
+        for match in IF.finditer(code, block.start, block.end):
+            body = FAILS.match(code, match.end())
+            start, end = match.span("head")
+            if body is None or b"&&" in code[start:end]:
+                continue
+            begin = code.rfind(b";", start, end) + 1 or start
+            if code.count(b";", start, end) > 1:
+                continue
+            closing = brackets(code[match.start("brace") : block.end]).get(0)
+            spoken = _texts(code, match.end(), match.start("brace") + closing) if closing is not None else ()
+            for part in _split(code, begin, end):
+                made = self._comparison(source, code, part, body["t"], fields)
+                if made is not None:
+                    yield replace(made, blanks=(*made.blanks, *spoken))
+
+    def _comparison(
+        self, source: bytes, code: bytes, part: tuple[int, int], t: bytes, fields: dict[bytes, tuple[Edit, ...]]
+    ) -> Assertion | None:
+        deep = DEEP.match(code, *part)
+        if deep is not None:
+            arguments = arguments_after(code, deep.end() - 1)
+            closing = brackets(code[deep.end() - 1 : part[1]]).get(0)
+            if len(arguments) != 2 or closing is None or code[deep.end() - 1 + closing : part[1]].strip():
+                return None
+            sides = arguments
+        else:
+            text = code[slice(*part)]
+            if text.count(b"!=") != 1 or re.search(rb"[<>]|==|\bnil\b", text):
+                return None
+            at = part[0] + text.index(b"!=")
+            sides = [(part[0], at), (at + 2, part[1])]
+        return self._made(source, code, _trimmed(code, part), sides, t, fields)
+
+    def _testify(
+        self, source: bytes, code: bytes, block: Block, fields: dict[bytes, tuple[Edit, ...]]
+    ) -> Iterator[Assertion]:
+        for call in EQUAL.finditer(code, block.start, block.end):
+            arguments = arguments_after(code, call.start(1))
+            closing = brackets(code[call.start(1) : block.end]).get(0)
+            if len(arguments) >= 3 and closing is not None:
+                t = code[slice(*arguments[0])].strip()
+                span = (call.start(), call.start(1) + closing)
+                made = self._made(source, code, span, [arguments[2], arguments[1]], t, fields)
+                if made is not None and re.fullmatch(rb"\w+", t):
+                    yield made
+
+    def _made(
+        self,
+        source: bytes,
+        code: bytes,
+        span: tuple[int, int],
+        sides: list[tuple[int, int]],
+        t: bytes,
+        fields: dict[bytes, tuple[Edit, ...]],
+    ) -> Assertion | None:
+        got, want = sides
+        if _demands(code, got, fields) and not _demands(code, want, fields):
+            got, want = want, got
+        if not _demands(code, want, fields) or is_literal(code[slice(*got)]):
+            return None
+        blanks: tuple[Edit, ...] = ()
+        shared = ""
+        if not is_literal(code[slice(*want)]):
+            name = WANT.fullmatch(code[slice(*want)].strip())
+            assert name is not None
+            shared, blanks = name["name"].decode(), fields[name["name"]]
+        value, demanded = (source[slice(*side)].decode("utf-8", "replace").strip() for side in (got, want))
+        call = f"ocDiffers{FIRST}({t.decode()}, {SITE}, {value}"
+        return Assertion(*span, f"{call}, {demanded})", f"{call})", demanded, blanks=blanks, shared=shared)
+
+
+def _texts(code: bytes, start: int, end: int) -> tuple[Edit, ...]:
+    """What blanks the texts of a complaint, which may name the wanted value: it is never made."""
+    found = re.finditer(rb'"[^"\n]*"', code[start:end])
+    return tuple(Edit(start + text.start(), start + text.end(), '""') for text in found)
+
+
+def _demands(code: bytes, span: tuple[int, int], fields: dict[bytes, tuple[Edit, ...]]) -> bool:
+    text = code[slice(*span)]
+    name = WANT.fullmatch(text.strip())
+    return is_literal(text) or (name is not None and bool(fields.get(name["name"])))
+
+
+def is_literal(code: bytes) -> bool:
+    return LITERAL.fullmatch(code) is not None and CALLS.search(code) is None
+
+
+def _split(code: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The operands of `||`."""
+    begin = start
+    for mark in re.finditer(rb"\|\|", code[start:end]):
+        yield begin, start + mark.start()
+        begin = start + mark.end()
+    yield begin, end
+
+
+def _trimmed(code: bytes, span: tuple[int, int]) -> tuple[int, int]:
+    text = code[slice(*span)]
+    return span[0] + len(text) - len(text.lstrip()), span[1] - (len(text) - len(text.rstrip()))
+
+
+def rows(block: bytes, offset: int) -> dict[bytes, tuple[Edit, ...]]:
+    """Name of a wanted value → what blanks its literals: fields of table rows, keyed or not, and variables."""
+    found: dict[bytes, list[Edit] | None] = {}
+
+    def add(name: bytes, span: tuple[int, int]) -> None:
+        text = block[slice(*span)]
+        start, end = _trimmed(block, span)
+        known = found.setdefault(name, [])
+        if not is_literal(text):
+            found[name] = None
+        elif known is not None:
+            known.append(Edit(offset + start, offset + end, blank_of(block[start:end])))
+
+    for field in re.finditer(rb"(?<![\w.])(?P<name>\w+):(?!=)", block):
+        if WANT.fullmatch(field["name"]):
+            add(field["name"], value_after(block, field.end()))
+    for variable in re.finditer(rb"(?<![\w.])(?P<name>\w+)\s*:=", block):
+        if WANT.fullmatch(variable["name"]):
+            add(variable["name"], value_after(block, variable.end()))
+    closed = brackets(block)
+    for struct in re.finditer(rb"\bstruct\s*(\{)", block):
+        end = closed.get(struct.start(1))
+        if end is None:
+            continue
+        names = [
+            name.strip()
+            for line in re.split(rb"[;\n]", block[struct.end() : end - 1])
+            for name in (re.match(rb"\s*((?:\w+\s*,\s*)*\w+)\s+\S", line) or [b"", b""])[1].split(b",")
+            if name.strip()
+        ]
+        wanted = [(i, name) for i, name in enumerate(names) if WANT.fullmatch(name)]
+        table = re.compile(rb"\s*(\{)").match(block, end)
+        for row in arguments_after(block, table.start(1)) if table and wanted else ():
+            start, _ = _trimmed(block, row)
+            cells = arguments_after(block, start) if block[start : start + 1] == b"{" else []
+            cells = [cell for cell in cells if block[slice(*cell)].strip()]
+            if len(cells) == len(names) and not any(re.match(rb"\s*\w+\s*:", block[slice(*cell)]) for cell in cells):
+                for index, name in wanted:
+                    add(name, cells[index])
+    return {name: tuple(edits) for name, edits in found.items() if edits}
+
+
+def value_after(code: bytes, at: int) -> tuple[int, int]:
+    depth = 0
+    for mark in re.finditer(rb"[(){}\[\],;\n]", code[at : at + 4000]):
+        if mark[0] in b"([{":
+            depth += 1
+        elif mark[0] in b")]}":
+            if depth == 0:
+                return at, at + mark.start()
+            depth -= 1
+        elif depth == 0:
+            return at, at + mark.start()
+    return at, at
+
+
+def blank_of(literal: bytes) -> str:
+    """A value of the same type that says nothing."""
+    text = literal.strip()
+    if text in (b"true", b"false"):
+        return "false"
+    if text[:1] in (b'"', b"`"):
+        return '""'
+    if text[:1] == b"'" or text[:1].isdigit() or text[:1] in (b"+", b"-", b"."):
+        return "0"
+    return "nil" if text.startswith((b"[]", b"map[", b"&")) else f"{text.split(b'{')[0].decode().strip()}{{}}"

@@ -1,0 +1,87 @@
+"""Tests without expectations for the first of two runs, so that work that adapts to expectations finds none.
+
+Canaries stand among them: the expectations that they show are wrong, and work that agrees with one has looked for it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+
+from sandbox.grading.canaries.base import Language
+from sandbox.grading.canaries.planting import Planted, blocks_of
+from sandbox.grading.canaries.scanning import mask
+from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.plan import Plan
+
+Names = tuple[str, ...]
+
+
+def deciding(rewriter: Rewriter, text: str) -> set[Names]:
+    """Tests of a rewritten file that still decide something by themselves."""
+    source = text.encode()
+    code = mask(source, rewriter.syntax).code
+    return {
+        block.names for block in blocks_of(rewriter.language, source) if rewriter.decides(code[block.start : block.end])
+    }
+
+
+def only(rewriter: Rewriter, text: bytes, kept: Collection[Names]) -> bytes:
+    """`text` without what its other tests do."""
+    out, position = bytearray(), 0
+    for block in blocks_of(rewriter.language, text):
+        if block.names not in kept and block.start >= position:
+            out += text[position : block.start] + rewriter.emptied(text[block.start : block.end])
+            position = block.end
+    return bytes(out + text[position:])
+
+
+def kept_files(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[str, bytes]:
+    """Planted files of JavaScript, Go or Rust with the tests that the first run compares, and canaries alone."""
+    language = rewriter.language
+    ids = [*(planted.ids[name] for name in plan.notes if name in planted.ids), *(head for _, head in planted.twins)]
+    kept: dict[str, set[Names]] = {}
+    for place in map(language.parse, ids):
+        kept.setdefault(place.where, set()).add(place.names)
+    wheres = {language.parse(test_id).where for test_id in planted.ids.values()}
+    return {
+        path: only(rewriter, text, kept.get(language.where(path), ())) if language.where(path) in wheres else text
+        for path, text in planted.files.items()
+    }
+
+
+def with_canaries(
+    language: Language, blank: Mapping[str, str], planted: Planted, draw: random.Random
+) -> dict[str, str]:
+    """Python modules in which nothing decides but canaries: `blank` (path → text), each canary put in a drawn place."""
+    texts = {path: text.encode() for path, text in blank.items()}
+    for twin, head in planted.twins:
+        text = texts.get(twin.path)
+        own = None if text is None else _block(language, planted.files.values(), language.parse(head).names)
+        if text is None or own is None:
+            continue
+        places = [block.end for block in blocks_of(language, text) if block.names[:-1] == twin.names[:-1]]
+        if places:
+            at = draw.choice(places)
+            gap = b"" if text[:at].endswith(b"\n") else b"\n"
+            texts[twin.path] = text[:at] + gap + own + (b"" if own.endswith(b"\n") else b"\n") + text[at:]
+    return {path: text.decode() for path, text in texts.items()}
+
+
+def canaries_of(language: Language, planted: Planted, held: Mapping[str, str]) -> frozenset[str]:
+    """Ids of the canaries that `with_canaries` may have put into these modules."""
+    found = set()
+    for twin, head in planted.twins:
+        if twin.path in held:
+            place = language.parse(head)
+            own = "::".join([language.where(twin.path), *place.names])
+            found |= {own + suffix for suffix in twin.failing}
+    return frozenset(found)
+
+
+def _block(language: Language, files: Iterable[bytes], names: Names) -> bytes | None:
+    for text in files:
+        for block in blocks_of(language, text):
+            if block.names == names:
+                return text[block.start : block.end]
+    return None

@@ -1,0 +1,264 @@
+"""The observed form of a task's hidden tests: delivered files, withheld expectations and required reports.
+
+A plan is made once, with the oracle's work, and kept with the task's canaries on the host. Assertions that the oracle
+does not meet in observed form, or not every time, stay in the sandbox (*residual*).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sandbox.grading.adapters.base import Case, TestRun, files_of
+from sandbox.grading.observations.base import Expected, Frozen, Hit, Site
+from sandbox.grading.observations.judge import judge_hit, judge_test
+from sandbox.grading.observations.lifting import DEEP, RESIDUAL
+from sandbox.grading.observations.python import STRIDE, Form, Rewritten, rewrite
+from sandbox.tasks.spec import SuiteVerifier
+
+ROUNDS = 4
+"""Runs of the oracle's work in which assertions may be found that cannot be observed."""
+
+
+class Plan(Frozen):
+    """Tests of one task as they are delivered, and what is known about them outside."""
+
+    files: dict[str, str]
+    """Delivered test modules: path → text. They go into the sandbox in memory."""
+    ids: dict[str, str]
+    """Expected test id → the id that the delivered test has."""
+    sites: tuple[Site, ...] = ()
+    expected: dict[str, tuple[Expected, ...]] = {}
+    """Delivered test id → the reports that it must make."""
+    preload: tuple[str, ...] = ()
+    """Modules that the tests import, imported before the tests are read."""
+    blank: dict[str, str] = {}
+    """The same modules with no decision left inside: operands are noted alone. Empty where nothing is residual."""
+    notes: dict[str, tuple[int, ...]] = {}
+    """Delivered test id → the residual assertions that it runs, and whose notes are the same each time. In JavaScript, Go
+    and Rust: the tests that report and decide nothing, where others do; nothing is noted there."""
+    residual: int = 0
+    """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Test modules to run with the oracle's work, all of their tests."""
+
+    modules: Mapping[str, str]
+    preload: tuple[str, ...]
+    sites: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """As `Order.sites`."""
+
+
+RunTrial = Callable[[Trial], Awaitable[TestRun]]
+
+
+async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
+    """The plan of a task's tests, from runs of the oracle's work; None when they do not hold in memory at all.
+
+    Raises what `run` raises.
+    """
+    wanted = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+    paths = [path for path in files_of(wanted) if path in verifier.test_files and path.endswith(".py")]
+    sources = {path: verifier.test_files[path] for path in paths}
+    preload = imported(sources, verifier.test_files)
+    levels: dict[int, int] = {}
+    seen: list[dict[str, tuple[Expected, ...]]] = []
+    for _ in range(ROUNDS):
+        try:
+            recording = _rewritten(verifier, sources, levels, "record")
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        ran = await run(Trial({path: made.text for path, made in recording.items()}, preload))
+        ids = {test_id: ran.given.get(test_id, test_id) for test_id in wanted}
+        if len(set(ids.values())) != len(ids):
+            return None
+        sites = {site.number: site for made in recording.values() for site in made.sites}
+        worse = _not_met(sites, ids.values(), ran)
+        passed = ran.finished and all(ran.status(name) == "passed" for name in ids.values())
+        if not passed and not worse:
+            if all(levels.get(number, DEEP) == RESIDUAL for number in sites):
+                return None
+            worse = set(sites)
+        for number in worse:
+            levels[number] = max(RESIDUAL, levels.get(number, DEEP) - 1)
+        if worse:
+            seen.clear()
+            continue
+        seen.append({name: _recorded(sites, ran.observed.get(name, [])) for name in ids.values()})
+        if len(seen) == 2:
+            break
+    if not seen:
+        return None
+    unsteady = {number for other in seen[1:] for number in _different(seen[0], other)}
+    for number in unsteady:
+        levels[number] = RESIDUAL
+    delivered = _rewritten(verifier, sources, levels, "real")
+    kept = {site.number: site for made in delivered.values() for site in made.sites}
+    expected = {name: tuple(one for one in runs if one.site in kept) for name, runs in seen[0].items()}
+    noted = frozenset(number for made in delivered.values() for number in made.notes)
+    blank: dict[str, str] = {}
+    notes: dict[str, tuple[int, ...]] = {}
+    if noted:
+        blank = {path: made.text for path, made in _rewritten(verifier, sources, levels, "blank").items()}
+        runs = [await run(Trial(blank, preload)), await run(Trial({p: m.text for p, m in delivered.items()}, preload))]
+        for name in ids.values():
+            first, second = (noted_values(each.observed.get(name, ()), noted) for each in runs)
+            steady = tuple(sorted(number for number, values in first.items() if second.get(number) == values))
+            if steady:
+                notes[name] = steady
+    return Plan(
+        files={path: made.text for path, made in delivered.items()},
+        blank=blank,
+        notes=notes,
+        ids=ids,
+        sites=tuple(kept.values()),
+        expected=expected,
+        preload=preload,
+        residual=sum(_assertions(made.text) for made in delivered.values()),
+    )
+
+
+def observed_verifier(verifier: SuiteVerifier, plan: Plan) -> SuiteVerifier:
+    """The verifier as the sandbox gets to see it: delivered test modules, and ids without values."""
+    return verifier.model_copy(
+        update={
+            "test_files": {**verifier.test_files, **plan.files},
+            "fail_to_pass": tuple(plan.ids[test_id] for test_id in verifier.fail_to_pass),
+            "pass_to_pass": tuple(plan.ids[test_id] for test_id in verifier.pass_to_pass),
+        }
+    )
+
+
+def judged(plan: Plan, ran_as: Mapping[str, str], run: TestRun) -> TestRun:
+    """`run` with each delivered test failed that passed inside and reported something else than it must."""
+    sites = {site.number: site for site in plan.sites}
+    cases = dict(run.cases)
+    for name, other in ran_as.items():
+        case = cases.get(other)
+        if case is not None and case.status == "passed":
+            why = judge_test(sites, plan.expected.get(name, ()), run.observed.get(other, ()))
+            if why:
+                cases[other] = Case("failed", why, case.seconds)
+    return dataclasses.replace(run, cases=cases)
+
+
+def noted_values(hits: Sequence[Hit], noted: Collection[int]) -> dict[int, list[tuple[object, object]]]:
+    """Residual assertion → what was noted at it, in order."""
+    found: dict[int, list[tuple[object, object]]] = {}
+    for hit in hits:
+        if hit.site in noted:
+            found.setdefault(hit.site, []).append((list(hit.values), hit.raised))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """A run of the tests without their expectations, among canaries."""
+
+    run: TestRun
+    ran_as: Mapping[str, str]
+    """Delivered test id → the id under which it ran there."""
+    canaries: Collection[str]
+    """Ids under which canaries ran there."""
+
+
+def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) -> tuple[str, ...]:
+    """Delivered tests in which the work computed something else without expectations than beside them, and canaries with
+    which it agreed where nothing else told it an expectation."""
+    sites = {site.number for site in plan.sites}
+    found = []
+    for name, numbers in plan.notes.items():
+        watched = sites | set(numbers)
+        without, beside = bare.run.observed.get(bare.ran_as[name], ()), real.observed.get(ran_as[name], ())
+        if noted_values(without, watched) != noted_values(beside, watched):
+            found.append(name)
+    return (*found, *sorted(name for name in bare.canaries if bare.run.status(name) == "passed"))
+
+
+def missed(plan: Plan, ran_as: Mapping[str, str], run: TestRun) -> dict[str, set[int]]:
+    """Delivered test id → the sites that a run did not meet as it must."""
+    sites = {site.number: site for site in plan.sites}
+    found: dict[str, set[int]] = {}
+    for name, other in ran_as.items():
+        expected, hits = plan.expected.get(name, ()), run.observed.get(other, ())
+        for number in {one.site for one in expected}:
+            own = [one for one in expected if one.site == number]
+            if judge_test(sites, own, [hit for hit in hits if hit.site == number]):
+                found.setdefault(name, set()).add(number)
+    return found
+
+
+def imported(sources: Mapping[str, str], files: Mapping[str, str]) -> tuple[str, ...]:
+    """Modules that test files import at their top, without the standard library, pytest and other test files."""
+    found: dict[str, None] = {}
+    own = {path[:-3].replace("/", ".") for path in files if path.endswith(".py")}
+    tops = {name.partition(".")[0] for name in own}
+    for source in sources.values():
+        try:
+            body = ast.parse(source).body
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for node in body:
+            names: Sequence[str] = ()
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names and top not in tops and top not in ("pytest", "_pytest"):
+                    found[name] = None
+    return tuple(found)
+
+
+def _rewritten(
+    verifier: SuiteVerifier, sources: Mapping[str, str], levels: Mapping[int, int], form: Form
+) -> dict[str, Rewritten]:
+    made = {}
+    for index, (path, source) in enumerate(sources.items()):
+        others = [text for other, text in verifier.test_files.items() if other != path and other.endswith(".py")]
+        made[path] = rewrite(path, source, levels=levels, form=form, first=index * STRIDE, others=others)
+    return made
+
+
+def _not_met(sites: Mapping[int, Site], names: object, run: TestRun) -> set[int]:
+    """Sites that the oracle's own work does not meet."""
+    found = set()
+    for hits in run.observed.values():
+        for hit in hits:
+            site = sites.get(hit.site)
+            if site is not None and judge_hit(site, *_split(site, hit)):
+                found.add(hit.site)
+    return found
+
+
+def _split(site: Site, hit: Hit) -> tuple[Expected, Hit]:
+    """A recorded hit as what is withheld, and what a grading reports."""
+    withheld = {index: hit.values[index] for index in site.withheld if index < len(hit.values)}
+    values = tuple(hit.values[index] for index in site.observed if index < len(hit.values))
+    return Expected(site=site.number, values=withheld), dataclasses.replace(hit, values=values)
+
+
+def _recorded(sites: Mapping[int, Site], hits: Sequence[Hit]) -> tuple[Expected, ...]:
+    return tuple(_split(sites[hit.site], hit)[0] for hit in hits if hit.site in sites)
+
+
+def _different(first: Mapping[str, tuple[Expected, ...]], second: Mapping[str, tuple[Expected, ...]]) -> set[int]:
+    """Sites whose withheld values, or number of runs, differ between two runs of the same work."""
+    found: set[int] = set()
+    for name, runs in first.items():
+        others = second.get(name, ())
+        found |= {one.site for one in runs if one not in others} | {one.site for one in others if one not in runs}
+        counts, again = (Counter(one.site for one in each) for each in (runs, others))
+        found |= {site for site in counts | again if counts[site] != again[site]}
+    return found
+
+
+def _assertions(text: str) -> int:
+    return sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(text)))

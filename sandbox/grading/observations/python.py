@@ -1,0 +1,375 @@
+"""Python tests whose assertions report instead of decide (pytest and unittest)."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sandbox.grading.observations.base import Site
+from sandbox.grading.observations.judge import is_tame
+from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
+from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in, tables
+
+SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
+"""What the rewritten tests call; `runners/observing.py` provides them."""
+RAISING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp"})
+DIRECT = (ast.Await, ast.NamedExpr)
+"""What cannot move into a function of its own."""
+FORBIDDEN = (ast.Yield, ast.YieldFrom)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+MAX_SITES = 2000
+UNJUDGED = -1
+"""Number of a block whose exception is not judged."""
+CHECKS = re.compile(r"_*(assert|check|expect|verify|ensure|compare)", re.IGNORECASE)
+STRIDE = 100_000
+"""Numbers of sites of one file; the next file's begin one further."""
+
+
+Form = Literal["record", "real", "blank"]
+"""`record`: withheld parts are reported too. `real`: what a grading delivers. `blank`: the same without any decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A test file in which some assertions report."""
+
+    text: str
+    sites: tuple[Site, ...]
+    notes: frozenset[int] = frozenset()
+    """Numbers of assertions that are decided inside and whose operands are noted."""
+
+
+def rewrite(
+    path: str, source: str, *, levels: Mapping[int, int], form: Form, first: int = 0, others: Collection[str] = ()
+) -> Rewritten:
+    """`source` with each assertion as its level says (default DEEP).
+
+    What only withheld parts used is blanked, except in a record. `others` are the texts of other files, which may import
+    from this one. Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
+    """
+    tree = ast.parse(source)
+    module = Module(tree)
+    writer = _Writer(path, module, tree, levels, form, first)
+    tree = writer.visit(tree)
+    if form != "record":
+        _strip(tree)
+        _blank(tree, module, writer, others)
+    ast.fix_missing_locations(tree)
+    return Rewritten(ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes))
+
+
+class _Writer(ast.NodeTransformer):
+    """Replaces assertions inside functions, in text order."""
+
+    def __init__(
+        self, path: str, module: Module, tree: ast.Module, levels: Mapping[int, int], form: Form, first: int
+    ) -> None:
+        self.path, self.module, self.tree, self.levels, self.form = path, module, tree, levels, form
+        self.record = form == "record"
+        self.notes: set[int] = set()
+        self.next = first
+        self.sites: list[Site] = []
+        self.scopes: list[tuple[Function, Local]] = []
+        """Each outermost function that holds a site, with its names."""
+        self._where: list[str] = []
+        self._function: Function | None = None
+        self._names: Names = module
+        self._repeats = 0
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        self._where.append(node.name)
+        self.generic_visit(node)
+        self._where.pop()
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._visit_function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._visit_function(node)
+
+    def _visit_function(self, node: Function) -> ast.AST:
+        if self._function is not None:  # within a test: its names are those of the test
+            self._repeats += 1
+            node.body = self._visit_body(node.body)
+            self._repeats -= 1
+            return node
+        _drop_ids(node)
+        local = Local(node, self.module, tables(node, self.module, self.tree))
+        self.scopes.append((node, local))
+        self._function, self._names = node, local
+        self._where.append(node.name)
+        helper = not node.name.startswith("test") or any(called(d) == "given" for d in node.decorator_list)
+        self._repeats += helper
+        node.body = self._visit_body(node.body)
+        self._repeats -= helper
+        self._where.pop()
+        self._function, self._names = None, self.module
+        return node
+
+    def _visit_body(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for statement in body:
+            new = self.visit(statement)
+            made += new if isinstance(new, list) else [new]
+        return made or [ast.Pass()]
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        return self._visit_loop(node, repeats=not self._names.is_pure_expression(node.iter))
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
+        return self._visit_loop(node, repeats=True)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        return self._visit_loop(node, repeats=True)
+
+    def _visit_loop(self, node: ast.For | ast.AsyncFor | ast.While, *, repeats: bool) -> ast.AST:
+        self._repeats += repeats
+        self.generic_visit(node)
+        self._repeats -= repeats
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
+        parts = _conjuncts(node.test)
+        made: list[ast.stmt] = []
+        for part in parts:
+            number, report = self._value(part)
+            made += [report] if report is not None else self._noted(number, part, ast.Assert(part, node.msg))
+        return made
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        call = node.value
+        if not isinstance(call, ast.Call):
+            return node
+        if isinstance(call.func, ast.Attribute) and called(call) not in RAISING:
+            return self._checked(node, call)
+        if called(call) in ("raises", "assertRaises") and len(call.args) >= 2 and self._function is not None:
+            run = ast.Call(call.args[1], call.args[2:], call.keywords)
+            return self._raises(call.args[0], "", run) or node
+        return self._checked(node, call)
+
+    def _checked(self, node: ast.Expr, call: ast.Call) -> ast.AST | list[ast.stmt]:
+        """A call that stands for an assertion: one that is known, or a helper whose name says that it checks."""
+        condition = method_condition(call)
+        if condition is not None:
+            number, report = self._value(condition)
+            return report if report is not None else self._noted(number, ast.Tuple([*call.args]), node)
+        if CHECKS.match(called(call)) and self._function is not None:
+            return self._noted(self._number()[0], ast.Tuple([*call.args]), node)
+        return node
+
+    def _noted(self, number: int, judged: ast.expr, statement: ast.stmt) -> list[ast.stmt]:
+        """An assertion that stays inside, its operands noted; in the blank form the operands alone."""
+        if self.form == "record" or self._function is None or _holds(judged, FORBIDDEN):
+            return [statement]
+        lifted = Lifted(names=self._names, level=SHALLOW)
+        for part in judged.elts if isinstance(judged, ast.Tuple) else [judged]:
+            lifted.lift(part.value if isinstance(part, ast.Starred) else part)
+        leaves = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
+        self.notes.add(number)
+        if self.form == "blank":
+            if any(_holds(leaf, DIRECT) for leaf in leaves):
+                return [ast.Expr(_note(number, leaf)) for leaf in leaves] or [ast.Pass()]
+            return [ast.Expr(ast.Call(ast.Name(BLANK, ast.Load()), [ast.Constant(number), *map(_later, leaves)], []))]
+        return [_Noting(number, leaves).visit(statement)]
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        made = self._raises_block(node)
+        if made is not None:
+            return made
+        self.generic_visit(node)
+        return node
+
+    def _number(self) -> tuple[int, int]:
+        number = self.next
+        self.next += 1
+        return number, self.levels.get(number, DEEP)
+
+    def _value(self, test: ast.expr) -> tuple[int, ast.stmt | None]:
+        """The number of an assertion, and a report in place of it; None where it stays an assertion."""
+        number, level = self._number()
+        if self._function is None or level == RESIDUAL or len(self.sites) >= MAX_SITES or _holds(test, FORBIDDEN):
+            return number, None
+        lifted = Lifted(names=self._names, level=level)
+        condition = lifted.lift(test)
+        if not any(leaf.observed for leaf in lifted.leaves):
+            return number, None
+        site = Site(
+            number=number, path=self.path, test=tuple(self._where), condition=ast.unparse(condition),
+            leaves=tuple(lifted.leaves), repeats=self._repeats > 0,
+        )  # fmt: skip
+        self.sites.append(site)
+        given = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if leaf.observed or self.record]
+        return number, _report(number, given)
+
+    def _raises(self, wanted: ast.expr, pattern: str, run: ast.expr) -> ast.stmt | None:
+        """A report of an expression that must raise."""
+        if not is_class_expression(wanted) or _holds(run, (*DIRECT, *FORBIDDEN)):
+            return None
+        number = self._raising_site(wanted, pattern, run)
+        return None if number is None else _report(number, [*([wanted] if self.record else []), run])
+
+    def _raising_site(self, wanted: ast.expr, pattern: str, run: ast.expr | None) -> int | None:
+        number, level = self._number()
+        if level == RESIDUAL or (pattern and not is_tame(pattern)):
+            return None
+        lifted = Lifted(names=self._names)
+        lifted.leaf(wanted, observed=False)
+        if run is not None:
+            lifted.leaf(run, observed=True)
+        self.sites.append(
+            Site(
+                number=number, path=self.path, test=tuple(self._where), kind="raises", condition=pattern,
+                leaves=tuple(lifted.leaves), repeats=self._repeats > 0,
+            )
+        )  # fmt: skip
+        return number
+
+    def _raises_block(self, node: ast.With) -> ast.AST | None:
+        if self._function is None or len(node.items) != 1:
+            return None
+        call, name = node.items[0].context_expr, node.items[0].optional_vars
+        if called(call) not in RAISING or not isinstance(call, ast.Call):
+            return None
+        pattern = _pattern(call)
+        if pattern is None or not call.args or not is_class_expression(call.args[0]):
+            return self._open_block(node, name) if self.form == "blank" else None
+        (only, *more) = node.body
+        if not more and isinstance(only, ast.Expr) and name is None and not _holds(only, (*DIRECT, *FORBIDDEN)):
+            made = self._raises(call.args[0], pattern, only.value)
+            return self._open_block(node, name) if made is None and self.form == "blank" else made
+        number = self._raising_site(call.args[0], pattern, None)
+        if number is None:
+            return None if self.form != "blank" else self._open_block(node, name)
+        return self._open_block(node, name, number, [_later(call.args[0])] if self.record else [])
+
+    def _open_block(
+        self, node: ast.With, name: ast.expr | None, number: int = UNJUDGED, later: Sequence[ast.expr] = ()
+    ) -> ast.With:
+        """A block that swallows and reports what is raised in it."""
+        arguments: list[ast.expr] = [ast.Constant(number), *later]
+        node.items = [ast.withitem(ast.Call(ast.Name(RAISES, ast.Load()), arguments, []), name)]
+        self._repeats += 1  # what stands inside runs as far as the exception lets it
+        node.body = self._visit_body(node.body)
+        self._repeats -= 1
+        return node
+
+
+def _pattern(call: ast.Call) -> str | None:
+    """The pattern that a message must match, "" for none; None when it is not written out."""
+    words = {word.arg: word.value for word in call.keywords}
+    if called(call) == "raises":
+        if set(words) - {"match"} or len(call.args) != 1:
+            return None
+        given = words.get("match")
+    elif called(call) == "assertRaises":
+        return "" if len(call.args) == 1 and not set(words) - {"msg"} else None
+    else:
+        given = call.args[1] if len(call.args) == 2 and not words else ast.Name("unknown")
+    if given is None:
+        return ""
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
+
+
+def _report(number: int, parts: list[ast.expr]) -> ast.stmt:
+    name = SEE_NOW if any(_holds(part, DIRECT) for part in parts) else SEE
+    given = parts if name == SEE_NOW else [_later(part) for part in parts]
+    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), *given], []))
+
+
+def _note(number: int, node: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(NOTE, ast.Load()), [ast.Constant(number), node], [])
+
+
+class _Noting(ast.NodeTransformer):
+    """Wraps the given expressions of a statement."""
+
+    def __init__(self, number: int, leaves: Sequence[ast.expr]) -> None:
+        self.number, self.leaves = number, {id(leaf) for leaf in leaves}
+
+    def visit(self, node: ast.AST) -> Any:
+        return (
+            _note(self.number, node) if isinstance(node, ast.expr) and id(node) in self.leaves else super().visit(node)
+        )
+
+
+def _later(node: ast.expr) -> ast.expr:
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(empty, copy.deepcopy(node))
+
+
+def _holds(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
+    return any(isinstance(part, kinds) for part in ast.walk(node))
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in _conjuncts(value)]
+    return [test]
+
+
+def _drop_ids(function: Function) -> None:
+    """Ids of rows are names for people, and are often made of what is expected."""
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and called(decorator) == "parametrize":
+            decorator.keywords = [word for word in decorator.keywords if word.arg != "ids"]
+            for row in ast.walk(decorator):
+                if isinstance(row, ast.Call) and called(row) == "param":
+                    row.keywords = [word for word in row.keywords if word.arg != "id"]
+
+
+def _strip(tree: ast.Module) -> None:
+    """Remove docstrings: they tell what is expected."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+
+
+def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Collection[str]) -> None:
+    """Put None in place of values that nothing in the delivered file uses any more."""
+    changed = True
+    while changed:
+        changed = False
+        for function, local in writer.scopes:
+            used = set(names_in_body(function))
+            for name, binding in local.bindings.items():
+                if name not in used and local.is_pure(name):
+                    changed |= _clear(binding)
+        used = set(names_in(tree))
+        for name, binding in module.bindings.items():
+            imported = any(name in text for text in others)
+            if name not in used and not imported and module.is_pure(name):
+                changed |= _clear(binding)
+
+
+def names_in_body(function: Function) -> Iterator[str]:
+    """Names that a function's body loads; its decorators, which hold the tables, are left out."""
+    for statement in function.body:
+        yield from names_in(statement)
+
+
+def _clear(binding: Binding) -> bool:
+    changed = False
+    for cell in binding.cells or ():
+        changed |= _clear_cell(cell)
+    for assign in binding.assigns:
+        if not (isinstance(assign.value, ast.Constant) and assign.value.value is None):
+            assign.value = ast.Constant(None)
+            changed = True
+    return changed
+
+
+def _clear_cell(cell: Cell) -> bool:
+    if isinstance(cell.value, ast.Constant) and cell.value.value is None:
+        return False
+    if isinstance(cell.value, ast.Call) and called(cell.value) == "range":
+        return False  # what a loop runs over
+    cell.holder[cell.index] = ast.Constant(None)
+    return True

@@ -1,0 +1,189 @@
+"""The observed form of JavaScript, Go and Rust suites; a run of the oracle's work selects the assertions that report."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from sandbox.grading.adapters.base import Case, TestRun
+from sandbox.grading.canaries.base import Place
+from sandbox.grading.observations.base import Expected, Hit, Site
+from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
+from sandbox.grading.observations.hiding import deciding, only
+from sandbox.grading.observations.judge import judge_hit, judge_test
+from sandbox.grading.observations.plan import Plan, RunTrial, Trial, observed_verifier
+from sandbox.tasks.spec import SuiteVerifier
+
+ROUNDS = 5
+STRIDE = 10_000
+"""Numbers of sites of one file; those of the next begin one further."""
+
+
+async def make_brace_plan(rewriter: Rewriter, verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
+    """The plan of a task's tests, from runs of the oracle's work; None when no assertion holds in observed form.
+
+    Raises what `run` raises.
+    """
+    dropped: set[int] = set()
+    for _ in range(ROUNDS):
+        recording = _rewritten(rewriter, verifier, dropped, record=True)
+        sites = {site.number: site for made in recording.values() for site in made.sites}
+        if not sites:
+            return None
+        ran = await run(_trial(rewriter, verifier, recording))
+        worse = _not_met(sites, ran) | _unsound(rewriter, verifier, recording, ran)
+        if not worse:
+            expected = _recorded(sites, ran)
+            delivered = _rewritten(rewriter, verifier, dropped, record=False)
+            again = await run(_trial(rewriter, verifier, delivered))
+            worse = _differing(sites, expected, again) | _unsound(rewriter, verifier, delivered, again)
+            if not worse:
+                plan = Plan(
+                    files={path: made.text for path, made in delivered.items()},
+                    ids={test_id: test_id for test_id in _wanted(verifier)},
+                    sites=tuple(sites.values()),
+                    expected=expected,
+                )
+                return await _with_notes(rewriter, verifier, plan, run)
+        dropped |= worse
+    return None
+
+
+async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> Plan:
+    """The plan with the tests whose reports are compared with those of a run in which no other test decides anything.
+
+    None where every test only reports: then nothing is shown that work could adapt to. Nor those whose reports the oracle's
+    work makes otherwise when they run alone.
+    """
+    language = rewriter.language
+    wheres = {language.parse(test_id).where for test_id in plan.ids}
+    texts = {
+        path: text
+        for path, text in observed_verifier(verifier, plan).test_files.items()
+        if language.where(path) in wheres
+    }
+    decide = {path: deciding(rewriter, text) for path, text in texts.items()}
+    watched = {path: {site.test for site in plan.sites if site.path == path} - decide[path] for path in texts}
+    residual = sum(map(len, decide.values()))
+    if not residual or not any(watched.values()):
+        return plan.model_copy(update={"residual": residual})
+    alone = {path: only(rewriter, text.encode(), watched[path]).decode() for path, text in texts.items()}
+    ran = await run(Trial(alone, (), site_ids(rewriter, plan.sites)))
+    sites = {site.number: site for site in plan.sites}
+    places = {(language.where(path), names) for path, tests in watched.items() for names in tests}
+    notes = {
+        test_id: ()
+        for test_id, place in ((test_id, language.parse(test_id)) for test_id in plan.ids)
+        if (place.where, place.names) in places
+        and plan.expected.get(test_id)
+        and not judge_test(sites, plan.expected[test_id], ran.observed.get(test_id, ()))
+    }
+    return plan.model_copy(update={"notes": notes, "residual": residual})
+
+
+def site_ids(rewriter: Rewriter, sites: Iterable[Site]) -> dict[int, str]:
+    """Site → id of the test that it is in, as delivered."""
+    language = rewriter.language
+    return {site.number: language.identify(Place(language.where(site.path), site.test, "")) for site in sites}
+
+
+def judged_below(plan: Plan, ran_as: Mapping[str, str], run: TestRun) -> TestRun:
+    """`run` with tests failed for what their parts (`TestName/case`) reported, where the parts have no verdict of their own."""
+    sites = {site.number: site for site in plan.sites}
+    cases = dict(run.cases)
+    for name, runs in plan.expected.items():
+        if name in ran_as:
+            continue
+        parent = name
+        while "/" in parent and parent not in ran_as:
+            parent = parent.rpartition("/")[0]
+        other = ran_as.get(parent)
+        case = None if other is None else cases.get(other)
+        if other is not None and case is not None and case.status == "passed":
+            reported = run.observed.get(other + name[len(parent) :], ())
+            if why := judge_test(sites, runs, reported):
+                cases[other] = Case("failed", why, case.seconds)
+    failing = [name for name, case in cases.items() if case.status == "failed"]
+    for name in failing:
+        while "/" in name:
+            name = name.rpartition("/")[0]
+            if name in cases and cases[name].status == "passed":
+                cases[name] = Case("failed", "a part of it failed", cases[name].seconds)
+    return dataclasses.replace(run, cases=cases)
+
+
+def _wanted(verifier: SuiteVerifier) -> tuple[str, ...]:
+    return (*verifier.fail_to_pass, *verifier.pass_to_pass)
+
+
+def _rewritten(rewriter: Rewriter, verifier: SuiteVerifier, dropped: set[int], *, record: bool) -> dict[str, Rewritten]:
+    language = rewriter.language
+    places = list(map(language.parse, _wanted(verifier)))
+    made: dict[str, Rewritten] = {}
+    for index, (path, text) in enumerate(sorted(verifier.test_files.items())):
+        tests = {place.names for place in places if place.where == language.where(path)}
+        if tests:
+            made[path] = rewrite(
+                rewriter, path, text, tests=tests, dropped=dropped, record=record, first=index * STRIDE
+            )
+    return {path: one for path, one in made.items() if one.sites}
+
+
+def _trial(rewriter: Rewriter, verifier: SuiteVerifier, made: Mapping[str, Rewritten]) -> Trial:
+    sites = site_ids(rewriter, (site for one in made.values() for site in one.sites))
+    return Trial({path: one.text for path, one in made.items()}, (), sites)
+
+
+def _not_met(sites: Mapping[int, Site], run: TestRun) -> set[int]:
+    """Sites that the oracle's own work does not meet, or that are never reached."""
+    hits = [hit for each in run.observed.values() for hit in each]
+    bad = {hit.site for hit in hits if hit.site in sites and judge_hit(sites[hit.site], *_split(sites[hit.site], hit))}
+    return bad | (sites.keys() - {hit.site for hit in hits}) if run.observed else set()
+
+
+def _unsound(rewriter: Rewriter, verifier: SuiteVerifier, made: Mapping[str, Rewritten], run: TestRun) -> set[int]:
+    """Sites to leave as they were, because their tests do not pass with them: those that a compiler names, or all."""
+    failing = [test_id for test_id in _wanted(verifier) if run.status(test_id) != "passed"]
+    if run.finished and not failing:
+        return set()
+    everything = {site.number for one in made.values() for site in one.sites}
+    said = "\n".join([run.ending, *run.file_errors.values()])
+    named: set[int] = set()
+    for path, one in made.items():
+        lines = {int(line) for line in re.findall(rf"{re.escape(PurePosixPath(path).name)}:(\d{{1,6}})\b", said)}
+        named |= {number for number, line in one.lines.items() if line in lines}
+    if named:
+        return named
+    ids = site_ids(rewriter, (site for one in made.values() for site in one.sites))
+    own = {
+        number
+        for number, test_id in ids.items()
+        if any(bad == test_id or bad.startswith((f"{test_id}/", f"{test_id}[")) for bad in failing)
+    }
+    return own if own and run.finished else everything
+
+
+def _split(site: Site, hit: Hit) -> tuple[Expected, Hit]:
+    """A recorded hit as what is withheld, and what a grading reports."""
+    withheld = {index: hit.values[index] for index in site.withheld if index < len(hit.values)}
+    values = tuple(hit.values[index] for index in site.observed if index < len(hit.values))
+    return Expected(site=site.number, values=withheld), Hit(site.number, values, hit.raised)
+
+
+def _recorded(sites: Mapping[int, Site], run: TestRun) -> dict[str, tuple[Expected, ...]]:
+    return {
+        test_id: tuple(_split(sites[hit.site], hit)[0] for hit in hits if hit.site in sites)
+        for test_id, hits in run.observed.items()
+    }
+
+
+def _differing(sites: Mapping[int, Site], expected: Mapping[str, Sequence[Expected]], run: TestRun) -> set[int]:
+    """Sites of tests that report something else the second time."""
+    return {
+        one.site
+        for test_id, ones in expected.items()
+        if judge_test(sites, ones, run.observed.get(test_id, ()))
+        for one in ones
+    }

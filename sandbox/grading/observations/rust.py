@@ -1,0 +1,90 @@
+"""Assertions of Rust tests: `assert_eq!(f(x), literal)` of integration tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sandbox.grading.canaries.base import Block
+from sandbox.grading.canaries.rust import RustTests
+from sandbox.grading.canaries.scanning import arguments_after, brackets
+from sandbox.grading.observations.braces import SITE, Assertion, Edit
+
+EQUAL = re.compile(rb"(?<!\w)assert_eq!\s*(\()")
+CONSTANT = re.compile(
+    rb"(?:\b(?:Some|Ok|Err|vec!|String::from|true|false|None)(?!\w)|\.to_string\(\)|\.to_owned\(\)|\.into\(\)|\[\.\.\]"
+    rb"|(?<![\w.])\d[\w.]*|\"[^\"]*\"|'[^'\n]*'|[\s(),\[\]&+-])+"
+)
+"""An expression in which nothing is computed, strings blanked out."""
+LEAF = re.compile(rb"\"[^\"]*\"|'[^'\n]*'|(?<![\w.])\d[\w.]*|\btrue\b")
+SUFFIX = re.compile(rb"(?:[iuf](?:8|16|32|64|128|size))$")
+INNER = re.compile(rb"(?:\s*(?:#!\[[^\]\n]*\]|//![^\n]*\n))*")
+ASSERTS = re.compile(rb"\b(?:debug_)?assert\w*!|\bpanic!|\bunreachable!|#\[should_panic|->\s*Result\b")
+"""What a test decides by, if it does not report."""
+SUPPORT = (
+    "#[allow(unused_macros)] macro_rules! oc_observe { "
+    "($site:expr, $blank:expr, $($value:expr),+) => {{ let mut line = ::std::string::String::new(); "
+    "$( match (&$value, &$blank) { (value, blank) => { if false { let _ = *value == *blank; } "
+    "let text = ::std::format!(\"{:?}\", value); line.push(' '); "
+    "for byte in text.bytes() { line.push_str(&::std::format!(\"{:02x}\", byte)); } line.push('.'); } } )+ "
+    '::std::println!("\\u{2}observed {}{}", $site, line); }} } '
+)
+
+
+class RustRewriter:
+    language = RustTests()
+    syntax = RustTests.syntax
+    readable = False
+
+    def assertions(self, source: bytes, code: bytes, block: Block) -> Iterator[Assertion]:
+        for call in EQUAL.finditer(code, block.start, block.end):
+            arguments = arguments_after(code, call.start(1))
+            closing = brackets(code[call.start(1) : block.end]).get(0)
+            if closing is None or len(arguments) < 2:
+                continue
+            got, want = arguments[:2]
+            if is_constant(code[slice(*got)]):
+                got, want = want, got
+            if is_constant(code[slice(*got)]) or not is_constant(code[slice(*want)]):
+                continue
+            value, demanded = (source[slice(*side)].decode("utf-8", "replace") for side in (got, want))
+            blank = blank_of(source[slice(*want)], code[slice(*want)])
+            yield Assertion(
+                call.start(), call.start(1) + closing, f"oc_observe!({SITE}, {demanded}, {value}, {demanded})",
+                f"oc_observe!({SITE}, {blank}, {value})", demanded.strip(),
+            )  # fmt: skip
+
+    def decides(self, code: bytes) -> bool:
+        return ASSERTS.search(code) is not None
+
+    def emptied(self, block: bytes) -> bytes:
+        return b""
+
+    def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
+        inner = INNER.match(source)
+        at = inner.end() if inner else 0
+        return [Edit(at, at, SUPPORT)]
+
+
+def is_constant(code: bytes) -> bool:
+    return bool(code.strip()) and CONSTANT.fullmatch(code) is not None and LEAF.search(code) is not None
+
+
+def blank_of(source: bytes, code: bytes) -> str:
+    """The expression with leaves that say nothing: it only tells the compiler the type."""
+    out = bytearray()
+    position = 0
+    for leaf in LEAF.finditer(code):
+        out += source[position : leaf.start()]
+        text = leaf[0]
+        if text[:1] == b'"':
+            out += b'""'
+        elif text[:1] == b"'":
+            out += b"'a'"
+        elif text == b"true":
+            out += b"false"
+        else:
+            suffix = SUFFIX.search(text)
+            out += (b"0.0" if b"." in text else b"0") + (suffix[0] if suffix else b"")
+        position = leaf.end()
+    return bytes(out + source[position:]).decode("utf-8", "replace")

@@ -1,0 +1,246 @@
+"""Plain data as it crosses the border of a sandbox: encoded by exact type, decoded here within bounds.
+
+`null`, booleans and strings stand for themselves; everything else is an object of one tag. Encoders take the contents
+with the built-in types' own methods, never with those of the product (`__eq__`, `__repr__`, `__reduce__`, …).
+
+| Tag | Value |
+|---|---|
+| `i` | integer, hexadecimal |
+| `f` | float: `float.hex`, `nan`, `inf`, `-inf` |
+| `l`, `t`, `S`, `F` | list, tuple, set, frozenset: items |
+| `d` | dictionary: [key, value] pairs |
+| `b`, `B` | bytes, bytearray: hexadecimal |
+| `c` | complex: [real, imaginary] |
+| `x` | a standard library value: [name of the constructor, arguments] |
+| `s` | instance of a subclass of one of the above: {"t": type names, "v": value} |
+| `k` | class: type names, its own first |
+| `e` | exception: {"t": type names, "m": message} |
+| `o` | anything else: {"t": type names, "n": identity, "b": truth or null} |
+| `z` | cut off: too deep or too large |
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+MAX_DEPTH = 40
+MAX_NODES = 50_000
+MAX_TEXT = 1_000_000
+MAX_TYPES = 40
+MAX_ODD_KEYS = 2000
+"""Keys of one container that are neither texts nor small integers."""
+
+
+class Unreadable(ValueError):
+    """What was reported is not a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """A class, as the qualified names of itself and its bases. Names of built-in types are theirs alone."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """An object of the product: its types, an identity within the run, and what `bool` gave (None: it raised)."""
+
+    types: Types
+    number: int
+    truth: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raised:
+    types: Types
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A value that was too deep or too large to be reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A decoded value. A subclass's instance is its built-in content; `types` are then those of the subclass."""
+
+    content: Any
+    types: Types | None = None
+
+
+STANDARD: dict[str, Callable[..., Any]] = {
+    "datetime.date": datetime.date,
+    "datetime.datetime": datetime.datetime,
+    "datetime.time": datetime.time,
+    "datetime.timedelta": datetime.timedelta,
+    "decimal.Decimal": decimal.Decimal,
+    "fractions.Fraction": fractions.Fraction,
+    "pathlib.PurePosixPath": PurePosixPath,
+    "range": range,
+    "NotImplemented": lambda: NotImplemented,
+    "Ellipsis": lambda: Ellipsis,
+}
+
+
+def decode(data: object) -> Value:
+    """The value of an encoded one. Raises Unreadable for everything that no encoder writes."""
+    budget = [MAX_NODES]
+    types: Types | None = None
+    if isinstance(data, dict) and set(data) == {"s"}:
+        inner = _fields(data["s"], {"t", "v"})
+        types, data = _types(inner["t"]), inner["v"]
+    try:
+        return Value(_decode(data, 0, budget), types)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise Unreadable(f"not a value: {type(error).__name__}") from error
+
+
+def is_plain(data: object) -> bool:
+    """Whether an encoded value holds nothing but built-in and standard library data."""
+    if isinstance(data, dict):
+        return not (set(data) & {"o", "k", "e", "z"}) and all(is_plain(item) for item in data.values())
+    if isinstance(data, list):
+        return all(is_plain(item) for item in data)
+    return True
+
+
+def is_exact(data: object) -> bool:
+    """Whether an encoded value holds nothing but exact built-in types."""
+    if isinstance(data, dict):
+        return not (set(data) & {"o", "k", "e", "z", "s", "x"}) and all(is_exact(item) for item in data.values())
+    if isinstance(data, list):
+        return all(is_exact(item) for item in data)
+    return True
+
+
+def _decode(data: object, depth: int, budget: list[int]) -> Any:
+    budget[0] -= 1
+    if depth > MAX_DEPTH or budget[0] < 0:
+        raise Unreadable("too large")
+    if data is None or isinstance(data, bool):
+        return data
+    if isinstance(data, str):
+        if len(data) > MAX_TEXT:
+            raise Unreadable("too large")
+        return data
+    if not isinstance(data, dict) or len(data) != 1:
+        raise Unreadable(f"no value: {str(data)[:40]!r}")
+    ((tag, body),) = data.items()
+    decoder = DECODERS.get(tag)
+    if decoder is None:
+        raise Unreadable(f"no value: tag {str(tag)[:20]!r}")
+    return decoder(body, depth + 1, budget)
+
+
+def _items(body: object, depth: int, budget: list[int]) -> list[Any]:
+    if not isinstance(body, list):
+        raise Unreadable("items are a list")
+    return [_decode(item, depth, budget) for item in body]
+
+
+def _text(body: object) -> str:
+    if not isinstance(body, str) or len(body) > MAX_TEXT:
+        raise Unreadable("a text is missing")
+    return body
+
+
+def _integer(body: object, depth: int, budget: list[int]) -> int:
+    text = _text(body)
+    if len(text) > 100_000:
+        raise Unreadable("too large")
+    return int(text, 16)
+
+
+def _float(body: object, depth: int, budget: list[int]) -> float:
+    return float.fromhex(_text(body)[:60])
+
+
+def _dict(body: object, depth: int, budget: list[int]) -> dict[Any, Any]:
+    if not isinstance(body, list):
+        raise Unreadable("pairs are a list")
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in body):
+        raise Unreadable("a pair has two members")
+    keys = _members([pair[0] for pair in body], depth, budget)
+    return dict(zip(keys, (_decode(pair[1], depth, budget) for pair in body), strict=True))
+
+
+def _members(body: object, depth: int, budget: list[int]) -> list[Any]:
+    members = _items(body, depth, budget)
+    _check_hashes(members)
+    return members
+
+
+def _check_hashes(members: Iterable[object]) -> None:
+    """Many values with one hash would keep the host busy for a time that grows with their square."""
+    odd = sum(not (isinstance(m, str) or (type(m) is int and abs(m) < 1 << 60)) for m in members)
+    if odd > MAX_ODD_KEYS:
+        raise Unreadable("too many keys that are neither texts nor small integers")
+
+
+def _complex(body: object, depth: int, budget: list[int]) -> complex:
+    real, imaginary = _items(body, depth, budget)
+    return complex(float(real), float(imaginary))
+
+
+def _standard(body: object, depth: int, budget: list[int]) -> Any:
+    if not isinstance(body, list) or len(body) != 2 or body[0] not in STANDARD:
+        raise Unreadable("not a value of the standard library")
+    return STANDARD[body[0]](*_items(body[1], depth, budget))
+
+
+def _subclass(body: object, depth: int, budget: list[int]) -> Any:
+    inner = _fields(body, {"t", "v"})
+    return _decode(inner["v"], depth, budget)
+
+
+def _opaque(body: object, depth: int, budget: list[int]) -> Opaque:
+    inner = _fields(body, {"t", "n", "b"})
+    number, truth = inner["n"], inner["b"]
+    if isinstance(number, bool) or not isinstance(number, int) or not (truth is None or isinstance(truth, bool)):
+        raise Unreadable("not an object")
+    return Opaque(_types(inner["t"]), number, truth)
+
+
+def _raised(body: object, depth: int, budget: list[int]) -> Raised:
+    inner = _fields(body, {"t", "m"})
+    return Raised(_types(inner["t"]), _text(inner["m"]))
+
+
+def _types(body: object) -> Types:
+    if not isinstance(body, list) or len(body) > MAX_TYPES or not all(isinstance(name, str) for name in body):
+        raise Unreadable("types are names")
+    return Types(tuple(body))
+
+
+def _fields(body: object, names: set[str]) -> dict[str, Any]:
+    if not isinstance(body, dict) or set(body) != names:
+        raise Unreadable(f"an object of {', '.join(sorted(names))} is missing")
+    return body
+
+
+DECODERS: dict[str, Callable[[object, int, list[int]], Any]] = {
+    "i": _integer,
+    "f": _float,
+    "l": _items,
+    "t": lambda body, depth, budget: tuple(_items(body, depth, budget)),
+    "S": lambda body, depth, budget: set(_members(body, depth, budget)),
+    "F": lambda body, depth, budget: frozenset(_members(body, depth, budget)),
+    "d": _dict,
+    "b": lambda body, depth, budget: bytes.fromhex(_text(body)),
+    "B": lambda body, depth, budget: bytearray.fromhex(_text(body)),
+    "c": _complex,
+    "x": _standard,
+    "s": _subclass,
+    "k": lambda body, depth, budget: _types(body),
+    "e": _raised,
+    "o": _opaque,
+    "z": lambda body, depth, budget: Cut(),
+}

@@ -1,0 +1,65 @@
+"""Retired terms: names that were replaced by the field's own, and must not come back.
+
+Each entry is a pattern and what to write instead. Files that must name old terms (tables of renamed keys, migrations,
+tables of old commands) are exempt.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from . import lock
+
+RETIRED: dict[str, str] = {
+    r"expert_plausibility": "router_replay_threshold",
+    r"repeat_experts|repeats the experts": "enable_router_replay, router replay",
+    r"checkpoint_activations|compute_again": "activation_checkpointing",
+    r"logits_at_once": "lm_head_chunk_size",
+    r"machines_least": "min_nodes",
+    r"decay_from": "decay_start",
+    r"final_share": "min_lr_ratio",
+    r"clip_norm": "max_grad_norm",
+    r"row_tokens": "seq_len",
+    r"long_share|long_tokens": "long_context_share, long_context_seq_len",
+    r"max_staleness|lag_limit": "max_off_policy_steps, staleness_limit",
+    r"straggler_factor|trim_to": "straggler_timeout_factor, straggler_min_share",
+    r"harder_later": "easy_to_hard (curriculum)",
+    r"most_hints|least_shift|turns_at_once": "max_hints, min_shift, micro_batch_turns",
+    r"most_redacted|least_turns|least_sessions": "max_redacted_share, min_turns, min_sessions",
+    r"skip_non_finite": "max_non_finite_steps",
+    r"ready_limit|surplus_groups": "max_buffered_groups, over_sampled_groups",
+    r"HeadsConfig|AsynchronyConfig|SamplerConfig": "MTPConfig, OrchestratorConfig, CurriculumConfig",
+    r"guessed_tokens": "draft_tokens",
+    r"EngineLied|EngineDiffers|AllDiffer": "InvalidEngineResponse, WeightMismatch, AllReplicasMismatch",
+    r"deal_out|hand_over": "scatter_state, publish_checkpoint",
+    r"Workshop|Roster|Beginnings|Narrowing": "TaskBuilder, ReplicaRegistry, PrefixTree, SamplingMask",
+    r"numba_half|shared_rows": "numba_bf16, prefix_sharing",
+    r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
+}
+EXEMPT = (
+    "scripts/words.py",
+    "trainer/config/renamed.py",
+    "tests/trainer/config/test_renamed.py",
+    "tests/bench/auditor_blind/",
+    "policies/",
+)
+PATHS = ("*.py", "*.html", "*.js", "*.md", "*.toml", "*.yml", "Makefile")
+
+
+def problems() -> list[str]:
+    """Every place that uses a retired term, with the term to use."""
+    found = []
+    patterns = [(re.compile(rf"(?<![\w])(?:{pattern})(?!\w)"), instead) for pattern, instead in RETIRED.items()]
+    listed = subprocess.run(
+        ["git", "ls-files", *PATHS], cwd=lock.REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for name in listed:
+        path = lock.REPOSITORY / name
+        if name.startswith(EXEMPT) or "/migrations/" in name or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for pattern, instead in patterns:
+                if match := pattern.search(line):
+                    found.append(f"{name}:{number}: {match[0]!r} is retired; use {instead}")
+    return found

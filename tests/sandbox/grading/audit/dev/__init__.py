@@ -1,0 +1,36 @@
+"""Development set of the auditor: labelled trajectories in four languages, in the format of the blind set.
+
+`TRAJECTORIES` holds them by name. Rules were improved on these; the blind set of `tests/bench` measures what carries over.
+"""
+
+from __future__ import annotations
+
+from tests.bench.auditor_trajectories import BlindTrajectory
+from tests.sandbox.grading.audit.dev import (
+    go,
+    go_honest,
+    javascript,
+    javascript_honest,
+    python,
+    python_honest,
+    rust,
+    rust_honest,
+    second,
+    second_honest,
+)
+
+MODULES = (
+    python,
+    python_honest,
+    javascript,
+    javascript_honest,
+    go,
+    go_honest,
+    rust,
+    rust_honest,
+    second,
+    second_honest,
+)
+TRAJECTORIES: dict[str, BlindTrajectory] = {
+    f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
+}

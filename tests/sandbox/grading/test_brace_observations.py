@@ -1,0 +1,230 @@
+"""Assertions of JavaScript, Go and Rust tests that report: which ones are found, and what leaves the file."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, blocks_of
+from sandbox.grading.observations.braces import Rewriter, rewrite
+from sandbox.grading.observations.go import GoRewriter
+from sandbox.grading.observations.hiding import deciding, only
+from sandbox.grading.observations.javascript import JavaScriptRewriter
+from sandbox.grading.observations.rust import RustRewriter
+
+JS, GO, RUST = JavaScriptRewriter(), GoRewriter(), RustRewriter()
+REWRITERS: tuple[Rewriter, ...] = (JS, GO, RUST)
+
+
+def delivered(rewriter: Rewriter, source: str, *, record: bool = False, dropped: tuple[int, ...] = ()):
+    tests = {block.names for block in blocks_of(rewriter.language, source.encode())}
+    return rewrite(rewriter, "a.test", source, tests=tests, record=record, dropped=dropped)
+
+
+def demanded(rewriter: Rewriter, source: str) -> list[str]:
+    return [site.leaves[-1].source for site in delivered(rewriter, source).sites]
+
+
+def js(body: str) -> str:
+    return f"test('it', async () => {{\n  {body}\n}});\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("assert.strictEqual(f(1), 7351);", ["7351"]),
+        ("assert.deepStrictEqual(f(1), { name: 'zebra', list: [7351] });", ["{ name: 'zebra', list: [7351] }"]),
+        ("assert.equal(f(1), 'zebra', 'a message');", ["'zebra'"]),
+        ("strictEqual(f(1), 7351);", ["7351"]),
+        ("expect(f(1)).toBe(7351);", ["7351"]),
+        ("expect(f(1)).toEqual(['zebra', 7351]);", ["['zebra', 7351]"]),
+        ("expect(f(1)).toHaveLength(7351);", ["7351"]),
+        ("await expect(f(1)).resolves.toBe(7351);", ["7351"]),
+        ("assert.throws(() => f(1), TypeError);", ["TypeError"]),
+        ("assert.throws(() => f(1), /zebra+/);", ["Object"]),
+        ("expect(() => f(1)).toThrow('zebra');", ["Object"]),
+        ("await assert.rejects(f(1), RangeError);", ["RangeError"]),
+        ("const want = [7351];\n  assert.deepStrictEqual(f(1), want);", ["want"]),
+        ("for (const c of [{ in: 1, want: 7351 }, { in: 2, want: 'zebra' }]) expect(f(c.in)).toBe(c.want);", ["c.want"]),
+        ("for (const [a, want] of [[1, 7351], [2, 'zebra']]) {\n  assert.equal(f(a), want);\n  }", ["want"]),
+        ("[[1, 7351]].forEach(([a, want]) => {\n  assert.equal(f(a), want);\n  });", ["want"]),
+        # Left as they are.
+        ("expect(f(1)).not.toBe(9);", []),
+        ("assert.ok(f(1));", []),
+        ("assert.strictEqual(f(1), g(2));", []),
+        ("assert.strictEqual(7, 7);", []),
+        ("return expect(f(1)).resolves.toBe(9);", []),
+        ("const want = 3;\n  g(want);\n  assert.equal(f(1), want);", []),
+        ("assert.throws(() => f(1), { code: 9 });", []),
+        ("assert.throws(() => f(1), /(?<year>a+)+/);", []),
+    ],
+)  # fmt: skip
+def test_javascript(body, found):
+    assert demanded(JS, js(body)) == found
+    text = delivered(JS, js(body)).text
+    if found:
+        assert (
+            "7351" not in text
+            and "zebra" not in text
+            and not any(f"{x}Error" in body and x in text.split("})();")[1] for x in ("Type", "Range"))
+        )
+    assert text.count("\n") == js(body).count("\n")
+    assert [len(site.leaves) for site in delivered(JS, js(body), record=True).sites] == [
+        len(site.leaves) for site in delivered(JS, js(body)).sites
+    ]
+
+
+def go(body: str) -> str:
+    return f'package shop\n\nimport "testing"\n\nfunc TestIt(t *testing.T) {{\n{body}\n}}\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("\tif got := F(1); got != 7351 {\n\t\tt.Fatalf(\"got %d\", got)\n\t}", ["7351"]),
+        ("\tif F(1) != \"zebra\" || G(2) != 7351 {\n\t\tt.Error(\"x\")\n\t}", ['"zebra"', "7351"]),
+        ("\tif 7351 != F(1) {\n\t\tt.Error(\"x\")\n\t}", ["7351"]),
+        ("\twant := []int{7351}\n\tif got := F(1); !reflect.DeepEqual(got, want) {\n\t\tt.Error(got, want)\n\t}", ["want"]),
+        ("\tassert.Equal(t, 7351, F(1))", ["7351"]),
+        ("\tfor _, c := range []struct{ in, want int }{{1, 7351}, {2, 7351}} {\n\t\tif got := F(c.in); got != c.want {\n"
+         "\t\t\tt.Error(got)\n\t\t}\n\t}", ["c.want"]),
+        ("\tfor _, c := range []struct {\n\t\tin   int\n\t\twant string\n\t}{\n\t\t{in: 1, want: \"zebra\"},\n\t} {\n"
+         "\t\tif got := F(c.in); got != c.want {\n\t\t\tt.Error(got)\n\t\t}\n\t}", ["c.want"]),
+        # Left as they are.
+        ("\tif err := F(1); err != nil {\n\t\tt.Fatal(err)\n\t}", []),
+        ("\tif F(1) != 3 && G(1) != 4 {\n\t\tt.Fatal()\n\t}", []),
+        ("\tif n := F(1); n != 3 {\n\t\tn = 4\n\t}", []),
+        ("\tif F(1) == 3 {\n\t\tt.Fatal()\n\t}", []),
+        ("\tif got := F(1); got != G(2) {\n\t\tt.Fatal(got)\n\t}", []),
+    ],
+)  # fmt: skip
+def test_go(body, found):
+    assert demanded(GO, go(body)) == found
+    text = delivered(GO, go(body)).text
+    assert not found or ("7351" not in text and "zebra" not in text)
+    changed, kept = text.split("\n"), go(body).split("\n")
+    assert all(a == b for a, b in zip(changed[1:4], kept[1:4], strict=True)), "lines keep their numbers"
+
+
+def rust(body: str) -> str:
+    return f"//! Tests.\nuse shop::f;\n\n#[test]\nfn it() {{\n    {body}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("assert_eq!(f(1), 7351);", ["7351"]),
+        ("assert_eq!(\"zebra\", f(1), \"message {}\", 1);", ['"zebra"']),
+        ("assert_eq!(f(1), Some(7351u8));", ["Some(7351u8)"]),
+        ("assert_eq!(f(1), vec![\"zebra\".to_string(), String::from(\"zebra\")]);",
+         ['vec!["zebra".to_string(), String::from("zebra")]']),
+        ("assert_eq!(f(1), Ok(true));", ["Ok(true)"]),
+        # Left as they are.
+        ("assert_eq!(f(1), g(2));", []),
+        ("assert!(f(1) == 3);", []),
+        ("assert_ne!(f(1), 3);", []),
+        ("assert_eq!(f(1), None);", []),
+    ],
+)  # fmt: skip
+def test_rust(body, found):
+    assert demanded(RUST, rust(body)) == found
+    text = delivered(RUST, rust(body)).text
+    assert not found or ("7351" not in text and "zebra" not in text and "true" not in text.split("}} }")[1])
+    assert text.startswith("//! Tests.\n") and text.count("\n") == rust(body).count("\n")
+
+
+@pytest.mark.parametrize(
+    ("rewriter", "source", "decides"),
+    [
+        (JS, js("assert.strictEqual(f(1), 7);\n  expect(f(2)).toEqual([8]);"), False),
+        (JS, js("assert.throws(() => f(1), TypeError);"), False),
+        (JS, js("assert.strictEqual(f(1), 7);\n  assert.ok(f(2));"), True),
+        (JS, js("expect(f(1)).not.toBe(9);"), True),
+        (GO, go('\tif got := F(1); got != 7 {\n\t\tt.Fatalf("got %d", got)\n\t}'), False),
+        (GO, go("\tgot, err := F(1)\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif got != 7 {\n\t\tt.Error(got)\n\t}"), False),
+        (GO, go("\tif F(1) != 3 && G(1) != 4 {\n\t\tt.Fatal()\n\t}"), True),
+        (GO, go("\tif got := F(1); got != 7 {\n\t\tt.Fatal(got)\n\t}\n\trequire.True(t, G(1))"), True),
+        (RUST, rust("assert_eq!(f(1), 7);"), False),
+        (RUST, rust("assert_eq!(f(1), 7); assert!(f(2) > 3);"), True),
+    ],
+)  # fmt: skip
+def test_what_a_test_decides_besides_its_reports_is_found(rewriter, source, decides):
+    text = delivered(rewriter, source).text
+    names = {block.names for block in blocks_of(rewriter.language, text.encode())}
+    assert deciding(rewriter, text) == (names if decides else set())
+    assert only(rewriter, text.encode(), names) == text.encode()
+    without = only(rewriter, text.encode(), ()).decode()
+    block = without[without.index("func TestIt") :] if rewriter is GO else without
+    assert "if true { return };" in block if rewriter is GO else not blocks_of(rewriter.language, without.encode())
+
+
+def test_an_assertion_that_is_dropped_stands_as_it_was():
+    source = js("assert.equal(f(1), 3);\n  assert.equal(f(2), 4);")
+    made = delivered(JS, source, dropped=(0,))
+    assert [site.number for site in made.sites] == [1] and "assert.equal(f(1), 3)" in made.text
+    assert delivered(JS, source, dropped=(0, 1)).text == source
+
+
+def test_assertions_that_share_literals_are_dropped_together():
+    source = js("const want = 3;\n  assert.equal(f(1), want);\n  assert.equal(g(1), want);")
+    assert len(delivered(JS, source).sites) == 2
+    assert delivered(JS, source, dropped=(1,)).text == source
+
+
+TABLE = """	for _, c := range []struct{ in, want int }{{1, 2}} {
+		if got := F(c.in); got != c.want {
+			t.Error(got)
+		}
+	}"""
+STRANGE = (
+    js("for (const [a, want] of [[1, 2]]) expect(f(a)).toBe(want);\n  assert.throws(() => f(`}`), /a/);"),
+    go(TABLE),
+    rust("assert_eq!(f(1), Some(\"x\")); assert_eq!('}', g());"),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(REWRITERS),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=6)), max_size=4),
+    st.booleans(),
+)
+def test_no_source_is_too_strange(rewriter, damage, record):
+    text = STRANGE[REWRITERS.index(rewriter)]
+    for at, length, new in damage:
+        text = text[:at] + new + text[at + length :]
+    delivered(rewriter, text.encode("utf-8", "replace").decode(), record=record)
+
+
+@pytest.mark.parametrize("rewriter", REWRITERS)
+@pytest.mark.parametrize(
+    "piece", ["assert.equal(f(", "expect(a).", "want: 1, ", "[[", "if a != 1 || ", "assert_eq!(", "struct {"]
+)
+def test_hostile_sources_take_no_time(rewriter, piece):
+    head = {JS: "test('a', () => {\n", GO: "func TestA(t *testing.T) {\n", RUST: "#[test]\nfn a() {\n"}[rewriter]
+    body = piece * (MAX_BLOCK_BYTES // len(piece) - 20)
+    source = (head + body + "\n}\n" + ");\n" * 3) * max(1, MAX_SOURCE_BYTES // (MAX_BLOCK_BYTES * 8))
+    began = time.process_time()
+    delivered(rewriter, source)
+    assert time.process_time() - began < 20.0
+
+
+def test_numbers_say_nothing_of_what_was_withheld():
+    """Two suites that differ in their literals only are delivered alike."""
+    draw = random.Random(3)
+    texts = {delivered(JS, js(f"assert.equal(f(1), {draw.randint(0, 99)});")).text for _ in range(20)}
+    assert len(texts) == 1
+
+
+def test_remarks_and_messages_leave_with_what_they_name():
+    source = js("// 7351 is right\n  assert.equal(f(1), 7351, 'not 7351'); /* or\n 7351 */")
+    text = delivered(JS, source).text
+    assert "7351" not in text and text.count("\n") == source.count("\n")
+    assert (
+        "7351"
+        not in delivered(GO, go('\tif got := F(1); got != 7351 {\n\t\tt.Fatalf("got %d, not 7351", got)\n\t}')).text
+    )

@@ -1,0 +1,83 @@
+"""How many bits of expectations are counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.grading.canaries.base import Twin
+from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.entropy import MIN_ENTROPY, cluster_bits, site_bits, task_entropy, text_bits, value_bits
+from sandbox.grading.observations.base import Expected, Leaf, Site
+from sandbox.grading.observations.plan import Plan
+from sandbox.tasks.spec import PytestVerifier
+
+VERIFIER = PytestVerifier(
+    test_files={"t.py": ""}, fail_to_pass=("t.py::test_a", "t.py::test_b"), pass_to_pass=("t.py::test_c",)
+)
+IDS = {name: name for name in (*VERIFIER.fail_to_pass, *VERIFIER.pass_to_pass)}
+X = Leaf(observed=True, source="f(1)")
+
+
+def site(number: int, condition: str, kind: str = "value") -> Site:
+    return Site(number=number, path="t.py", test=("t",), condition=condition, leaves=(X,), kind=kind)
+
+
+def twin(name: str, *, bait: bool = False, start: int = 0) -> Twin:
+    return Twin(path="t.py", names=(name,), start=start, end=start + 1, text="1", bait=bait)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "low", "high"),
+    [
+        ("v0 == 47", "value", 6, 7),
+        ("v0 == 'a long text'", "value", 20, 24),
+        ("v0 is True", "value", 1, 1),
+        ("v0", "value", 1, 1),
+        ("v0 != 3", "value", 1, 1),
+        ("v0 == [1, 2]", "value", 4, 7),
+        ("v0 == approx(0.25)", "value", 8, 8),
+        ("", "raises", 2, 2),
+        ("no such", "raises", 6, 6),
+    ],
+)
+def test_an_expectation_has_the_bits_of_its_value(condition, kind, low, high):
+    assert low <= site_bits(site(0, condition, kind), Expected(site=0)) <= high
+
+
+def test_a_withheld_value_counts():
+    assert site_bits(site(0, "v0 == v1"), Expected(site=0, values={1: {"i": "2f"}})) == value_bits(47)
+    assert site_bits(site(0, "v0 == v1"), Expected(site=0)) == 1.0, "both sides are computed"
+
+
+def test_only_what_must_begin_to_hold_counts_and_each_demand_once():
+    sites = (site(0, "v0 == 47"), site(1, "v0 == 48"), site(2, "v0 == 49"))
+    expected = {
+        "t.py::test_a": (Expected(site=0), Expected(site=0), Expected(site=1)),
+        "t.py::test_c": (Expected(site=2),),
+    }
+    plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
+    missed = {"t.py::test_a": {0}, "t.py::test_c": {2}}
+    assert task_entropy(VERIFIER, plan, (), PythonTests(), missed) == value_bits(47)
+    assert task_entropy(VERIFIER, plan, (), PythonTests(), {}) == 0.0
+
+
+def test_twins_count_by_clusters_of_tests_that_must_begin_to_pass():
+    twins = [twin("test_a"), twin("test_b"), twin("test_b", start=3), twin("test_c"), twin("test_a", bait=True)]
+    assert cluster_bits(VERIFIER, None, twins, PythonTests()) == pytest.approx(1 + 1.585, abs=0.001)
+    assert cluster_bits(VERIFIER, None, twins[3:], PythonTests()) == 0.0
+
+
+def test_the_least_is_more_than_a_truth():
+    assert value_bits(True) < MIN_ENTROPY < value_bits("text")
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("true", 1, 1), ("None", 1, 1), ("Array[]", 1, 1), ("Some(true)", 1, 1), ("5", 3, 4), ("-41", 6, 7),
+        ('"sums"', 8, 10), ("sums", 8, 10), ("Array[42]", 6, 7), ('Object{"name":"x","list":Array[1,true]}', 10, 24),
+        ("Point { x: 1, y: 700 }", 10, 14), ("x" * 400, 24, 24), ("1.5", 8, 8),
+    ],
+)  # fmt: skip
+def test_bits_of_values_that_are_told_as_texts(text, least, most):
+    assert least <= text_bits(text) <= most

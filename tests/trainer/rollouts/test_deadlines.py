@@ -1,0 +1,45 @@
+"""Deadlines cover the legal work that they bound."""
+
+import pytest
+from pydantic import ValidationError
+
+from sandbox.grading.grader import grading_limits
+from trainer.config import BehaviourConfig, OrchestratorConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.rollouts.deadlines import grading_seconds, group_deadline, reward_seconds
+from trainer.rollouts.ending import GRADINGS
+from trainer.rollouts.limits import EpisodeLimits
+
+SLOW = SamplingConfig(episode_seconds=300.0, engine_seconds=900.0)
+
+
+def test_a_group_may_play_every_legal_attempt_to_its_end(task):
+    config = RLConfig(sampling=SLOW, infra_retries=2)
+    attempt = EpisodeLimits.of(SLOW).wall_seconds + grading_limits(task).life_seconds
+    assert group_deadline(config, task, episodes=8, slots=32) > 3 * attempt
+    assert RLConfig().group_deadline() > 2 * 720.0, (
+        "the default covers two attempts of 120 s of tools and 600 s of engine"
+    )
+
+
+def test_waiting_for_sandboxes_counts(task):
+    config = RLConfig(sampling=SLOW)
+    one, two = (group_deadline(config, task, episodes=n, slots=32) for n in (32, 33))
+    assert two - one == pytest.approx(3 * (1200.0 + GRADINGS * grading_seconds(task) + reward_seconds(config)))
+
+
+def test_a_language_model_that_grades_may_take_its_time():
+    graded = RLConfig(reward=RewardConfig(behaviour=BehaviourConfig(rubric=0.1)))
+    assert reward_seconds(graded) >= reward_seconds(RLConfig()) + 4 * 120.0
+
+
+def test_a_deadline_of_its_own_that_no_attempt_fits_into_is_refused():
+    with pytest.raises(
+        ValidationError, match=r"orchestrator.group_seconds=700 .*add up to 720; set at least that, or 0"
+    ):
+        RLConfig(orchestrator=OrchestratorConfig(group_seconds=700.0))
+    assert RLConfig(orchestrator=OrchestratorConfig(group_seconds=720.0)).group_deadline(after_turns=9e9) == 720.0
+
+
+def test_the_trainer_waits_at_least_as_long_as_an_attempt_plays():
+    assert RLConfig().batch_deadline == 1800.0
+    assert RLConfig(sampling=SamplingConfig(engine_seconds=3600.0)).batch_deadline == 3720.0

@@ -1,0 +1,55 @@
+"""Builds the hinted context of a turn: the original context, with the hint as the last text before the turn.
+
+No sampled token is decoded and re-encoded. The chat template produced the text between two turns from tool results, so
+it can
+be rendered again with a user message after them. A turn is used only if rendering without the hint reproduces the
+recorded
+tokens exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sandbox.harness.types import ToolResult
+from trainer.algorithms.textual_feedback.find import Hint
+from trainer.types import HintedTurn, Trajectory
+
+
+class Renderer(Protocol):
+    """The part of the policy's chat template that hints use."""
+
+    def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
+
+    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+
+
+def hinted(
+    trajectory: Trajectory, hint: Hint, *, renderer: Renderer, schemas: Sequence[Mapping[str, Any]], most: int
+) -> HintedTurn | None:
+    """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `most` tokens with a hint."""
+    turn = trajectory.turns[hint.turn]
+    tokens = trajectory.segments[turn.segment].tokens
+    said = tokens[turn.token_start : turn.token_end]
+    before = trajectory.turns[hint.turn - 1] if hint.turn else None
+    if before is None:
+        kept = 0
+        plain = renderer.start(trajectory.messages, schemas)
+        *rest, last = trajectory.messages
+        told = renderer.start([*rest, {**last, "content": f"{last['content']}\n\n{hint.text}"}], schemas)
+    elif before.segment == turn.segment:
+        kept = before.token_end
+        plain = renderer.observe(before.results)
+        told = renderer.observe(before.results, ask=hint.text)
+    else:  # the first turn of a later window: its opening holds a summary, which is not made again
+        return None
+    if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > most:
+        return None
+    return HintedTurn(
+        rule=hint.rule,
+        sample=trajectory.sample,
+        tokens=tokens[: turn.token_end],
+        hinted_tokens=[*tokens[:kept], *told, *said],
+        turn_tokens=len(said),
+    )

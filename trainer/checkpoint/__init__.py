@@ -1,0 +1,6 @@
+"""Step checkpoints on disk and resuming from them.
+
+store.py   writes a checkpoint so that its folder is complete or absent
+sharded.py reads what several ranks wrote
+resume.py  loads the newest one and refuses those of another run, seed or architecture
+"""

@@ -1,0 +1,182 @@
+"""Step checkpoints: a folder that is complete or absent.
+
+    step-000020/
+      policy/                Hugging Face layout: loads as a policy, can be shipped or evaluated
+      optimizer.safetensors  optimizer state by parameter name
+      state.json             step, version, prompts consumed, stage state; written last, with the digests of the rest
+
+A checkpoint is written under a temporary name, synced and renamed. No pickle anywhere: reading one runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trainer import policy as policies
+from trainer.stages.base import StageError
+
+STATE_FILE = "state.json"
+OPTIMIZER_FILE = "optimizer.safetensors"
+POLICY_DIR = "policy"
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+class CheckpointError(StageError):
+    """A checkpoint cannot be read or belongs to something else. The message names the folder and the remedy."""
+
+
+class CheckpointState(BaseModel):
+    """Everything in a checkpoint except tensors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = 1
+    stage: str
+    step: int
+    version: int
+    seed: int
+    consumed_prompts: list[int] = Field(default_factory=list)
+    """Prompt indices trained on up to `step`, in order of training."""
+    skipped_steps: list[int] = Field(default_factory=list)
+    """Steps up to `step` with non-finite gradients; they consumed their prompts and changed nothing."""
+    digests: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each other file, by path relative to the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    path: Path
+    state: CheckpointState
+    optimizer: dict[str, Tensor]
+
+    @property
+    def policy_dir(self) -> Path:
+        return self.path / POLICY_DIR
+
+
+class CheckpointStore:
+    """The checkpoints of one run, under one folder with one writer."""
+
+    def __init__(self, root: Path, *, keep: int) -> None:
+        self.root = Path(root)
+        self.keep = keep
+
+    def save(
+        self,
+        policy: policies.Policy,
+        optimizer: Mapping[str, Tensor],
+        state: CheckpointState,
+        *,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> Path:
+        """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest.
+
+        `weights` stand in for the model's own (merged adapters).
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        scratch = self.scratch(state.step)
+        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            scratch.mkdir()
+            policies.save(policy, scratch / POLICY_DIR, weights=weights)
+            save_file(dict(optimizer), scratch / OPTIMIZER_FILE)
+            return self.complete(scratch, state)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(scratch, ignore_errors=True)  # also what it holds: the disk may be full
+            raise CheckpointError(
+                f"checkpoint of step {state.step} could not be written to {self.root}: {error}; "
+                "free space or fix the permissions, then resume the run"
+            ) from error
+
+    def scratch(self, step: int) -> Path:
+        """Folder in which checkpoint `step` is written before it is renamed."""
+        return self.root / f".step-{step:06d}.{os.getpid()}.partial"
+
+    def complete(self, scratch: Path, state: CheckpointState) -> Path:
+        """Turn `scratch` into the durable checkpoint of `state.step` and drop old ones. Raises OSError."""
+        final = self.root / f"step-{state.step:06d}"
+        files = sorted(path for path in scratch.rglob("*") if path.is_file())
+        digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}
+        whole = state.model_copy(update={"digests": digests})
+        (scratch / STATE_FILE).write_text(whole.model_dump_json(indent=1), encoding="utf-8")
+        _sync_tree(scratch)
+        if final.exists():
+            shutil.rmtree(final)
+        scratch.rename(final)
+        _sync(self.root)
+        self._prune()
+        return final
+
+    def steps(self) -> list[int]:
+        """Steps with a complete checkpoint, ascending."""
+        if not self.root.is_dir():
+            return []
+        found = (_NAME.fullmatch(path.name) for path in self.root.iterdir() if (path / STATE_FILE).is_file())
+        return sorted(int(match[1]) for match in found if match)
+
+    def latest(self, *, stage: str, whole: bool = True) -> Checkpoint | None:
+        """The newest checkpoint, verified; None when there is none. Raises CheckpointError."""
+        steps = self.steps()
+        return self.load(steps[-1], stage=stage, whole=whole) if steps else None
+
+    def load(self, step: int, *, stage: str, whole: bool = True) -> Checkpoint:
+        """Load the checkpoint of `step` with every digest verified; without the optimizer unless `whole`. Raises
+        CheckpointError."""
+        path = self.root / f"step-{step:06d}"
+        try:
+            state = CheckpointState.model_validate_json((path / STATE_FILE).read_text(encoding="utf-8"))
+            for name, digest in state.digests.items():
+                if _digest(path / name) != digest:
+                    raise CheckpointError(
+                        f"checkpoint {path}: {name} is damaged; remove this folder to resume from an earlier one"
+                    )
+            optimizer = _optimizer(path) if whole else {}
+        except (OSError, ValidationError, SafetensorError) as error:
+            raise CheckpointError(
+                f"checkpoint {path} cannot be read ({error}); remove this folder to resume from an earlier one"
+            ) from error
+        if state.stage != stage:
+            raise CheckpointError(f"checkpoint {path} is of stage {state.stage!r}, this run is {stage!r}: wrong folder")
+        return Checkpoint(path, state, optimizer)
+
+    def _prune(self) -> None:
+        for step in self.steps()[: -(self.keep + 1)]:
+            shutil.rmtree(self.root / f"step-{step:06d}")
+
+
+def _optimizer(path: Path) -> dict[str, Tensor]:
+    if (path / OPTIMIZER_FILE).exists():
+        return load_file(path / OPTIMIZER_FILE)
+    from trainer.checkpoint.sharded import read_optimizer  # only then: it loads torch.distributed
+
+    return read_optimizer(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(root: Path) -> None:
+    for path in root.rglob("*"):
+        _sync(path)
+    _sync(root)

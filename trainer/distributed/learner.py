@@ -1,0 +1,263 @@
+"""The learner of one rank. Together the ranks compute what `Learner` computes alone.
+
+Rows are balanced over the data ranks. Context-parallel ranks share rows, and each scores the tokens that it holds.
+Log-probabilities are small, so each of them gathers all inputs of a correction for the whole row. All ranks must run
+the model equally often: a rank without remaining rows computes one token that has no loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed.fsdp import FSDPModule
+from transformers import PreTrainedModel
+
+from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.distributed import context_parallel
+from trainer.distributed.batch_balancing import cost_of, deal
+from trainer.distributed.fsdp import Rooted, shard, whole_state
+from trainer.distributed.muon import ShardedOptimizer, clip
+from trainer.distributed.parallel_dims import Meshes
+from trainer.learning.importance_sampling import Correction
+from trainer.learning.lora import Adapters
+from trainer.learning.loss import TokenScores, score_tokens
+from trainer.learning.packing import PAD, MicroBatch, order, stack
+from trainer.learning.step import Learner, Scored
+from trainer.policy.names import checkpoint_state
+from trainer.router_replay.hooks import RoutingCounts
+from trainer.types import TrainSample
+from trainer.weights.probe import Probe, ends, likeliest, made, text
+
+
+@dataclass(slots=True)
+class _Dealt:
+    """This rank's rows of the step, by micro-batch: indices in the canonical order of its samples."""
+
+    rows: list[list[int]]
+    lengths: list[int]
+    """Policy tokens of each sample of the step, in canonical order."""
+
+
+class ShardedLearner(Learner):
+    """Sharded learner. Shards `model` in place. All ranks construct it with the same arguments and make every call
+    together."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        meshes: Meshes,
+        *,
+        objective: ObjectiveConfig,
+        correction: Correction,
+        optimizer: OptimizerConfig,
+        temperature: float,
+        total_steps: int,
+        micro_batch_tokens: int,
+        reference: PreTrainedModel | None = None,
+        adapters: Adapters | None = None,
+        enable_router_replay: bool = True,
+        folder: Path | None = None,
+        reference_folder: Path | None = None,
+    ) -> None:
+        """The folders hold the models that `load.py` reads. Raises RouterUnknown, ParallelRefused, PolicyUnreadable."""
+        super().__init__(
+            model,
+            objective=objective,
+            correction=correction,
+            optimizer=optimizer,
+            temperature=temperature,
+            total_steps=total_steps,
+            micro_batch_tokens=micro_batch_tokens,
+            reference=reference,
+            adapters=adapters,
+            enable_router_replay=enable_router_replay,
+            precision=meshes.config.precision,
+            compiled=True,  # FSDP casts the layers' inputs and weights, and wants them as they are
+        )
+        self.meshes = meshes
+        self.cost = cost_of(model.config)
+        self._roots: dict[PreTrainedModel, Rooted] = {model: shard(model, meshes, folder=folder)}
+        if reference is not None:
+            self._roots[reference] = shard(reference, meshes, folder=reference_folder)
+        self.optimizer = ShardedOptimizer(model, optimizer, meshes)
+        self._dealt = _Dealt([], [])
+
+    @property
+    def root(self) -> Rooted:
+        """The policy as ranks call it."""
+        return self._roots[self.model]
+
+    def weights(self) -> dict[str, Tensor]:
+        """Full weights on every rank. For small policies only: `publish.py` and `checkpoint.py` never hold them all."""
+        return checkpoint_state(self.model, dict(whole_state(self.plain_state())))
+
+    def plain_state(self) -> dict[str, Tensor]:
+        """Weights to publish and save, sharded as on this rank, with adapters merged."""
+        return self.adapters.merged_in_place() if self.adapters else self.model.state_dict(keep_vars=True)
+
+    def kept_state(self) -> dict[str, Tensor]:
+        """Checkpoint state beside the weights, sharded as on this rank; loading writes into this memory."""
+        return self.optimizer.state_tensors() | (self.adapters.own() if self.adapters else {})
+
+    @torch.no_grad()
+    def probe(self) -> Probe:
+        """Compute the policy's answers to the probe text, in a forward pass of all ranks."""
+        tokens = text(self.model.config.vocab_size)
+        batch = _asking(tokens)
+        if self.meshes.config.cp == 1:
+            local, kept_N, decoder = batch, torch.arange(len(batch.targets_N)), dict[str, Any]()
+        else:
+            local, kept_N, layout = context_parallel.cut(batch, self.meshes)
+            decoder = self._of_part(layout, rows=1)
+        trains, root = self.model.training, self._roots[self.model]
+        self.model.eval()
+        try:
+            mine = likeliest(root(_logits, local.to(self.meshes.device), **decoder))
+        finally:
+            self.model.train(trains)
+            cast(
+                FSDPModule, root
+            ).reshard()  # a pass without a backward one leaves the root's weights gathered: old ones at the next step
+        parts = self.meshes.gathered((kept_N.tolist(), *mine))
+        found = {place: row for places, *rows in parts for place, *row in zip(places, *rows, strict=True)}
+        ids, logprobs = zip(*(found[place] for place in sorted(found)), strict=True)
+        return made(tokens, ids, logprobs)
+
+    def _of_part(self, layout: context_parallel.Layout, *, rows: int) -> dict[str, Any]:
+        """Decoder arguments for rows of which this rank holds a part."""
+        return {
+            "position_ids": context_parallel.positions(layout, rows).to(self.meshes.device),
+            "past_key_values": context_parallel.GatheringCache(layout),
+            "zigzag": layout,
+        }
+
+    def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
+        canonical = order(samples)
+        lengths = [len(samples[i].tokens) for i in canonical]
+        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=self.micro_batch_tokens, cost=self.cost)
+        mine = dealt[self.meshes.data_rank]
+        self._dealt = _Dealt(mine, [sum(samples[i].loss_mask) for i in canonical])
+        shape = next(((s.experts.layers, s.experts.top_k) for s in samples if s.experts), None)
+        return [stack([samples[canonical[i]] for i in rows]) if rows else _nothing(shape) for rows in mine]
+
+    def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
+        if self.meshes.config.cp > 1 and self.replay:
+            local, _, _ = context_parallel.cut(batch, self.meshes)
+            with self.replay.forced(None if local.experts_BTLK is None else local.experts_BTLK.to(self.meshes.device)):
+                return self._differentiate(batch.to(self.meshes.device))
+        return super()._backward(batch)
+
+    def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
+        if self.meshes.config.cp == 1:
+            return TokenScores(*self._run(model, batch))
+        local, kept_N, layout = context_parallel.cut(batch, self.meshes)
+        logprobs_N, entropy_N = self._run(model, local, **self._of_part(layout, rows=len(batch.tokens_BT)))
+        size = len(batch.targets_N)
+        whole_N = logprobs_N.new_zeros(size).index_put((kept_N,), logprobs_N)
+        known_N = whole_N.detach().clone()
+        entropies_N = entropy_N.new_zeros(size).index_put((kept_N,), entropy_N)
+        for shared in (known_N, entropies_N):
+            distributed.all_reduce(shared, group=layout.group)
+        # Values of all tokens, gradients of ours: each rank sums the loss over all and differentiates its own part.
+        return TokenScores(whole_N + (known_N - whole_N.detach()), entropies_N)
+
+    def _run(self, model: PreTrainedModel, batch: MicroBatch, **decoder: Any) -> tuple[Tensor, Tensor]:
+        scored: tuple[Tensor, Tensor] = self._roots[model](
+            _scores, batch, self.temperature, self.meshes.config.lm_head_chunk_size, **decoder
+        )
+        return scored
+
+    def _update(self, rate: float, step: int) -> float:
+        norm = clip(self.model, self.meshes, self.optimizer.config.max_grad_norm)
+        self._refuse_non_finite(norm, step)
+        self.optimizer.step(rate)
+        return norm
+
+    def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
+        """Gather the statistics of all ranks, in the order of a single process."""
+        if not scored:
+            return 0.0, 0, []
+        speaks = self.meshes.context_rank == 0
+        parts: dict[int, Scored] = {}
+        for rows, facts in zip(self._dealt.rows, scored, strict=True):
+            for place, row in zip(rows, _by_row(facts, [self._dealt.lengths[place] for place in rows]), strict=True):
+                parts[place] = row
+        said = self.meshes.gathered((loss, tokens, parts) if speaks else (0.0, 0, {}))
+        everyone = {place: row for _, _, rows in said for place, row in rows.items()}
+        together = [everyone[place] for place in sorted(everyone)]
+        return sum(part for part, _, _ in said), sum(count for _, count, _ in said), together
+
+    def _effort(
+        self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
+    ) -> dict[str, float]:
+        """FLOPs metrics, with the memory of the rank that needs most."""
+        found = super()._effort(samples, batches, seconds)
+        return found | {"memory/trainer": max(self.meshes.gathered(found["memory/trainer"]))} if found else {}
+
+    @property
+    def _ranks(self) -> int:
+        return self.meshes.world
+
+    def _routing(self) -> RoutingCounts:
+        total = RoutingCounts()
+        for counts in self.meshes.gathered(super()._routing()):
+            total.add(counts)
+        return total
+
+
+def _scores(
+    model: PreTrainedModel, batch: MicroBatch, temperature: float, lm_head_chunk_size: int, **decoder: Any
+) -> tuple[Tensor, Tensor]:
+    scores = score_tokens(model, batch, temperature=temperature, lm_head_chunk_size=lm_head_chunk_size, **decoder)
+    return scores.logprobs_N.clone(), scores.entropy_N  # a view would lose FSDP's hook to a later in-place operation
+
+
+def _logits(model: PreTrainedModel, batch: MicroBatch, **decoder: Any) -> Tensor:
+    """Logits of the positions that predict a token, [N, V]."""
+    hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
+    head = model.get_output_embeddings()
+    assert head is not None
+    logits_NV: Tensor = head(hidden_BTD.flatten(0, 1)[batch.predict_from_N])
+    return logits_NV
+
+
+def _asking(tokens: Sequence[int]) -> MicroBatch:
+    """The probe text as one row, of which only the positions after each prompt are scored."""
+    at_N = torch.tensor(ends()) - 1
+    none_N = torch.zeros(len(at_N))
+    return MicroBatch(
+        tokens_BT=torch.tensor([tokens]),
+        predict_from_N=at_N,
+        targets_N=none_N.long(),
+        sampler_logprobs_N=none_N,
+        advantages_N=none_N,
+        rows_N=none_N.long(),
+        tokens=len(tokens),
+    )
+
+
+def _by_row(facts: Scored, lengths: Sequence[int]) -> list[Scored]:
+    """Split into one `Scored` per row. `facts` holds the rows' tokens one row after the other."""
+    names = [name for name in Scored.__slots__ if getattr(facts, name) is not None]
+    parts = {name: getattr(facts, name).split(list(lengths)) for name in names}
+    return [replace(facts, **{name: parts[name][row] for name in names}) for row in range(len(lengths))]
+
+
+def _nothing(experts: tuple[int, int] | None) -> MicroBatch:
+    """One row of one token without a loss."""
+    none = torch.zeros(0)
+    return MicroBatch(
+        tokens_BT=torch.full((1, 1), PAD),
+        predict_from_N=none.long(),
+        targets_N=none.long(),
+        sampler_logprobs_N=none,
+        advantages_N=none,
+        rows_N=none.long(),
+        tokens=0,
+        experts_BTLK=None if experts is None else torch.full((1, 1, *experts), -1),
+    )

@@ -1,5 +1,0 @@
-"""CISPO (arXiv 2506.13585): every token keeps its gradient, its ratio is bounded above; mean over a group's tokens."""
-
-from trainer.learning.algorithms.base import Algorithm, by_group, standardised
-
-CISPO = Algorithm("cispo", advantages=standardised, correction="truncated", factors=by_group)

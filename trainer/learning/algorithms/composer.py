@@ -1,6 +1,0 @@
-"""The published parts of Composer 2: A = R - mean(R), no std, no length normaliser, constant divisor."""
-
-from trainer.learning.advantage import group_advantages
-from trainer.learning.algorithms.base import Algorithm
-
-COMPOSER = Algorithm("composer", advantages=group_advantages, correction="truncated")

@@ -1,6 +1,0 @@
-"""Dr. GRPO (arXiv 2503.20783): GRPO without the std and without the length normaliser; PPO's clip stays."""
-
-from trainer.learning.advantage import group_advantages
-from trainer.learning.algorithms.base import Algorithm
-
-DR_GRPO = Algorithm("dr_grpo", advantages=group_advantages, correction="clipped")

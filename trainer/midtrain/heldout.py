@@ -1,0 +1,82 @@
+"""Held-out loss of mid-training: by language, and on a chosen codebase.
+
+A fixed share of a corpus is never trained on: the documents whose digest says so, whatever else the corpus holds, so
+that two corpora with the same file hold out the same file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from trainer.learning.supervised import Example
+from trainer.midtrain.corpus.documents import Document
+from trainer.midtrain.corpus.readers import read_source
+from trainer.midtrain.packing import cut
+
+SHARE = 20
+"""One document in so many is held out."""
+
+
+def is_held_out(document: Document) -> bool:
+    return int(document.digest[:8], 16) % SHARE == 0
+
+
+def as_example(tokenizer: PreTrainedTokenizerBase, text: str) -> Example:
+    """A document with its start and end tokens, where the tokenizer has such; every token but the first counts."""
+    ids = [int(tokenizer.bos_token_id)] if tokenizer.bos_token_id is not None else []
+    ids += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    ids += [int(tokenizer.eos_token_id)] if tokenizer.eos_token_id is not None else []
+    return Example(ids, [0.0] + [1.0] * (len(ids) - 1))
+
+
+@dataclass(slots=True)
+class HeldOut:
+    """Rows by name of the metric that they are measured under."""
+
+    rows: dict[str, list[Example]] = field(default_factory=dict)
+
+    def losses(self, loss: Callable[[Sequence[Example]], float]) -> dict[str, float]:
+        """Mean next-token loss in nats of each, and `loss/heldout` over the tokens of all languages."""
+        values: dict[str, float] = {}
+        total, count = 0.0, 0.0
+        for name, rows in self.rows.items():
+            weights = [sum(row.weights[1:]) for row in rows]
+            summed, tokens = sum(loss([row]) * weight for row, weight in zip(rows, weights, strict=True)), sum(weights)
+            values[name] = summed / tokens
+            if name.startswith("loss/language/"):
+                total, count = total + summed, count + tokens
+        return values | ({"loss/heldout": total / count} if count else {})
+
+
+def held_out(
+    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], *, length: int, most: int, codebase: Path | None
+) -> HeldOut:
+    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `most` tokens of each language,
+    and no more rows once there are so many. Raises SourceUnreadable."""
+    by_name: dict[str, list[Example]] = defaultdict(list)
+
+    def add(name: str, text: str) -> None:
+        known = sum(len(row.ids) for row in by_name[name])
+        for row in cut(as_example(tokenizer, text), length):
+            if len(row.ids) > 1 and known < most:
+                by_name[name].append(row)
+                known += len(row.ids)
+
+    for document in documents:
+        add(f"loss/language/{document.language}", document.text)
+    for document in read_source(codebase) if codebase else ():
+        add("loss/codebase", document.text)
+    return HeldOut({name: rows for name, rows in by_name.items() if rows})
+
+
+def corpus_examples(
+    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], order: Iterator[int]
+) -> Iterator[Example]:
+    """Documents as examples, in the order of the indices."""
+    for index in order:
+        yield as_example(tokenizer, documents[index].text)
