@@ -23,10 +23,10 @@ import torch
 from tests.bench import report
 from tests.bench.engine import bigger
 from tests.distributed.worlds import meshes, parallel, run_world
-from trainer.algorithms import correction_of
 from trainer.config import ObjectiveConfig, OptimizerConfig
 from trainer.distributed.learner import ShardedLearner
 from trainer.distributed.muon import local
+from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
 from trainer.types import TrainGroup, TrainSample
 

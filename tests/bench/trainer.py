@@ -46,10 +46,10 @@ TRL = "trl==1.16.0"
 
 def ours(folder: Path, steps: int, sizes: Sizes) -> None:
     """The steps of this project's parts, in this process."""
-    from trainer.algorithms import correction_of
     from trainer.config import ObjectiveConfig, OptimizerConfig
     from trainer.inference.embedded.factory import build_decoder, build_weights, read_shape
     from trainer.inference.embedded.runner import Limits, Runner, make_cache
+    from trainer.learning.importance_sampling import correction_of
     from trainer.learning.kernels.prefix_sharing import understands
     from trainer.learning.packing import pack
     from trainer.learning.step import Learner, work_of

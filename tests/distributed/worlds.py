@@ -14,10 +14,10 @@ from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tests.trainer.router_replay.moe import BASE, EXPERTS, TOP_K, VOCAB, make
-from trainer.algorithms import correction_of
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed.learner import ShardedLearner
 from trainer.distributed.parallel_dims import Meshes, arrange
+from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
 from trainer.router_replay.payload import RoutedExperts, SamplingSupport
 from trainer.types import TrainGroup, TrainSample

@@ -57,7 +57,7 @@ def test_missing_system_packages_are_named_with_the_command_to_type(tmp_path: Pa
 
 
 def test_a_browser_named_by_the_user_is_enough(tmp_path: Path) -> None:
-    path = tools(tmp_path / "bin", "bash", "id", "python3", "git", "unshare", "flock")
+    path = tools(tmp_path / "bin", "bash", "id", "python3", "git", "unshare", "flock", "node")
     assert run("bash", "scripts/system.sh", "test", PATH=path, CHROMIUM="").returncode == 1
     assert run("bash", "scripts/system.sh", "test", PATH=path, CHROMIUM=sys.executable).returncode == 0
 

@@ -5,9 +5,9 @@ import statistics
 import pytest
 import torch
 
-from trainer.algorithms import ALGORITHMS, correction_of, group_streams
+from trainer.algorithms import ALGORITHMS, group_streams
 from trainer.config import CorrectionConfig, ObjectiveConfig, RLConfig
-from trainer.learning.importance_sampling import Clipped, NoCorrection, SequenceClipped, Truncated
+from trainer.learning.importance_sampling import Clipped, NoCorrection, SequenceClipped, Truncated, correction_of
 from trainer.learning.loss import policy_loss
 from trainer.types import Segment
 

@@ -13,7 +13,6 @@ from trainer.algorithms.grpo import GRPO
 from trainer.algorithms.gspo import GSPO
 from trainer.algorithms.rloo import RLOO
 from trainer.config import ObjectiveConfig, RLConfig
-from trainer.learning.importance_sampling import Correction, build_correction
 from trainer.types import Segment, TrainSample
 
 ALGORITHMS = {algorithm.name: algorithm for algorithm in (COMPOSER, GRPO, DR_GRPO, RLOO, GSPO, CISPO)}
@@ -47,9 +46,4 @@ def advantages_of(rewards: Sequence[float], objective: ObjectiveConfig) -> list[
     return ALGORITHMS[objective.algorithm].advantages(rewards)
 
 
-def correction_of(objective: ObjectiveConfig) -> Correction:
-    """The active importance correction: the configured one, or the algorithm's own."""
-    return build_correction(objective.correction, own=ALGORITHMS[objective.algorithm].correction)
-
-
-__all__ = ["ALGORITHMS", "Algorithm", "advantages_of", "correction_of", "group_streams"]
+__all__ = ["ALGORITHMS", "Algorithm", "advantages_of", "group_streams"]

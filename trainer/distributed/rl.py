@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 
 from transformers import PreTrainedModel
 
-from trainer.algorithms import correction_of
 from trainer.checkpoint.resume import resumable
 from trainer.checkpoint.store import CheckpointState, CheckpointStore
 from trainer.config import ObjectiveConfig, RLConfig
@@ -25,6 +24,7 @@ from trainer.distributed.parallel_dims import Meshes
 from trainer.distributed.publish import published
 from trainer.distributed.textual_feedback import learn_from_hints
 from trainer.inference.mtp.distil import Teacher
+from trainer.learning.importance_sampling import correction_of
 from trainer.policy import published_dtype
 from trainer.rl.reference import Reference
 from trainer.rl.stage import STAGE, RLStage

@@ -24,7 +24,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainer.config import CorrectionConfig
+from trainer.algorithms import ALGORITHMS
+from trainer.config import CorrectionConfig, ObjectiveConfig
 
 MAX_LOG_RATIO = 20.0
 """Clamp on log-ratios: ratios beyond exp(±20) are numerical accidents, and statistics must stay finite."""
@@ -149,6 +150,11 @@ def _without_further(weight_N: Tensor, moved_N: Tensor, advantages_N: Tensor, lo
     """`weight_N`, set to 0 where the policy has moved beyond [low, high] and the advantage pushes it further."""
     further = ((advantages_N > 0) & (moved_N > high)) | ((advantages_N < 0) & (moved_N < low))
     return torch.where(further, torch.zeros_like(weight_N), weight_N)
+
+
+def correction_of(objective: ObjectiveConfig) -> Correction:
+    """The active importance correction: the configured one, or the algorithm's own."""
+    return build_correction(objective.correction, own=ALGORITHMS[objective.algorithm].correction)
 
 
 def build_correction(config: CorrectionConfig, *, own: str = "truncated") -> Correction:

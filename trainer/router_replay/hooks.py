@@ -109,7 +109,11 @@ class Replay:
         self.routers = routers(model)
         self.plausibility = plausibility
         self.counts = RoutingCounts()
-        self._shape = PolicyShape.of(0, self.routers)  # of tokens nothing is asked here
+        experts, top_k = (
+            tuple(router.experts for router in self.routers),
+            max((r.top_k for r in self.routers), default=0),
+        )
+        self._shape = PolicyShape(0, experts, top_k)  # checks experts only, so its vocabulary is empty
         self._forced_LNK: Tensor | None = None
         self._within = False
         for index, router in enumerate(self.routers):

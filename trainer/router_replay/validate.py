@@ -1,21 +1,46 @@
 """Validation of recorded token ids and experts against the policy's configuration.
 
-Shape suffixes: R rows, L MoE layers, K experts a token.
+Imports no torch: rollout workers check what an engine sent. Shape suffixes: R rows, L MoE layers, K experts a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM
-
-from trainer.router_replay.families import Router, RouterUnknown, routers
+from trainer.router_replay import EXPERTS
 from trainer.router_replay.payload import UNKNOWN, Experts, ReplayRefused
 from trainer.stamps import CONFIG, Stamp, stamp
+
+Config = Mapping[str, Any]
+
+
+def _every_layer(config: Config, layer: int) -> bool:
+    return True
+
+
+def _behind_dense_layers(config: Config, layer: int) -> bool:
+    return layer >= int(config["first_k_dense_replace"])
+
+
+def _sparse_steps(config: Config, layer: int) -> bool:
+    step = int(config.get("decoder_sparse_step", 1))
+    return layer not in (config.get("mlp_only_layers") or ()) and (layer + 1) % step == 0
+
+
+FAMILIES: dict[str, Callable[[Config, int], bool]] = {
+    "mixtral": _every_layer,
+    "olmoe": _every_layer,
+    "qwen2_moe": _sparse_steps,
+    "qwen3_moe": _sparse_steps,
+    "deepseek_v3": _behind_dense_layers,
+    "glm4_moe": _behind_dense_layers,
+}
+"""Which layers have experts, by model type, for each family that `families.py` can replay. A test compares the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +50,6 @@ class PolicyShape:
     experts: tuple[int, ...]
     """Number of experts in each MoE layer, in layer order; empty for a dense policy."""
     top_k: int
-
-    @classmethod
-    def of(cls, vocabulary: int, found: Sequence[Router]) -> PolicyShape:
-        return cls(vocabulary, tuple(router.experts for router in found), found[0].top_k if found else 0)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Raises ReplayRefused naming the first id outside the vocabulary."""
@@ -66,7 +87,7 @@ class PolicyShape:
 
 
 def shape_of(folder: Path) -> PolicyShape:
-    """Shape of a policy folder, read without its weights. Raises PolicyUnreadable.
+    """Shape of a policy folder, read from its `config.json`. Raises ValueError.
 
     Experts that do not support replay are omitted; where replay is required, the stage refuses the policy by name.
     """
@@ -75,13 +96,15 @@ def shape_of(folder: Path) -> PolicyShape:
 
 @lru_cache(maxsize=16)
 def _shape_of(folder: Path, _files: Stamp) -> PolicyShape:
-    from trainer.policy.store import load_config
-
-    config = load_config(folder)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
     try:
-        found = routers(model)
-    except RouterUnknown:
-        found = []
-    return PolicyShape.of(int(config.get_text_config().vocab_size), found)
+        whole = json.loads((folder / CONFIG[0]).read_text(encoding="utf-8"))
+        config = whole.get("text_config") or whole
+        vocabulary, has_experts = int(config["vocab_size"]), FAMILIES.get(config.get("model_type", ""))
+        if has_experts is None:
+            return PolicyShape(vocabulary, (), 0)
+        count = next((int(config[name]) for name in EXPERTS if config.get(name)), 0)
+        layers = int(config["num_hidden_layers"])
+        experts = tuple(count for layer in range(layers) if count and has_experts(config, layer))
+        return PolicyShape(vocabulary, experts, int(config["num_experts_per_tok"]) if experts else 0)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{folder / CONFIG[0]} does not describe a model: {error!r}; restore this file") from error

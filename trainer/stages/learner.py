@@ -7,9 +7,9 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from trainer import policy as policies
-from trainer.algorithms import correction_of
 from trainer.config import RLConfig
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
+from trainer.learning.importance_sampling import correction_of
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
 from trainer.rl.reference import Reference

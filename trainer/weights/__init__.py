@@ -1,4 +1,10 @@
-"""Weight store: published policy weights as deltas and anchors in a folder or a bucket, verified by digests."""
+"""Weight store: published policy weights as deltas and anchors in a folder or a bucket, verified by digests.
+
+What handles tensors is imported on first use, because rollout workers ask for versions and must not load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from trainer.weights.errors import (
     CorruptManifest,
@@ -11,11 +17,23 @@ from trainer.weights.errors import (
     WrongBase,
 )
 from trainer.weights.manifest import Manifest
-from trainer.weights.sharded_publisher import RankPublisher
-from trainer.weights.store import LoadedWeights, WeightStore
-from trainer.weights.subscriber import Fetched, Mirror, Subscriber
-from trainer.weights.tensors import Slice
 from trainer.weights.versions import Versions, open_versions
+
+if TYPE_CHECKING:
+    from trainer.weights.sharded_publisher import RankPublisher
+    from trainer.weights.store import LoadedWeights, WeightStore
+    from trainer.weights.subscriber import Fetched, Mirror, Subscriber
+    from trainer.weights.tensors import Slice
+
+_WITH_TORCH = {
+    "Fetched": "subscriber",
+    "LoadedWeights": "store",
+    "Mirror": "subscriber",
+    "RankPublisher": "sharded_publisher",
+    "Slice": "tensors",
+    "Subscriber": "subscriber",
+    "WeightStore": "store",
+}
 
 __all__ = [
     "CorruptManifest",
@@ -37,3 +55,9 @@ __all__ = [
     "WrongBase",
     "open_versions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from trainer.weights.codec import FORMATS
+from trainer.weights.digests import count, version_digest
 from trainer.weights.errors import CorruptManifest
-from trainer.weights.tensors import DTYPES, count, version_digest
 
 FILE_NAME = "manifest.json"
 _HEX = r"^[0-9a-f]{64}$"
@@ -47,7 +48,7 @@ class Entry(Model):
 
     @model_validator(mode="after")
     def _known(self) -> Entry:
-        if self.dtype not in DTYPES or any(side < 0 for side in self.shape):
+        if self.dtype not in FORMATS or any(side < 0 for side in self.shape):
             raise ValueError(f"unknown dtype or shape: {self.dtype} {self.shape}")
         at = 0
         for piece in self.pieces:

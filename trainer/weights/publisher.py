@@ -15,11 +15,12 @@ import torch
 from trainer.weights import payload
 from trainer.weights.blocks import in_threads
 from trainer.weights.codec import FORMATS, Mode, prepare
+from trainer.weights.digests import version_digest
 from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.probe import FILE_NAME, Probe
 from trainer.weights.shard_manifest import compose
-from trainer.weights.tensors import Frozen, RawState, RawTensor, freeze, version_digest
+from trainer.weights.tensors import Frozen, RawState, RawTensor, freeze
 from trainer.weights.versions import Versions
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
+from trainer.weights.digests import version_digest
 from trainer.weights.errors import WeightError
 from trainer.weights.manifest import Entry, Manifest, Model, Piece, Shard
-from trainer.weights.tensors import version_digest
 
 
 class PartTensor(Model):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +10,7 @@ import numpy as np
 import torch
 
 from trainer.weights.codec import FORMATS, Bytes, WordFormat
+from trainer.weights.digests import count, piece_digest
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in FORMATS}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -79,14 +78,6 @@ class Frozen(NamedTuple):
     """Tied weights: name → name of the tensor whose memory it shares."""
 
 
-def count(shape: tuple[int, ...]) -> int:
-    """Number of words of a whole tensor."""
-    words = 1
-    for side in shape:
-        words *= side
-    return words
-
-
 def freeze(state: Mapping[str, torch.Tensor | Slice], dtype: str) -> Frozen:
     """Copy `state` to publishable bytes; floating tensors are cast to `dtype`, others stay unchanged."""
     raw: RawState = {}
@@ -120,15 +111,3 @@ def thaw(raw: RawState, aliases: Mapping[str, str]) -> dict[str, torch.Tensor]:
     for alias, name in aliases.items():
         state[alias] = state[name]
     return state
-
-
-def piece_digest(dtype: str, shape: tuple[int, ...], start: int, data: Bytes) -> str:
-    digest = hashlib.sha256(f"{dtype}:{','.join(map(str, shape))}:{start}:".encode())
-    digest.update(np.ascontiguousarray(data).data)
-    return digest.hexdigest()
-
-
-def version_digest(digests: Mapping[str, str], aliases: Mapping[str, str]) -> str:
-    """One digest for a whole version, from its per-tensor digests."""
-    text = json.dumps([sorted(digests.items()), sorted(aliases.items())], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
-from trainer.algorithms import correction_of, group_streams
+from trainer.algorithms import group_streams
 from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
+from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
 from trainer.types import Segment, TrainGroup
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.trainer.learning.models import tiny_model
-from trainer.algorithms import correction_of
 from trainer.algorithms.advantage import group_advantages
 from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
+from trainer.learning.importance_sampling import correction_of
 from trainer.learning.loss import score_tokens
 from trainer.learning.metrics import describe
 from trainer.learning.packing import pack

@@ -6,8 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from sandbox.grading.outcomes import OUTCOMES, Cause, Fault, Verdict, is_ours
 from tests.trainer.router_replay import moe
@@ -18,6 +20,7 @@ from trainer.orchestrator.concurrency import EngineLoad, next_limit
 from trainer.orchestrator.validation import GroupRefused, GroupStale, InvalidEngineResponse, check_group, token_versions
 from trainer.router_replay.families import routers
 from trainer.router_replay.payload import RoutedExperts
+from trainer.router_replay.validate import FAMILIES as REPLAYED
 from trainer.router_replay.validate import PolicyShape, shape_of
 from trainer.types import HintedTurn, TrainGroup, TrainSample
 
@@ -177,12 +180,27 @@ def test_the_shape_of_a_policy_is_read_without_its_weights(tmp_path):
         model = moe.make(name)
         model.config.save_pretrained(tmp_path / name)
         found = shape_of(tmp_path / name)
-        assert found == PolicyShape.of(moe.VOCAB, routers(model)) and found.top_k == moe.TOP_K, name
+        assert found == PolicyShape(moe.VOCAB, tuple(router.experts for router in routers(model)), moe.TOP_K), name
         assert set(found.experts) == {moe.EXPERTS}
     dense = shape_of(BASE_POLICY)
     assert (dense.vocabulary, dense.experts) == (1024, ())
     shutil.copyfile(BASE_POLICY / "config.json", tmp_path / name / "config.json")
     assert shape_of(tmp_path / name) == dense, "a folder that was overwritten is read again"
+
+
+@pytest.mark.parametrize("model_type", sorted(REPLAYED))
+def test_the_layers_with_experts_are_those_of_the_library(tmp_path, model_type):
+    """The worker reads `config.json`, and the trainer asks the model: both must name the same layers and experts."""
+    config = AutoConfig.for_model(model_type, vocab_size=97, hidden_size=32, num_hidden_layers=4, num_attention_heads=4)
+    if hasattr(config, "first_k_dense_replace"):
+        config.first_k_dense_replace = 2
+    if hasattr(config, "decoder_sparse_step"):
+        config.decoder_sparse_step, config.mlp_only_layers = 2, [1]
+    config.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    found = routers(model)
+    assert shape_of(tmp_path) == PolicyShape(97, tuple(router.experts for router in found), found[0].top_k)
 
 
 def test_a_version_that_was_never_published_is_refused():

@@ -1,0 +1,32 @@
+"""What a process must not import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("module", ["composer_web.rollouts.execution", "composer_web.runs.tasks"])
+def test_rollout_and_train_workers_import_no_torch(module: str) -> None:
+    """A rollout worker needs no model, and a train worker starts its trainer as a process of its own."""
+    code = (
+        f"import django, json, sys; django.setup(); import {module}\n"
+        "print(json.dumps([name for name in ('torch', 'transformers') if name in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "composer_web.settings"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=REPOSITORY,
+        check=True,
+    )
+    assert json.loads(done.stdout) == []
