@@ -163,7 +163,7 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
     ("setting", "value", "words"),
     [
         (
-            "speculate",
+            "num_speculative_tokens",
             3,
             "sampling.num_speculative_tokens is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
         ),
