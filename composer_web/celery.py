@@ -119,7 +119,7 @@ _presence: list[Any] = []
 @worker_ready.connect
 def _announce(sender: object = None, **_: object) -> None:
     """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
-    from composer_web.ops.presence import Presence
+    from composer_web.ops.heartbeats import Presence
 
     if _presence:
         return
@@ -128,7 +128,7 @@ def _announce(sender: object = None, **_: object) -> None:
     kind = next((name for name in QUEUES if name in names), "train" if pool_queues(names) else "worker")
     detail: dict[str, Any] = {"queues": names}
     if pool_queues(names):
-        from composer_web.runs.device_room import device_room
+        from composer_web.runs.gpu_memory import device_room
         from composer_web.runs.train_worker import here
 
         worker, detail = here(), detail | device_room()
@@ -164,7 +164,7 @@ def _become_train_worker(sender: str = "", instance: Any = None, **_: object) ->
 def _announce_clock(**_: object) -> None:
     """Without it nothing periodic happens: outbox, pump, reconciler, alerts. One row whatever its process is, so that one
     that was started again is not missed under its old name."""
-    from composer_web.ops.presence import Presence
+    from composer_web.ops.heartbeats import Presence
 
     Presence("clock", name="beat").start()
 

@@ -68,7 +68,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "composer_web.accounts.audit_middleware.middleware",
     "composer_web.accounts.access.middleware",
-    "composer_web.accounts.signing_in.second_factor",
+    "composer_web.accounts.mfa_middleware.second_factor",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -118,10 +118,10 @@ ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "
 MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_FORMS = {
-    "add_webauthn": "composer_web.accounts.key_forms.AddKeyForm",
-    "edit_webauthn": "composer_web.accounts.key_forms.RenameKeyForm",
-    "authenticate_webauthn": "composer_web.accounts.key_forms.UseKeyForm",
-    "reauthenticate_webauthn": "composer_web.accounts.key_forms.ConfirmByKeyForm",
+    "add_webauthn": "composer_web.accounts.webauthn_forms.AddKeyForm",
+    "edit_webauthn": "composer_web.accounts.webauthn_forms.RenameKeyForm",
+    "authenticate_webauthn": "composer_web.accounts.webauthn_forms.UseKeyForm",
+    "reauthenticate_webauthn": "composer_web.accounts.webauthn_forms.ConfirmByKeyForm",
 }
 MFA_TOTP_TOLERANCE = 0  # a used code is remembered for one period: with more it would be good again afterwards
 MFA_ALLOW_UNVERIFIED_EMAIL = True

@@ -31,10 +31,10 @@ from composer_web.policies.promotion_api import router as promotions
 from composer_web.repositories.api import router as environments
 from composer_web.review.api import drafts
 from composer_web.review.api import queues as review_queues
-from composer_web.rollouts.closely_api import groups, rollouts
 from composer_web.rollouts.export_api import router as exports
 from composer_web.rollouts.finding_api import router as findings
 from composer_web.rollouts.fork_api import router as forks
+from composer_web.rollouts.trajectory_api import groups, rollouts
 from composer_web.runs.api import router as runs
 from composer_web.runs.launch_api import sweep_router, templates
 from composer_web.tasks.api import suites, tasks

@@ -10,7 +10,7 @@ from django.db.models import CharField, F, Func, QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.evals import standings
+from composer_web.evals import leaderboard
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.evals.services import create_evaluation, grading_policy, limits, subject
 from composer_web.evals.statistics import measure, summarize
@@ -102,7 +102,7 @@ def _who_is_missing(suite: Suite, missing: Sequence[str], of: int) -> str:
 
 
 def _kept(previous: Release) -> Sequence[TaskVersion]:
-    flagged = {task.task_version_id for task in standings.tasks(previous) if task.flag}
+    flagged = {task.task_version_id for task in leaderboard.tasks(previous) if task.flag}
     found: QuerySet[TaskVersion] = previous.versions.order_by("release_members__position").distinct()
     return [version for version in found if version.pk not in flagged]
 

@@ -30,7 +30,7 @@ from django.urls import ResolverMatch, resolve
 
 from composer_web.accounts import access
 from composer_web.gateway.errors import GatewayError
-from composer_web.gateway.wire import MAX_BODY
+from composer_web.gateway.openai_types import MAX_BODY
 from composer_web.ops.prometheus import timing
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]

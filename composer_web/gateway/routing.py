@@ -10,8 +10,8 @@ from pathlib import Path
 
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import NothingPromoted, Unavailable, UnknownModel
-from composer_web.gateway.standing import Served, Serving
 from composer_web.gateway.threads import beside
+from composer_web.gateway.token_lookup import Served, Serving
 from composer_web.ops import inference
 from composer_web.ops.errors import UserError
 from composer_web.policies import promotion

@@ -18,6 +18,6 @@ def expire(**_: Any) -> None:
 @task("gateway.watch", queue="control", seconds=120)
 def watch(**_: Any) -> None:
     """End a canary whose rates violate a guard."""
-    from composer_web.gateway.watching import watch_canary
+    from composer_web.gateway.canary import watch_canary
 
     watch_canary()

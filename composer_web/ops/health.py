@@ -17,8 +17,8 @@ from django.utils import timezone
 from composer_web.accounts.people import admins, kept_admin
 from composer_web.env import env
 from composer_web.ops import inference
+from composer_web.ops.heartbeats import SILENT_SECONDS
 from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
-from composer_web.ops.presence import SILENT_SECONDS
 from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30

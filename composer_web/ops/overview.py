@@ -9,8 +9,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from composer_web.ops.heartbeats import SILENT_SECONDS
 from composer_web.ops.models import Lease, WorkerHeartbeat
-from composer_web.ops.presence import SILENT_SECONDS
 
 
 @dataclass(frozen=True)

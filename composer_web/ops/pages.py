@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from composer_web.accounts.access import current
 from composer_web.accounts.models import User
-from composer_web.accounts.reach import enter, may_in, reach
+from composer_web.accounts.permissions import enter, may_in, reach
 from composer_web.ops.errors import Denied, NotFound, UserError, taken
 from composer_web.ops.filters import WrongFilter
 from composer_web.ops.tables import Table

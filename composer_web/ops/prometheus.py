@@ -27,8 +27,8 @@ from composer_web.accounts import access
 from composer_web.accounts.services import SCOPES, authenticate_token
 from composer_web.env import env
 from composer_web.ops import inference
+from composer_web.ops.heartbeats import SILENT_SECONDS
 from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
-from composer_web.ops.presence import SILENT_SECONDS
 from composer_web.ops.reconcile import queue_depth
 from trainer.inference.contract import InferenceError
 

@@ -8,14 +8,14 @@ from django.http import HttpRequest
 from ninja import Field, Router
 
 from composer_web.accounts.models import User
+from composer_web.accounts.permissions import reach
 from composer_web.accounts.projects import get_project
-from composer_web.accounts.reach import reach
 from composer_web.api.auth import caller, needs
 from composer_web.api.schemas import Body, ErrorOut
 from composer_web.ops import quotas
 from composer_web.ops.errors import NotFound
 from composer_web.ops.models import Quota
-from composer_web.ops.standing import Standing, standing
+from composer_web.ops.standing import QuotaUsage, standing
 
 router = Router()
 
@@ -60,7 +60,7 @@ def set_quota(request: HttpRequest, payload: QuotaIn) -> Any:
     return _out(made or Quota(user=user, project=project), standing())
 
 
-def _out(row: Quota, now: Standing) -> dict[str, Any]:
+def _out(row: Quota, now: QuotaUsage) -> dict[str, Any]:
     owned = row.user_id is not None or row.project_id is not None
     used = now.use(user_id=row.user_id, project_id=row.project_id) if owned else None
     return {

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from composer_web.accounts.models import Project, User
-from composer_web.accounts.reach import reach
+from composer_web.accounts.permissions import reach
 from composer_web.ops import quotas
 from composer_web.ops.errors import UserError
 from composer_web.ops.models import Quota

@@ -21,13 +21,13 @@ from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.ops.models import Lease, Outbox
 from composer_web.ops.outbox import enqueue
-from composer_web.policies import orders
+from composer_web.policies import measurement_jobs
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
 from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import GROUP_OPEN, Group
 from composer_web.runs import redispatch
 from composer_web.runs.train_queues import pool_queues
@@ -40,7 +40,7 @@ SILENT = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Repair:
     """Something that stood still, and what was done about it (or would be, in a dry run)."""
 
     target: str
@@ -52,7 +52,7 @@ class Busy(Exception):
     """Another reconciler is at work."""
 
 
-def reconcile(*, dry_run: bool = False) -> list[Finding]:
+def reconcile(*, dry_run: bool = False) -> list[Repair]:
     """Look once at everything. Raises Busy."""
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -72,7 +72,7 @@ def reconcile(*, dry_run: bool = False) -> list[Finding]:
     return findings
 
 
-def _groups(dry_run: bool) -> Iterator[Finding]:
+def _groups(dry_run: bool) -> Iterator[Repair]:
     leases = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
     held = set(leases.filter(resource__startswith="group:"))
     for group in Group.objects.filter(state="running"):
@@ -80,7 +80,7 @@ def _groups(dry_run: bool) -> Iterator[Finding]:
             cause = "its worker was lost (lease expired)"
             action = "dispatch again" if dry_run else rollouts.recover(group_id=group.pk, cause=cause)
             if action != "left alone":  # it ended while we looked
-                yield Finding(f"group {group.pk}", cause, action)
+                yield Repair(f"group {group.pk}", cause, action)
     depth = queue_depth()
     if depth is None:
         return
@@ -95,53 +95,53 @@ def _groups(dry_run: bool) -> Iterator[Finding]:
     for group in silent:
         if depth["rollout" if group.run_id else "eval"] == 0:
             action = "send again" if dry_run else rollouts.recover(group_id=group.pk, cause="its message was lost")
-            yield Finding(f"group {group.pk}", "its message was lost (not in the queue, not taken)", action)
+            yield Repair(f"group {group.pk}", "its message was lost (not in the queue, not taken)", action)
 
 
-def _evaluations(dry_run: bool) -> Iterator[Finding]:
+def _evaluations(dry_run: bool) -> Iterator[Repair]:
     old = timezone.now() - SILENT
     for evaluation in Evaluation.objects.filter(state="pending", created_at__lt=old):
-        yield Finding(f"evaluation {evaluation.pk}", "it was not started", "start")
+        yield Repair(f"evaluation {evaluation.pk}", "it was not started", "start")
         if not dry_run:
             enqueue("evals.start", {"evaluation_id": evaluation.pk}, queue="control", key=f"start:{evaluation.pk}")
     open_groups = Group.objects.filter(evaluation=OuterRef("pk"), state__in=GROUP_OPEN)
     for evaluation in Evaluation.objects.filter(state="running", started_at__lt=old).exclude(Exists(open_groups)):
-        yield Finding(f"evaluation {evaluation.pk}", "all groups ended and it was not closed", "close")
+        yield Repair(f"evaluation {evaluation.pk}", "all groups ended and it was not closed", "close")
         if not dry_run:
             enqueue("evals.advance", {"evaluation_id": evaluation.pk}, queue="control", key=f"advance:{evaluation.pk}")
 
 
-def _environments(dry_run: bool) -> Iterator[Finding]:
+def _environments(dry_run: bool) -> Iterator[Repair]:
     alive = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
     held = set(alive.filter(resource__startswith="environment:"))
     for environment in Environment.objects.filter(state="building"):
         if f"environment:{environment.pk}" not in held:
-            yield Finding(f"environment {environment.name}", "its builder was lost", "build again")
+            yield Repair(f"environment {environment.name}", "its builder was lost", "build again")
             if not dry_run:
                 repositories.rebuild_lost(environment=environment)
 
 
-def _measurements(dry_run: bool) -> Iterator[Finding]:
+def _measurements(dry_run: bool) -> Iterator[Repair]:
     alive = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
     held = set(alive.filter(resource__startswith="measurement:"))
     old = timezone.now() - SILENT
     unsent = set(Outbox.objects.filter(sent_at=None, task="policies.measure").values_list("key", flat=True))
     depth: dict[str, int] | None = None
     for order in MeasurementOrder.objects.filter(state__in=ORDER_OPEN, created_at__lt=old):
-        if orders.resource(order.pk) in held:
+        if measurement_jobs.resource(order.pk) in held:
             continue
         problem = "its worker was lost"
         if order.state == "waiting":
             depth = depth or queue_depth()
-            if depth is None or depth["io"] or orders.resource(order.pk) in unsent:
+            if depth is None or depth["io"] or measurement_jobs.resource(order.pk) in unsent:
                 continue
             problem = "its message was lost (not in the queue, not taken)"
-        yield Finding(f"measurement {order.pk}", problem, "send again")
+        yield Repair(f"measurement {order.pk}", problem, "send again")
         if not dry_run:
-            orders.send_again(order)
+            measurement_jobs.send_again(order)
 
 
-def _exports(dry_run: bool) -> Iterator[Finding]:
+def _exports(dry_run: bool) -> Iterator[Repair]:
     old = timezone.now() - SILENT
     waiting = Export.objects.filter(state__in=exports.OPEN, created_at__lt=old).exclude(pk__in=exports.under_way())
     if not waiting.exists():
@@ -152,14 +152,14 @@ def _exports(dry_run: bool) -> Iterator[Finding]:
         return
     busy = Export.objects.filter(pk__in=exports.under_way()).values("owner")
     for export in waiting.exclude(owner__in=busy):
-        yield Finding(f"export {export.pk}", "nobody writes it and no message asks for it", "send again")
+        yield Repair(f"export {export.pk}", "nobody writes it and no message asks for it", "send again")
         if not dry_run:
             exports.send(export)
 
 
-def _runs(dry_run: bool) -> Iterator[Finding]:
+def _runs(dry_run: bool) -> Iterator[Repair]:
     for run, problem, action in redispatch.lost_messages(queue_depth(), dry_run=dry_run):
-        yield Finding(f"run {run.pk}", problem, action)
+        yield Repair(f"run {run.pk}", problem, action)
 
 
 def queue_depth() -> dict[str, int] | None:

@@ -17,7 +17,7 @@ Owner = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuotaUsage:
     """Rollouts in flight, bytes of kept checkpoints and GPUs trained on, by owner; `everything` is all rollouts in flight."""
 
     rollouts: Counter[Owner]
@@ -35,7 +35,7 @@ class Standing:
         return self.gpus[_owner(user_id, project_id)]
 
 
-def standing() -> Standing:
+def standing() -> QuotaUsage:
     """Current use of all projects, in three queries."""
     from composer_web.policies.models import Checkpoint
     from composer_web.rollouts.models import GROUP_OPEN, Group
@@ -48,7 +48,7 @@ def standing() -> Standing:
         kept = list(checkpoints.values_list(*of).annotate(Sum("bytes")))
         runs = gpus.trained().only("config", "created_by", "project")
         training = [(run.created_by_id, run.project_id, gpus.of_run(run)) for run in runs]
-    return Standing(_by_owner(flying), _by_owner(kept), _by_owner(training), sum(row[2] for row in flying))
+    return QuotaUsage(_by_owner(flying), _by_owner(kept), _by_owner(training), sum(row[2] for row in flying))
 
 
 def _by_owner(rows: list[Any]) -> Counter[Owner]:

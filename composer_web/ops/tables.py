@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django_tables2.rows import BoundRows as TableRows
 
-from composer_web.ops import cells
+from composer_web.ops import table_rendering
 from composer_web.ops.templatetags import ui
 
 NUMBER = {"td": {"class": "num"}}
@@ -87,7 +87,7 @@ class Table(tables.Table):
 
     def body(self) -> SafeString:
         """Rows of this page as HTML."""
-        return cells.body(self)
+        return table_rendering.body(self)
 
     def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:
         super().paginate(paginator_class=paginator_class, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.ops import outbox, presence
+from composer_web.ops import heartbeats, outbox
 from composer_web.ops.work import task
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def reconcile(**_: Any) -> None:
 @task("ops.prune", queue="maintenance", seconds=600)
 def prune(**_: Any) -> None:
     outbox.prune()
-    presence.forget_dead()
+    heartbeats.forget_dead()
 
 
 @task("ops.measure_fidelity", queue="build", lease="fidelity")

@@ -43,7 +43,7 @@ def pump(*, run_id: int) -> int:
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
         return 0
-    from composer_web.review.applying import excluded_versions  # review is built on rollouts
+    from composer_web.review.label_rules import excluded_versions  # review is built on rollouts
 
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)

@@ -17,7 +17,7 @@ from django.http import QueryDict
 from composer_web.accounts.models import Role, User
 from composer_web.ops.errors import Denied, UserError
 from composer_web.ops.filters import OF_PAGES, check_names, strict
-from composer_web.ops.sheets import Column, Columns, Row
+from composer_web.ops.table_writers import Column, Columns, Row
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import FindingFilter, RolloutFilter
 

@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 from composer_web.ops.filters import slug_contains
 from composer_web.review import blind
 from composer_web.rollouts import fulltext
-from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.findings import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Quarantine, Rollout
 from sandbox.harness.types import StopReason
 

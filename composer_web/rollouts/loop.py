@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from composer_web.env import env
 from composer_web.ops import inference
-from composer_web.rollouts.judging import provide_grades
+from composer_web.rollouts.llm_judge import provide_grades
 from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:

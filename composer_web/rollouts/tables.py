@@ -9,7 +9,7 @@ from django.utils.http import urlencode
 
 from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ops.templatetags import ui
-from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.findings import RULE_TITLES
 from composer_web.rollouts.fulltext import first_words
 from composer_web.rollouts.models import Finding, Rollout
 

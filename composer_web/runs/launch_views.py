@@ -13,9 +13,9 @@ from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.runs import comparing, panels, selectors, sweeps
 from composer_web.runs import templates as kept
 from composer_web.runs.charting import places
+from composer_web.runs.config_io import load
 from composer_web.runs.launch_tables import SweepTable
 from composer_web.runs.schema_form import headings
-from composer_web.runs.text import load
 
 PER_PAGE = 25
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from composer_web.ops.shelves import Shelf
+from composer_web.ops.saved_views import Shelf
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import SavedView
 

@@ -55,7 +55,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 def check_config(config: RunConfig) -> list[str]:
     """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
     from composer_web.datasets.checks import check_data  # datasets and review are built on runs
-    from composer_web.review.applying import check as check_labels
+    from composer_web.review.label_rules import check as check_labels
 
     check_words(config)
     weights = resolve(config.policy)

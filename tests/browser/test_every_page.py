@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from composer_web.ops import inference
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import deployment_name
+from composer_web.runs.paths import deployment_name
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.places import places

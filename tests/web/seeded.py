@@ -21,7 +21,7 @@ from composer_web.ops.models import Quota, WorkerHeartbeat
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
-from composer_web.rollouts.kept_models import Export, SavedQuery
+from composer_web.rollouts.export_models import Export, SavedQuery
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion

@@ -33,7 +33,7 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
 from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import checkpoints_folder
+from composer_web.runs.paths import checkpoints_folder
 from composer_web.tasks.controls import run_pending
 from composer_web.tasks.difficulty import prepass
 from composer_web.tasks.models import Suite, TaskVersion

@@ -21,7 +21,7 @@ from composer_web.rollouts.execution import _deployed, execute
 from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import served_weights, weights_folder
+from composer_web.runs.paths import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here

@@ -12,8 +12,8 @@ from composer_web.accounts.models import User
 from composer_web.ops.errors import UserError
 from composer_web.ops.filters import WrongFilter
 from composer_web.rollouts import exports
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exported import TABLES
-from composer_web.rollouts.kept_models import Export
 
 pytestmark = pytest.mark.django_db
 LISTS = {

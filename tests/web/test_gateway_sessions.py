@@ -20,8 +20,8 @@ from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, exporting, recording, selectors, transcripts
 from composer_web.gateway.generating import Reader, Written
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
+from composer_web.gateway.openai_types import ChatRequest
 from composer_web.gateway.redaction import redactor
-from composer_web.gateway.wire import ChatRequest
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Policy

@@ -19,7 +19,7 @@ from composer_web.env import env
 from composer_web.ops import leases, outbox, reconcile
 from composer_web.ops.models import Outbox, WorkerHeartbeat
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import eventually
 from tests.web.product import Product

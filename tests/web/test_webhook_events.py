@@ -15,7 +15,7 @@ from composer_web.alerts.models import Delivery, Event, Webhook
 from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.services import create_evaluation
-from composer_web.gateway.watching import watch_canary
+from composer_web.gateway.canary import watch_canary
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.models import Outbox
 from composer_web.policies import promotion

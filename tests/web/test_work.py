@@ -18,7 +18,7 @@ from composer_web.env import REPOSITORY
 from composer_web.ops import leases, work
 from composer_web.ops.models import Lease, Outbox
 from composer_web.ops.work import TASKS
-from composer_web.tasks import generating, orders
+from composer_web.tasks import generating, generation_jobs
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.tasks import generate as generate_task
 from sandbox.tasks.generators.procedural import generate
@@ -226,7 +226,7 @@ def order(people: dict[str, User], monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 
 def ends() -> int:
-    return AuditEntry.objects.filter(action=orders.DONE).count()
+    return AuditEntry.objects.filter(action=generation_jobs.DONE).count()
 
 
 def test_an_order_that_is_delivered_twice_is_carried_out_once(order: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from composer_web.accounts.changes import noted
+from composer_web.accounts.audit_triggers import noted
 
 WAS = ["user_id", "concurrent_rollouts", "storage_gib", "gpu_share"]
 

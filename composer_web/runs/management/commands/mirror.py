@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from composer_web.mirrors.base import KINDS, MirrorError
 from composer_web.mirrors.feeding import Feeder, maker
-from composer_web.ops.presence import Presence
+from composer_web.ops.heartbeats import Presence
 
 
 class Command(BaseCommand):

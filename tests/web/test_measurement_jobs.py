@@ -21,7 +21,7 @@ from composer_web.ops import leases
 from composer_web.ops.errors import Conflict, UserError
 from composer_web.ops.models import Lease, Outbox
 from composer_web.ops.reconcile import reconcile
-from composer_web.policies import carrying, codebases, orders
+from composer_web.policies import codebases, measurement_jobs, measurement_worker
 from composer_web.policies.measuring import measured
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
@@ -52,11 +52,11 @@ def shop(repository: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def asked(policy: Policy, codebase: str, **more: object) -> MeasurementOrder:
-    return orders.ask(policy=policy, wanted=Wanted.model_validate({"codebase": codebase, **FEW, **more}))
+    return measurement_jobs.ask(policy=policy, wanted=Wanted.model_validate({"codebase": codebase, **FEW, **more}))
 
 
 def ended(order: MeasurementOrder) -> MeasurementOrder:
-    carrying.carry_out(order.pk)
+    measurement_worker.carry_out(order.pk)
     order.refresh_from_db()
     return order
 
@@ -79,7 +79,7 @@ def test_from_the_page_to_figures(fresh: Policy, shop: str, people: dict[str, Us
     operator.post("/policies/fresh/measure/", form)
     assert MeasurementOrder.objects.count() == 1, "asked twice, measured once"
     assert ended(order).state == "done" and order.measurement is not None and order.attempts == 1
-    assert carrying.carry_out(order.pk) == "nothing to do", "a second delivery"
+    assert measurement_worker.carry_out(order.pk) == "nothing to do", "a second delivery"
     part = viewer.get("/policies/fresh/measured/", headers={"HX-Request": "true"}).content.decode()
     assert "shop" in part and "Read a second" in part and "KiB" in part and "<form" not in part
     (group,) = measured(fresh)
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_said_at_once(
             asked(fresh, codebase, **more)
         assert refused.value.field == field
     with pytest.raises(UserError, match="no weights on disk"):
-        orders.ask(policy=fresh, version=7, wanted=Wanted(codebase=shop))
+        measurement_jobs.ask(policy=fresh, version=7, wanted=Wanted(codebase=shop))
     assert not MeasurementOrder.objects.exists()
     client = Client()
     client.force_login(people["operator"])
@@ -136,7 +136,7 @@ def test_an_environment_has_no_recent_lines(fresh: Policy, checkout: Environment
 def test_what_fails_later_ends_in_words(fresh: Policy, shop: str) -> None:
     found = ended(asked(fresh, shop, since="2027-01-01"))
     assert found.state == "failed" and "no commit since 2027-01-01" in found.cause
-    assert orders.of_page(fresh) == [found]
+    assert measurement_jobs.of_page(fresh) == [found]
     assert "no weights on disk" in ended(gone(asked(fresh, shop), fresh)).cause
 
 
@@ -158,30 +158,30 @@ def gone(order: MeasurementOrder, policy: Policy) -> MeasurementOrder:
 def test_a_process_that_gives_nothing(
     fresh: Policy, shop: str, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
-    monkeypatch.setattr(carrying, "COMMAND", (sys.executable, "-c", script))
-    monkeypatch.setattr(carrying, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(measurement_worker, "COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(measurement_worker, "LOOK_SECONDS", 0.05)
     if "sleep" in script:
-        monkeypatch.setattr(carrying, "MAX_SECONDS", 0.2)
+        monkeypatch.setattr(measurement_worker, "MAX_SECONDS", 0.2)
     found = ended(asked(fresh, shop))
     assert found.state == "failed" and words in found.cause
-    assert not leases.is_held(orders.resource(found.pk))
+    assert not leases.is_held(measurement_jobs.resource(found.pk))
 
 
 def test_a_lost_worker_is_followed_by_another_and_then_by_words(fresh: Policy, shop: str) -> None:
     order = asked(fresh, shop)
     for attempt in (1, 2, 3):
-        held = leases.take(orders.resource(order.pk), owner="a", seconds=60)
+        held = leases.take(measurement_jobs.resource(order.pk), owner="a", seconds=60)
         assert held is not None
-        claimed = orders.claim(order.pk, held)
+        claimed = measurement_jobs.claim(order.pk, held)
         assert claimed is not None and claimed.attempts == attempt
-        assert carrying.carry_out(order.pk) == "another worker measures it"
+        assert measurement_worker.carry_out(order.pk) == "another worker measures it"
         Lease.objects.update(expires_at=PAST)
         Outbox.objects.update(sent_at=PAST)
         MeasurementOrder.objects.update(created_at=PAST)
         assert [(f.target, f.problem) for f in reconcile()] == [(f"measurement {order.pk}", "its worker was lost")]
         assert Outbox.objects.filter(task="policies.measure", sent_at=None).count() == 1
         with pytest.raises(leases.LeaseLost):
-            orders.fail(claimed, leases.Held(held.resource, "a", held.token - 1, 1.0), "late")
+            measurement_jobs.fail(claimed, leases.Held(held.resource, "a", held.token - 1, 1.0), "late")
     assert ended(order).state == "failed" and "3 workers were lost" in order.cause
     assert reconcile() == []
 
@@ -205,7 +205,7 @@ def test_somebody_stops_it(fresh: Policy, shop: str, people: dict[str, User], mo
     order = asked(fresh, shop)
     alive: list[int] = []
 
-    say = orders.say
+    say = measurement_jobs.say
 
     def look(order: MeasurementOrder, *, doing: str, share: float) -> bool:
         """Stopped while it runs, by a person at the page."""
@@ -220,15 +220,15 @@ def test_somebody_stops_it(fresh: Policy, shop: str, people: dict[str, User], mo
             super().__init__(*words, **how)  # type: ignore[call-overload]
             alive.append(self.pid)
 
-    monkeypatch.setattr(orders, "say", look)
-    monkeypatch.setattr(carrying.subprocess, "Popen", Watched)
-    assert carrying.carry_out(order.pk) == "stopped: somebody stopped it"
+    monkeypatch.setattr(measurement_jobs, "say", look)
+    monkeypatch.setattr(measurement_worker.subprocess, "Popen", Watched)
+    assert measurement_worker.carry_out(order.pk) == "stopped: somebody stopped it"
     order.refresh_from_db()
     assert (order.state, order.cause) == ("stopped", "operator stopped it")
     with pytest.raises(ProcessLookupError):
         os.kill(alive[0], 0)
     with pytest.raises(Conflict, match="has ended already"):
-        orders.stop(order=order, actor=people["operator"])
+        measurement_jobs.stop(order=order, actor=people["operator"])
     assert not Measurement.objects.exists()
 
 
@@ -244,7 +244,9 @@ def test_the_process_ends_with_whoever_asked(candidates: tuple[Path, Path], repo
         changes=50,
         device="cpu",
     )
-    with subprocess.Popen(carrying.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        measurement_worker.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(ask.model_dump_json() + "\n")
         process.stdin.flush()
@@ -266,7 +268,7 @@ def test_rows_say_no_more_than_is_true(fresh: Policy, shop: str) -> None:
 
 
 def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop: str) -> None:
-    for number in range(orders.MOST_OPEN):
+    for number in range(measurement_jobs.MOST_OPEN):
         asked(fresh, shop, window=32 + number)
     with pytest.raises(Conflict, match="8 measurements of this project"):
         asked(fresh, shop, window=128)
@@ -277,7 +279,7 @@ def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop:
     found = ended(order)
     assert found.measurement is not None and found.measurement.project_id == other.pk
     with acting(Access(0, "viewer", fresh.project_id, fresh.project_id)):
-        assert measured(fresh) == [] and not orders.orders().filter(pk=order.pk).exists()
+        assert measured(fresh) == [] and not measurement_jobs.orders().filter(pk=order.pk).exists()
     with acting(Access(0, "viewer", other.pk, other.pk, (fresh.project_id,))):
         assert len(measured(fresh)) == 1
 
@@ -319,13 +321,14 @@ def test_by_api_and_command_line(
     assert error(capsys)["fields"].keys() == {"codebase"}
 
     monkeypatch.setattr(
-        "opencomposer.waiting.time.sleep", lambda _: carrying.carry_out(MeasurementOrder.objects.latest("pk").pk)
+        "opencomposer.waiting.time.sleep",
+        lambda _: measurement_worker.carry_out(MeasurementOrder.objects.latest("pk").pk),
     )
     answer = cli(*words, "--follow", "--json")
     assert answer[0] == 0 and '"bytes_per_second"' in answer[1].splitlines()[-1]
 
     def stop(_: float) -> None:
-        orders.stop(order=MeasurementOrder.objects.latest("pk"), actor=None)
+        measurement_jobs.stop(order=MeasurementOrder.objects.latest("pk"), actor=None)
 
     monkeypatch.setattr("opencomposer.waiting.time.sleep", stop)
     assert cli(*words, "--since", "2026-01-20", "--follow", "--json")[0] == 1

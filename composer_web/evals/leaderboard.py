@@ -45,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TaskResult:
     """A task of a release with the results of all finished evaluations."""
 
     member: ReleaseTask
@@ -164,7 +164,7 @@ def frontier(points: dict[str, tuple[float | None, float]]) -> set[str]:
     }
 
 
-def tasks(release: Release) -> list[Standing]:
+def tasks(release: Release) -> list[TaskResult]:
     """Every task of the release in order, with its flag and all verdicts of finished evaluations."""
     mine = Rollout.objects.filter(
         group__evaluation__release=release,
@@ -185,7 +185,7 @@ def tasks(release: Release) -> list[Standing]:
     return [_standing(member, counts[member.task_version_id]) for member in members]
 
 
-def _standing(member: Any, count: dict[str, int]) -> Standing:
+def _standing(member: Any, count: dict[str, int]) -> TaskResult:
     passed, failed, lost = (count.get(kind, 0) for kind in ("passed", "failed", "infra_error"))
     verdicts = passed + failed
     flag, why = "", ""
@@ -199,7 +199,7 @@ def _standing(member: Any, count: dict[str, int]) -> Standing:
         flag, why = "saturated", f"all {verdicts} rollouts passed"
     elif verdicts >= UNSOLVED_ROLLOUTS and not passed:
         flag, why = "unsolved", f"none of {verdicts} rollouts passed"
-    return Standing(member, passed, verdicts, lost, flag, why)
+    return TaskResult(member, passed, verdicts, lost, flag, why)
 
 
 def carried(release: Release) -> list[Carried]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.http import HttpResponseBase, JsonResponse, StreamingHttpResponse
 
-from composer_web.gateway import answers, recording, transcripts
+from composer_web.gateway import recording, responses, transcripts
 from composer_web.gateway.errors import BadRequest, Unavailable
 from composer_web.gateway.routing import endpoint_of
 from composer_web.gateway.threads import beside
@@ -18,7 +18,7 @@ from trainer.inference.chat import ChatClient, ChatReply, TranscriptTooLong
 from trainer.inference.contract import InferenceError, InferenceRefused
 
 if TYPE_CHECKING:
-    from composer_web.gateway.beginning import Work
+    from composer_web.gateway.pipeline import Work
 
 FINISHES = frozenset({"stop", "length", "tool_calls"})
 
@@ -27,8 +27,8 @@ async def answer(work: Work) -> HttpResponseBase:
     """Raises BadRequest, Unavailable."""
     reply = await _asked(work)
     finish = "tool_calls" if reply.calls else reply.finish if reply.finish in FINISHES else "stop"
-    usage = answers.Usage(reply.counted.read, reply.counted.written, reply.counted.cached)
-    said = answers.Said(reply.text, reply.calls, finish, usage)
+    usage = responses.Usage(reply.counted.read, reply.counted.written, reply.counted.cached)
+    said = responses.Said(reply.text, reply.calls, finish, usage)
     if work.recorded == "yes":
         await _record(work, reply, said)
     if not work.request.stream:
@@ -42,7 +42,7 @@ async def answer(work: Work) -> HttpResponseBase:
             parts.append(work.envelope.usage(usage))
 
         async def events():  # type: ignore[no-untyped-def]
-            for part in [*parts, answers.DONE]:
+            for part in [*parts, responses.DONE]:
                 yield part
 
         found = StreamingHttpResponse(events(), content_type="text/event-stream")
@@ -73,7 +73,7 @@ async def _asked(work: Work) -> ChatReply:
         raise Unavailable(f"the endpoint cannot be asked: {error.message}") from error
 
 
-async def _record(work: Work, reply: ChatReply, said: answers.Said) -> None:
+async def _record(work: Work, reply: ChatReply, said: responses.Said) -> None:
     milliseconds = 1000 * (time.monotonic() - work.began)
     exchange = recording.Exchange(
         request=work.request,

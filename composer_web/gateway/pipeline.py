@@ -20,12 +20,12 @@ from weakref import WeakKeyDictionary
 
 from django.http import HttpRequest
 
-from composer_web.gateway import admission, answers, routing, transcripts
+from composer_web.gateway import admission, responses, routing, transcripts
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import Ask, NotDeployed, Reader, Written, generate
+from composer_web.gateway.openai_types import MAX_BODY, ChatRequest, parse
 from composer_web.gateway.preparation import Preparation
 from composer_web.gateway.threads import beside, connected
-from composer_web.gateway.wire import MAX_BODY, ChatRequest, parse
 from composer_web.ops import inference
 from composer_web.policies.selectors import cannot_play
 from trainer.inference.client import HttpInferenceClient
@@ -66,7 +66,7 @@ class Work:
     request: ChatRequest
     admitted: admission.Admitted
     asked: admission.Wishes
-    envelope: answers.Envelope
+    envelope: responses.Envelope
     began: float
     render: ChatRenderer | None = None
     prompt: transcripts.Prompt | None = None
@@ -132,7 +132,7 @@ class Came:
         """Work with its prompt if one of our policies answers. `render` if already loaded. Raises BadRequest,
         Unavailable."""
         folder = admitted.target.folder
-        envelope = answers.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
+        envelope = responses.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
         work = Work(self.request, admitted, self.asked, envelope, self.began)
         if folder is not None:
             work.render = render or transcripts.renderer(folder)
@@ -232,7 +232,7 @@ async def _start(work: Work) -> Started:
     """Raises GatewayError: an error before the first token has an HTTP status of its own."""
     target, here = work.admitted.target, Here.of_this_loop()
     render, prompt = work.render, work.prompt
-    assert render is not None and prompt is not None, "what is behind an endpoint is asked in `outside`"
+    assert render is not None and prompt is not None, "what is behind an endpoint is asked in `proxy`"
     reader = Reader(
         render,
         tools=bool(work.request.offered),

@@ -9,7 +9,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest
 
-from composer_web.accounts import owners
+from composer_web.accounts import url_resources
 from composer_web.accounts.access import Access, begin, current
 from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, Membership, Project, Role, User
 from composer_web.ops.errors import Denied, NotFound
@@ -107,8 +107,8 @@ def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
     mine = reach(user)
     if token is not None and token.project_id is not None:
         mine = [place for place in mine if place["id"] == token.project_id]
-    if owners.installation(match.route):
-        if token is not None and token.project_id is not None and not (mine and owners.for_all(match.route)):
+    if url_resources.installation(match.route):
+        if token is not None and token.project_id is not None and not (mine and url_resources.for_all(match.route)):
             raise Denied(
                 "this is about the whole installation; the token is of one project only, use one without a project"
             )
@@ -117,16 +117,16 @@ def _access(request: HttpRequest, user: User, token: ApiToken | None) -> Access:
     if len(projects_of(user)) == 1:
         return Access(user.pk, here["role"], here["id"]) if here else Access(user.pk, "", DEFAULT_PROJECT)
     shared = tuple(place["id"] for place in projects_of(user) if place["library"] and not place["archived"])
-    changes = request.method not in SAFE and owners.material(match.route) and not owners.uses(match.route)
+    changes = request.method not in SAFE and url_resources.material(match.route) and not url_resources.uses(match.route)
     libraries = () if changes else shared  # libraries are for reading: a change sees what is the project's own
-    project = owners.project_of(match.route, match.kwargs)
+    project = url_resources.project_of(match.route, match.kwargs)
     if project is None:
         if here is None:
             return Access(user.pk, "", DEFAULT_PROJECT, NOWHERE)
         return Access(user.pk, here["role"], here["id"], here["id"], libraries)
     there = next((place for place in mine if place["id"] == project), None)
-    if here is not None and not changes and project in shared and owners.material(match.route):
-        role = here["role"] if owners.uses(match.route) else _lesser(here, there)
+    if here is not None and not changes and project in shared and url_resources.material(match.route):
+        role = here["role"] if url_resources.uses(match.route) else _lesser(here, there)
         return Access(user.pk, role, here["id"], here["id"], libraries)
     if there is None or (_bound(request, token) and here is not None and here["id"] != project):
         raise NotFound("such thing in", f"the project {here['slug']!r}" if here else "a project of yours")
@@ -162,20 +162,22 @@ def may_follow(user: User, topic: str) -> bool:
 
 def reaches(user: User, topic: str) -> bool:
     """`may_follow` for a freshly loaded user."""
-    line = owners.topic_of(topic)
+    line = url_resources.topic_of(topic)
     if line is None:
         return True
     mine = reach(user)
     if len(projects_of(user)) == 1 or not mine:
         return bool(mine)
-    project = owners.project_at(line, topic.partition(":")[2])
-    shared = line[1] == owners.SHARED_TOPIC and any(p["library"] and p["id"] == project for p in projects_of(user))
+    project = url_resources.project_at(line, topic.partition(":")[2])
+    shared = line[1] == url_resources.SHARED_TOPIC and any(
+        p["library"] and p["id"] == project for p in projects_of(user)
+    )
     return shared or any(place["id"] == project for place in mine)
 
 
 def operates(user: User, topic: str) -> bool | None:
     """Whether a freshly loaded user may change a topic's object. None without access to it."""
-    line = owners.topic_of(topic)
+    line = url_resources.topic_of(topic)
     if line is None or not reaches(user, topic):
         return None
-    return may_in(user, owners.project_at(line, topic.partition(":")[2]), Role.OPERATOR)
+    return may_in(user, url_resources.project_at(line, topic.partition(":")[2]), Role.OPERATOR)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from composer_web.rollouts.reading import Head, TurnFacts
+from composer_web.rollouts.trajectory_store import Head, TurnFacts
 
 MAX_TOOLS = 12
 """Maximum number of tools with a chip, most used first. A policy may invent tool names."""

@@ -9,7 +9,7 @@ import pytest
 from django.db.models import QuerySet
 
 from composer_web.alerts import selectors as alerts
-from composer_web.evals import standings
+from composer_web.evals import leaderboard
 from composer_web.gateway import selectors as gateway
 from composer_web.policies import selectors as policies
 from composer_web.review import selectors as review
@@ -25,7 +25,7 @@ from composer_web.runs import sweeps
         gateway.sessions,
         policies.policies,
         review.queues,
-        standings.releases,
+        leaderboard.releases,
         sweeps.sweeps,
         lambda: rollouts.forks_of(Rollout(pk=1)),
     ],

@@ -12,7 +12,7 @@ from composer_web.accounts.models import User
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.templatetags.ui import num
 from composer_web.policies.models import Policy
-from composer_web.rollouts import selectors, services, weighing
+from composer_web.rollouts import advantages, selectors, services
 from composer_web.rollouts.models import Group, Quarantine
 from composer_web.runs import services as runs
 from composer_web.tasks.models import Suite
@@ -105,6 +105,6 @@ def test_nobody_trains_on_these(played: Callable[[str], Group]) -> None:
     group = played("composer")
     rollouts = list(selectors.of_group(group))
     group.state = "dropped"
-    assert weighing.weights_of(group, rollouts) == {}
-    assert weighing.weigh(None, {0: 1.0}) is None
-    assert weighing.weigh(group.run, {}) is None
+    assert advantages.weights_of(group, rollouts) == {}
+    assert advantages.weigh(None, {0: 1.0}) is None
+    assert advantages.weigh(group.run, {}) is None

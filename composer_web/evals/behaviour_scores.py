@@ -22,7 +22,7 @@ from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.rollouts import selectors
-from composer_web.rollouts.judging import ArtifactCache
+from composer_web.rollouts.llm_judge import ArtifactCache
 from composer_web.rollouts.models import Group, Rollout
 from sandbox.grading.audit.judge import Endpoint, JudgeError
 from sandbox.grading.audit.paths import is_test

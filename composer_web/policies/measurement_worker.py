@@ -21,7 +21,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT
 from composer_web.env import REPOSITORY
 from composer_web.ops import leases
 from composer_web.ops.errors import UserError
-from composer_web.policies import codebases, orders
+from composer_web.policies import codebases, measurement_jobs
 from composer_web.policies.models import MeasurementOrder
 from composer_web.policies.schemas import Wanted
 from composer_web.policies.selectors import resolve
@@ -49,17 +49,17 @@ class Stopped(Exception):
 
 def carry_out(order_id: int) -> str:
     """Run the requested measurement. Returns the outcome for the log. Idempotent."""
-    held = leases.take(orders.resource(order_id), owner=leases.identity("measure"), seconds=LEASE_SECONDS)
+    held = leases.take(measurement_jobs.resource(order_id), owner=leases.identity("measure"), seconds=LEASE_SECONDS)
     if held is None:
         return "another worker measures it"
     try:
-        order = orders.claim(order_id, held)
+        order = measurement_jobs.claim(order_id, held)
         if order is None:
             return "nothing to do"
         try:
-            orders.finish(order, held, _measured(order, held))
+            measurement_jobs.finish(order, held, _measured(order, held))
         except (Ended, UserError) as error:
-            orders.fail(order, held, str(error))
+            measurement_jobs.fail(order, held, str(error))
             return f"failed: {error}"
         return "measured"
     except (Stopped, leases.LeaseLost) as error:
@@ -89,7 +89,7 @@ def _measured(order: MeasurementOrder, held: leases.Held) -> Selection:
         try:
             if leases.beat([held]):
                 raise Stopped("another worker took it over")
-            if not orders.say(order, doing=doing, share=share):
+            if not measurement_jobs.say(order, doing=doing, share=share):
                 raise Stopped("somebody stopped it")
         except (OperationalError, InterfaceError) as error:  # Postgres is away for a while: the measuring goes on
             log.warning("measurement %d is not told of: %s", order.pk, str(error).strip())

@@ -22,7 +22,7 @@ from composer_web.rollouts.models import FINDING_LEGAL, Finding, Group, Quaranti
 from composer_web.runs.models import Metric, Run, RunState
 from composer_web.runs.services import add_event, pause_run
 from sandbox.grading.audit import TITLES, rule_set
-from sandbox.grading.audit import Finding as Found
+from sandbox.grading.audit import Finding as AuditFinding
 from sandbox.grading.audit.drift import DRIFT_TITLES, WATCHES, alarms
 from sandbox.grading.audit.judge import titles as judge_titles
 from trainer.config import RLConfig
@@ -45,7 +45,7 @@ Decision = Literal["open", "confirmed", "dismissed"]
 
 
 @transaction.atomic
-def record(*, group: Group, found: Mapping[int, Sequence[Found]], source: str = "rules") -> int:
+def record(*, group: Group, found: Mapping[int, Sequence[AuditFinding]], source: str = "rules") -> int:
     """Bring the stored findings of a group's rollouts in line with what the rules say now; returns how many changed.
 
     Idempotent. By sample. An open finding takes new evidence; a dismissed one comes back only when its evidence is
@@ -85,7 +85,7 @@ def record(*, group: Group, found: Mapping[int, Sequence[Found]], source: str = 
     return len(touched)
 
 
-def _of_rollout(group: Group, rollout: Rollout, found: Found, source: str) -> Finding:
+def _of_rollout(group: Group, rollout: Rollout, found: AuditFinding, source: str) -> Finding:
     return Finding(
         subject="rollout",
         run_id=group.run_id,
@@ -97,7 +97,7 @@ def _of_rollout(group: Group, rollout: Rollout, found: Found, source: str) -> Fi
     )
 
 
-def _content(found: Found) -> dict[str, Any]:
+def _content(found: AuditFinding) -> dict[str, Any]:
     return {
         "rule": found.rule,
         "rule_version": found.version,
@@ -109,7 +109,7 @@ def _content(found: Found) -> dict[str, Any]:
     }
 
 
-def _refresh(row: Finding, found: Found) -> bool:
+def _refresh(row: Finding, found: AuditFinding) -> bool:
     """Update the stored finding from the rule's current result. Returns whether it changed."""
     same = row.fingerprint == found.fingerprint
     if row.state == "confirmed" or (row.state == "dismissed" and same):
@@ -300,7 +300,7 @@ def _pause(run: Run, why: str) -> None:
         add_event(run=run, kind="alert", level="error", message=f"paused by a monitor: {why}")
 
 
-def judged(*, rollout: Rollout, found: Iterable[Found]) -> int:
+def judged(*, rollout: Rollout, found: Iterable[AuditFinding]) -> int:
     """Store the LLM judge's findings on one rollout. They cause no quarantine until a user confirms them."""
     group = Group.objects.get(pk=rollout.group_id)
     return record(group=group, found={rollout.sample: list(found)}, source="judge")

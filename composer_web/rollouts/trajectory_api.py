@@ -14,11 +14,11 @@ from composer_web.api.schemas import ErrorOut, file_of
 from composer_web.ops.artifacts import ArtifactError
 from composer_web.ops.errors import NotFound, UserError
 from composer_web.ops.streaming import streamed
-from composer_web.rollouts import comparing, lens, reading, searching, selectors, standalone
+from composer_web.rollouts import comparing, lens, searching, selectors, standalone, trajectory_store
+from composer_web.rollouts.advantages import weights_of
 from composer_web.rollouts.api import groups, rollouts  # which it adds to
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.reading import Reading
-from composer_web.rollouts.weighing import weights_of
+from composer_web.rollouts.trajectory_store import Reading
 
 __all__ = ["groups", "rollouts"]  # with all their operations
 Numbers = list[float | None]
@@ -157,7 +157,7 @@ def compare_group(request: HttpRequest, group_id: int) -> Any:
 def _read(pk: int) -> tuple[Rollout, Reading]:
     """Raises NotFound, also for a rollout without a recorded trajectory."""
     rollout = selectors.get_rollout(pk)
-    read = reading.of(rollout)
+    read = trajectory_store.of(rollout)
     if read.head.trajectory is None:
         raise NotFound("recorded trajectory of rollout", f"{pk} (it is {rollout.state})")
     return rollout, read
@@ -165,6 +165,6 @@ def _read(pk: int) -> tuple[Rollout, Reading]:
 
 def _readable(rollout: Rollout) -> Reading | None:
     try:
-        return reading.of(rollout)
+        return trajectory_store.of(rollout)
     except (NotFound, ArtifactError):
         return None

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import DEFAULT_PROJECT, User
-from composer_web.accounts.owned import project_now
+from composer_web.accounts.scoping import project_now
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops import leases

@@ -17,7 +17,7 @@ from composer_web.rollouts.models import Group
 from composer_web.rollouts.services import dispatch_evaluation
 from composer_web.runs import services
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import served_weights
+from composer_web.runs.paths import served_weights
 from composer_web.tasks.models import Suite
 from tests.web.making import SMALL
 from trainer.config import RunConfig

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.accounts.owned import project_now, within
+from composer_web.accounts.scoping import project_now, within
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
 from composer_web.ops import leases

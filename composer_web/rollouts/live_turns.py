@@ -10,7 +10,7 @@ from typing import Any
 
 from composer_web.live.hints import publish
 from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts.reading import Growing, live_prefix
+from composer_web.rollouts.trajectory_store import Growing, live_prefix
 from trainer.types import Turn
 
 log = logging.getLogger(__name__)

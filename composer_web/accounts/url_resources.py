@@ -140,7 +140,7 @@ def line_of(route: str, key: str) -> Line | None:
         return None
     fitting = [line for line in OBJECTS if line[1] == key and route.lstrip("^").startswith(line[0])]
     if not fitting:
-        raise NoOwner(f"no line of accounts.owners says what {key!r} in {route!r} is")
+        raise NoOwner(f"no line of accounts.url_resources says what {key!r} in {route!r} is")
     return max(fitting, key=lambda line: len(line[0]))
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from composer_web.ops.errors import UserError
+from composer_web.runs.config_io import DEEPEST, load, read, render
 from composer_web.runs.forms import SCHEMA
 from composer_web.runs.presets import PRESETS
 from composer_web.runs.schema_form import FormField, nest, text_of
-from composer_web.runs.text import DEEPEST, load, read, render
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 FORMATS = ("yaml", "toml")

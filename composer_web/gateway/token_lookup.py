@@ -48,7 +48,7 @@ WHERE t.digest = %(digest)s AND t.revoked_at IS NULL AND t.expires_at > %(now)s
     WHERE j.id = t.project_id AND j.archived_at IS NULL AND (j.open OR m.id IS NOT NULL)
   ))
 """
-"""A project token is invalid if its owner has no access to the project (as decided by `accounts.reach`)."""
+"""A project token is invalid if its owner has no access to the project (as decided by `accounts.permissions`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TokenStatus:
     """`token` and `user` have only the columns that admission and recording need. Django loads the others on access."""
 
     token: ApiToken
@@ -81,7 +81,7 @@ class Standing:
     serving: Serving | None
 
 
-def read(secret: str) -> Standing | None:
+def read(secret: str) -> TokenStatus | None:
     """None unless the secret belongs to a valid token of an active user. Records the use."""
     now = timezone.now()
     digest = _digest(secret)
@@ -95,7 +95,7 @@ def read(secret: str) -> Standing | None:
     token = ApiToken.from_db(
         "default", ["id", "user_id", "scopes", "project_id"], [pk, owner, json.loads(scopes), project]
     )
-    found = Standing(token, user, _settings(configured or "{}"), erasures, _serving(*serving))
+    found = TokenStatus(token, user, _settings(configured or "{}"), erasures, _serving(*serving))
     with _lock:
         _last[digest] = found
         _last.move_to_end(digest)
@@ -113,11 +113,11 @@ def _row(given: dict[str, object]) -> tuple[Any, ...] | None:
         return cursor.fetchone()
 
 
-_last: OrderedDict[str, Standing] = OrderedDict()
+_last: OrderedDict[str, TokenStatus] = OrderedDict()
 _lock = threading.Lock()
 
 
-def last(secret: str) -> Standing | None:
+def last(secret: str) -> TokenStatus | None:
     """Last result for the secret in this process: a guess that grants nothing."""
     with _lock:
         return _last.get(_digest(secret))

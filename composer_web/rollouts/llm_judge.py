@@ -6,7 +6,7 @@ import hashlib
 
 from composer_web.env import env
 from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.rollouts import auditing, selectors
+from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.audit.judge import Endpoint, Judge
 from trainer.rollouts.attempt import attempt_of
@@ -68,4 +68,4 @@ def judge_rollout(*, rollout: Rollout, judge: Judge) -> int:
     ArtifactError, NotFound."""
     trajectory = selectors.trajectory(rollout)
     attempt = attempt_of(trajectory, rollout.group.task_version.bundle)
-    return auditing.judged(rollout=rollout, found=judge.findings(attempt))
+    return findings.judged(rollout=rollout, found=judge.findings(attempt))
