@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from composer_web.accounts import url_resources
 from composer_web.accounts.access import Access, begin, current
 from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, Membership, Project, Role, User
-from composer_web.ops.errors import Denied, NotFound
+from composer_web.core.errors import Denied, NotFound
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHOSEN = "project"

@@ -15,11 +15,11 @@ from statistics import fmean
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.evals.grading import SideJudge, side_rubric
 from composer_web.evals.models import Evaluation, SideScore
 from composer_web.live.hints import hint
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.rollouts import selectors
 from composer_web.rollouts.llm_judge import ArtifactCache

@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 from composer_web.evals import leaderboard, selectors
 from composer_web.evals.filters import EvaluationFilter, LeaderboardFilter
 from composer_web.evals.models import Release
-from composer_web.ops.table_writers import Column, Columns, Row
 from composer_web.rollouts.exported import Table
+from composer_web.ui.table_writers import Column, Columns, Row
 
 EVALUATIONS = Table(
     noun="Evaluations",

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
+from composer_web.core.errors import NotFound
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
-from composer_web.ops.errors import NotFound
 from composer_web.rollouts.models import Quarantine, Rollout
 from trainer.rl.evaluate import mean_interval
 

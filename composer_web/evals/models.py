@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from composer_web.accounts.scoping import Material, Owned
-from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.core.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite, TaskVersion

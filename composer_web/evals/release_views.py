@@ -12,17 +12,17 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
+from composer_web.core.errors import UserError
 from composer_web.evals import leaderboard, releases
 from composer_web.evals.behaviour_scores import TITLES
 from composer_web.evals.models import Release
 from composer_web.evals.statistics import PUBLIC, Statistics
 from composer_web.evals.tables import ReleaseTable
-from composer_web.ops import form_parsing
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import Figure, PageRequest, act, may_use, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.tasks import selectors as tasks
+from composer_web.ui import form_parsing
+from composer_web.ui.pages import Figure, PageRequest, act, may_use, page, show
+from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
 

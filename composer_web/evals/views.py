@@ -12,11 +12,11 @@ from composer_web.evals import behaviour_scores, selectors
 from composer_web.evals.filters import EvaluationFilter
 from composer_web.evals.models import Evaluation
 from composer_web.evals.tables import EvaluationTable
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
 

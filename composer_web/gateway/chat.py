@@ -9,12 +9,12 @@ from dataclasses import replace
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from composer_web.core.artifacts import ArtifactError
 from composer_web.gateway import admission, pipeline, proxy, recording, responses, routing, transcripts
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import NotDeployed, Shown, Written
 from composer_web.gateway.pipeline import Started, Work, begin, read
 from composer_web.gateway.threads import beside
-from composer_web.ops.artifacts import ArtifactError
 from sandbox.harness.types import ToolCall
 
 

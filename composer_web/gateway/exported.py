@@ -9,13 +9,13 @@ from typing import Any
 from django.db.models import QuerySet
 
 from composer_web.accounts.models import Role
+from composer_web.core.artifacts import ArtifactError
 from composer_web.gateway import export_links, exporting, selectors
 from composer_web.gateway.configuration import settings_of
 from composer_web.gateway.filters import SessionFilter
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.table_writers import Column, Columns, Row
 from composer_web.rollouts.exported import Table
 from composer_web.rollouts.exports import ExportFailed
+from composer_web.ui.table_writers import Column, Columns, Row
 
 AT_ONCE = 20
 """Sessions in memory at a time. Each row is a whole transcript."""

@@ -20,13 +20,13 @@ from weakref import WeakKeyDictionary
 
 from django.http import HttpRequest
 
+from composer_web.core import inference
 from composer_web.gateway import admission, responses, routing, transcripts
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import Ask, NotDeployed, Reader, Written, generate
 from composer_web.gateway.openai_types import MAX_BODY, ChatRequest, parse
 from composer_web.gateway.preparation import Preparation
 from composer_web.gateway.threads import beside, connected
-from composer_web.ops import inference
 from composer_web.policies.selectors import cannot_play
 from trainer.inference.client import HttpInferenceClient
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from django.http import HttpResponseBase, JsonResponse, StreamingHttpResponse
 
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.gateway import recording, responses, transcripts
 from composer_web.gateway.errors import BadRequest, Unavailable
 from composer_web.gateway.routing import endpoint_of
 from composer_web.gateway.threads import beside
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from trainer.inference.chat import ChatClient, ChatReply, TranscriptTooLong
 from trainer.inference.contract import InferenceError, InferenceRefused

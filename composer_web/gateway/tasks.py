@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from composer_web.ops.work import task
+from composer_web.core.work import task
 
 
 @task("gateway.expire", queue="maintenance", lease="gateway:expire")

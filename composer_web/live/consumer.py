@@ -41,11 +41,11 @@ from redis.exceptions import RedisError
 from composer_web.accounts.mfa_middleware import lacks_factor
 from composer_web.accounts.models import User
 from composer_web.accounts.permissions import may_follow, may_in, operates, reaches, with_places
+from composer_web.core.errors import NotFound
 from composer_web.live import counting
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.live.messages import MAX_TOPICS, Budget, Misunderstood, read
-from composer_web.ops.errors import NotFound
 from composer_web.runs import feed as feeds
 from composer_web.runs import selectors
 from composer_web.runs.feed import Feed, Terms

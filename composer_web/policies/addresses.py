@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from composer_web.ops import safe_http
-from composer_web.ops.errors import UserError
+from composer_web.core import safe_http
+from composer_web.core.errors import UserError
 from sandbox.network.guard import Refused
 
 

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_safe, require_POST
 from pydantic import ValidationError
 
 from composer_web.evals.starting_views import form_of
-from composer_web.ops import form_parsing
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ui import form_parsing
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page, show
 from composer_web.policies import codebases, measuring, measurement_jobs, selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted

@@ -12,7 +12,7 @@ from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.gateway import canary
 from composer_web.gateway.canary import Comparison
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.policies import gate, promotion
 from composer_web.policies.promotion import Preview
 from composer_web.policies.schemas import CanaryIn, GateRules, NoteIn, PromotionIn, PromotionOut

@@ -12,9 +12,9 @@ from composer_web.accounts.permissions import may_in
 from composer_web.evals import starting_views as evals
 from composer_web.evals.models import Release
 from composer_web.gateway import canary
-from composer_web.ops import form_parsing
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ui import form_parsing
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page, show
 from composer_web.policies import gate, promotion, selectors
 from composer_web.tasks.models import Suite
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.ops.work import task
+from composer_web.core.work import task
 
 from composer_web.policies import measurement_worker
 

@@ -10,10 +10,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import whole
 from composer_web.review import selectors, services
 from composer_web.review.blind import RULE, blind_in
 from composer_web.review.models import Queue, QueueItem
@@ -22,6 +21,7 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts import trajectory_store, transcript
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.outcome import outcome
+from composer_web.ui.pages import PageRequest, page, show
 
 
 def _address(queue: Queue, item: QueueItem | None) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from django.db.models import F
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import UserError
 from composer_web.review import selectors
 from composer_web.review.excluding import exclude_rollouts
 from composer_web.review.models import Queue, QueueItem

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
 from composer_web.review import label_rules
 from composer_web.review.filling import recorded
 from composer_web.review.models import Answer, Label, Queue, QueueItem

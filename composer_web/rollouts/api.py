@@ -10,7 +10,7 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.rollouts import saved_queries, selectors, trajectory_store
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.schemas import GroupDetail, GroupOut, QueryIn, QueryOut, RolloutOut, TrajectoryPage

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from composer_web.core import disk, inference, leases
+from composer_web.core.database import survives_restart
+from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
-from composer_web.ops import disk, inference, leases
-from composer_web.ops.database import survives_restart
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import cannot_play, resolve
 from composer_web.policies.services import note_template_problem

@@ -12,15 +12,15 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import Figure, PageRequest, act, page, show
-from composer_web.ops.templatetags import ui
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.filters import FindingFilter
 from composer_web.rollouts.tables import FindingTable, place_of
 from composer_web.runs.selectors import get_run
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, act, page, show
+from composer_web.ui.templatetags import ui
 from sandbox.grading.audit import RULES
 
 PER_PAGE = 50

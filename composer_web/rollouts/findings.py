@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit as write_audit
+from composer_web.core import leases
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.history import IllegalTransition, change_state, say_why
+from composer_web.core.outbox import enqueue
 from composer_web.env import env
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.history import IllegalTransition, change_state, say_why
-from composer_web.ops.outbox import enqueue
 from composer_web.rollouts import quarantine, selectors
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Metric, Run, RunState

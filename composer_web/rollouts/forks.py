@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, NotFound, UserError
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import Weights, check_plays, resolve
 from composer_web.policies.services import real_path

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from tokenizers import Tokenizer
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
+from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Group, Rollout

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from composer_web.core.artifacts import ArtifactError
 from composer_web.live.hints import publish
-from composer_web.ops.artifacts import ArtifactError
 from composer_web.rollouts.trajectory_store import Growing, live_prefix
 from trainer.types import Turn
 

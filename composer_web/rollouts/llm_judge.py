@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.env import env
-from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.audit.judge import Endpoint, Judge

@@ -8,8 +8,8 @@ from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
 from composer_web.accounts.scoping import Owned
+from composer_web.core.history import Transition, legal_pairs, pairs
 from composer_web.evals.models import Evaluation
-from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from composer_web.rollouts import export_models  # noqa: F401 (Django finds the models of an app here)
 from composer_web.runs.models import Run

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
+from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.history import change_state, say_why
 from composer_web.live.hints import hint
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
-from composer_web.ops.history import change_state, say_why
 from composer_web.rollouts import advantages
 from composer_web.rollouts.dispatch import drop
 from composer_web.rollouts.models import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from composer_web.ops.artifacts import ArtifactError
+from composer_web.core.artifacts import ArtifactError
 from composer_web.rollouts import trajectory_store
 from trainer.types import Trajectory
 

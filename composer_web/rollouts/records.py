@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.rollouts import selectors, trajectory_store
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.trajectory_store import Reading

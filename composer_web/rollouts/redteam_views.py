@@ -9,9 +9,9 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 
 from composer_web.env import env
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.rollouts import findings
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.templatetags import ui
 from sandbox.grading.redteam import RedTeam, Row, load
 
 

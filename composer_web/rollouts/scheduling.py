@@ -6,7 +6,7 @@ import logging
 
 from django.db.models import Count, Min
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTransition
 from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from django.db import DataError, transaction
 from django.utils import timezone
 
+from composer_web.core import leases
+from composer_web.core.history import change_state, say_why
+from composer_web.core.outbox import enqueue
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.history import change_state, say_why
-from composer_web.ops.outbox import enqueue
 from composer_web.rollouts import advantages, findings, verdicts
 from composer_web.rollouts.dispatch import (
     after_end,

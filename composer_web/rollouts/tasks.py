@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.ops import inference
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.work import task
+from composer_web.core import inference
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.work import task
 from composer_web.rollouts import batches, exports, findings, forks, llm_judge, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of

@@ -11,14 +11,14 @@ from ninja import Query, Schema
 from pydantic import Field
 
 from composer_web.api.schemas import ErrorOut, file_of
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.streaming import streamed
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import NotFound, UserError
 from composer_web.rollouts import comparing, lens, searching, selectors, standalone, trajectory_store
 from composer_web.rollouts.advantages import weights_of
 from composer_web.rollouts.api import groups, rollouts  # which it adds to
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.trajectory_store import Reading
+from composer_web.ui.streaming import streamed
 
 __all__ = ["groups", "rollouts"]  # with all their operations
 Numbers = list[float | None]

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import NotFound
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import NotFound
 from composer_web.rollouts.models import Rollout
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.types import Frozen, Segment, Trajectory, Turn

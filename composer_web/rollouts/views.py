@@ -11,13 +11,9 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.ops.errors import NotFound
-from composer_web.ops.filters import strict
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.streaming import streamed
-from composer_web.ops.templatetags import ui
+from composer_web.core.artifacts import ArtifactError, artifacts
+from composer_web.core.errors import NotFound
+from composer_web.core.numbers import whole
 from composer_web.policies.selectors import references
 from composer_web.review import blind
 from composer_web.rollouts import lens, saved_queries, searching, selectors, trajectory_store, transcript, turn_filters
@@ -28,6 +24,10 @@ from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.overview import overview
 from composer_web.rollouts.tables import RolloutTable
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.streaming import streamed
+from composer_web.ui.templatetags import ui
 from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
 

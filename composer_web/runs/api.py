@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.runs import axes, config_io, labels, metrics, rewards, saved_views, selectors, services, summary
 from composer_web.runs.axes import Axis
 from composer_web.runs.filters import RunFilter

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import tomli_w
 import yaml
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.runs.forms import SCHEMA
 from composer_web.runs.services import parse_config
 from trainer.config import RunConfig

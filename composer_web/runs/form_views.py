@@ -12,9 +12,8 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import ROW_ID, whole
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import ROW_ID, whole
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services, sweeps
 from composer_web.runs import templates as kept
@@ -26,6 +25,7 @@ from composer_web.runs.presets import PRESETS, Preset, preset
 from composer_web.runs.schema_form import headings
 from composer_web.runs.summary import summarise
 from composer_web.tasks import selectors as tasks
+from composer_web.ui.pages import PageRequest, page, show
 from trainer.config import RunConfig, SFTConfig
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import real_path
 from composer_web.runs.models import Run

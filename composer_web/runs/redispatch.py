@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from composer_web.ops import gpus
-from composer_web.ops.models import Lease, Outbox
+from composer_web.core.models import Lease, Outbox
+from composer_web.quotas import gpus
 from composer_web.runs.messages import LOOK, STEP, TAKE, lease_name, queue_of, send_look, send_run, send_step
 from composer_web.runs.models import Run, RunState, RunTransition, TrainBatch
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeVar
 
 from django.db import connections, transaction
 
+from composer_web.core import disk, leases
+from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.database import survives_restart
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
-from composer_web.ops import disk, leases
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
-from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
 from composer_web.rollouts import batches, findings, lens, scheduling
 from composer_web.rollouts import services as rollouts

@@ -7,12 +7,12 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import UserError
 from composer_web.tasks import generation_jobs, interchange, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.tables import GeneratorRunTable
+from composer_web.ui.pages import PageRequest, act, page, show
 from sandbox.tasks.generators.instructions import STYLES
 from sandbox.tasks.generators.producing import GENERATORS
 from sandbox.tasks.spec import TaskSpec

@@ -16,8 +16,8 @@ from django.utils import timezone
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.scoping import project_now, within
 from composer_web.accounts.services import audit
+from composer_web.core import leases
 from composer_web.live.hints import hint
-from composer_web.ops import leases
 
 ASKED, DONE, FAILED = "suite.generate", "suite.generated", "suite.generate-failed"
 RECENT = timedelta(days=14)

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
+from composer_web.core import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation
 from composer_web.evals.scoring import score
-from composer_web.ops import leases
 from composer_web.policies.services import import_base
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE

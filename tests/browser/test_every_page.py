@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name
 from tests.browser import corners, seed

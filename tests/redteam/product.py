@@ -18,8 +18,8 @@ from pathlib import Path
 import safetensors.torch
 from django.db import connections
 
+from composer_web.core.artifacts import ArtifactError
 from composer_web.env import REPOSITORY, env
-from composer_web.ops.artifacts import ArtifactError
 from composer_web.policies.services import import_base
 from composer_web.repositories.services import register_ready
 from composer_web.rollouts import selectors, services

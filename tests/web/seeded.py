@@ -14,11 +14,12 @@ from django.utils import timezone
 from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
-from composer_web.ops.models import Quota, WorkerHeartbeat
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
+from composer_web.quotas.models import Quota
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
 from composer_web.rollouts.export_models import Export, SavedQuery

@@ -9,13 +9,13 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.templatetags.ui import num
+from composer_web.core.artifacts import artifacts
 from composer_web.policies.models import Policy
 from composer_web.rollouts import advantages, selectors, services
 from composer_web.rollouts.models import Group, Quarantine
 from composer_web.runs import services as runs
 from composer_web.tasks.models import Suite
+from composer_web.ui.templatetags.ui import num
 from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
 from trainer.algorithms import ALGORITHMS

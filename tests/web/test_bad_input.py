@@ -18,11 +18,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
 from composer_web.evals import tasks as evals
 from composer_web.evals.services import evaluate
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays

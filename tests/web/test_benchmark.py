@@ -14,12 +14,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
 from composer_web.evals import contamination, leaderboard, releases, tasks
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.evals.scoring import Spent, resources
 from composer_web.evals.statistics import measure
-from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
 from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export

@@ -10,7 +10,7 @@ import torch
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from composer_web.ops import leases
+from composer_web.core import leases
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.rollouts import batches

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.runs.config_io import DEEPEST, load, read, render
 from composer_web.runs.forms import SCHEMA
 from composer_web.runs.presets import PRESETS

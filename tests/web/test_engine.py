@@ -12,8 +12,8 @@ import safetensors.torch
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from composer_web.core import inference
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import inference
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts import loop, services

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs import engine_watch, trainer_bridge
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run, RunEvent

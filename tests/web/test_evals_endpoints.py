@@ -13,11 +13,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.evals import behaviour_scores, comparing, leaderboard, releases, services, tasks
 from composer_web.evals.grading import side_rubric
 from composer_web.evals.models import Evaluation, Release, SideScore
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import references, resolve

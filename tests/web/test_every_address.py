@@ -16,7 +16,7 @@ from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, Project, Role, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token, create_user
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.policies.models import Policy
 from tests.browser import seed
 from tests.web.addresses import Address, operations, pages

@@ -6,8 +6,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, UserError
 from composer_web.rollouts import findings, selectors, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.metrics import record_many

@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
-from composer_web.ops.models import Outbox
+from composer_web.core.models import Outbox
 from composer_web.rollouts import findings, llm_judge
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.tasks.models import Task

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.ops.models import WorkerHeartbeat
+from composer_web.core.models import WorkerHeartbeat
 from tests.web.helpers import eventually
 from tests.web.product import Product
 

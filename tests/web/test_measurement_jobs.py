@@ -16,17 +16,17 @@ from django.test import Client
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.projects import create_project
+from composer_web.core import leases
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
-from composer_web.ops import leases
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.models import Lease, Outbox
-from composer_web.ops.reconcile import reconcile
 from composer_web.policies import codebases, measurement_jobs, measurement_worker
 from composer_web.policies.measuring import measured
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
 from composer_web.policies.services import import_base
 from composer_web.repositories.models import Environment, Repository
+from composer_web.system.reconcile import reconcile
 from tests.trainer.model_selection.test_codebase import candidates, repository
 from tests.web.cli.support import Cli, data, error
 from tests.web.test_importing import checkout
@@ -187,7 +187,7 @@ def test_a_lost_worker_is_followed_by_another_and_then_by_words(fresh: Policy, s
 
 
 def test_a_lost_message_is_sent_again(fresh: Policy, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from composer_web.ops import reconcile as reconciler
+    from composer_web.system import reconcile as reconciler
 
     order = asked(fresh, shop)
     Outbox.objects.update(sent_at=PAST)

@@ -15,8 +15,8 @@ from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token
 from composer_web.alerts import services as alerts
 from composer_web.alerts.models import Notice
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import Outbox
+from composer_web.core.errors import UserError
+from composer_web.core.models import Outbox
 from composer_web.rollouts import exports
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.services import pump

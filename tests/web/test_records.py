@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
-from composer_web.ops.errors import UserError
+from composer_web.core.artifacts import ArtifactError, ArtifactStore, artifacts
+from composer_web.core.errors import UserError
 from composer_web.rollouts import records, trajectory_store
 from composer_web.rollouts.models import Group, Rollout
 from sandbox.grading.report import Verdict

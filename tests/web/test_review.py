@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, UserError
 from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE

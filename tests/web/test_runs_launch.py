@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import WorkerHeartbeat
+from composer_web.core.errors import UserError
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.runs import memory, metrics, services, sweeps, templates

@@ -15,9 +15,9 @@ from composer_web.accounts.models import User
 from composer_web.alerts import services as alerts
 from composer_web.alerts import watching
 from composer_web.alerts.models import Alert
+from composer_web.core import inference
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.evals import services as evals
-from composer_web.ops import inference
-from composer_web.ops.models import WorkerHeartbeat
 from composer_web.runs import annotations as run_annotations
 from composer_web.runs import clusters, lineage, metrics, panels, services, timing
 from composer_web.runs.axes import Axis

@@ -11,7 +11,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from composer_web.ops.artifacts import artifacts
+from composer_web.core.artifacts import artifacts
 from composer_web.rollouts import selectors, services, trajectory_store
 from composer_web.rollouts.accepting import accept_result
 from composer_web.rollouts.models import Finding, Group, Rollout, RolloutText

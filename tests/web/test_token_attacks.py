@@ -21,7 +21,7 @@ from composer_web.accounts import url_resources
 from composer_web.accounts.models import ApiToken, Membership, Project, User
 from composer_web.accounts.projects import set_member
 from composer_web.accounts.services import create_token, revoke_token
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.evals.models import Evaluation
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.errors import Unauthenticated

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
+from composer_web.core.artifacts import ArtifactError, ArtifactStore, artifacts
 from composer_web.rollouts import comparing, searching, standalone, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.overview import overview

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.accounts.models import User
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.rollouts import findings, llm_judge, selectors
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
