@@ -13,7 +13,7 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.accounts import signing_in  # noqa: F401 (listens to log-ins)
+        from composer_web.accounts import mfa_middleware  # noqa: F401 (listens to log-ins)
 
         post_migrate.connect(_default_project, sender=self)
 

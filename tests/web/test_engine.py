@@ -12,8 +12,8 @@ import safetensors.torch
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from composer_web.core import inference
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import inference
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts import loop, services
@@ -21,7 +21,7 @@ from composer_web.rollouts.execution import _deployed, execute
 from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import served_weights, weights_folder
+from composer_web.runs.paths import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here
