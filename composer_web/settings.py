@@ -61,7 +61,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "composer_web.system.prometheus.timing",
+    "composer_web.core.latency.timing",
     "django.middleware.security.SecurityMiddleware",
     "composer_web.ui.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from composer_web.core.outbox import enqueue, enqueue_many
 from composer_web.core.work import task
-from composer_web.evals import behaviour_scores, services
+from composer_web.evals import behaviour_scores, prepass, services
 from composer_web.evals.contamination import check
 from composer_web.evals.models import Evaluation, Release
 from composer_web.evals.scoring import Spent, resources, score
@@ -109,3 +109,8 @@ def check_contamination(*, release_id: int, **_: Any) -> None:
 def cancel_of_run(*, run_id: int, **_: Any) -> None:
     for evaluation in Evaluation.objects.filter(run_id=run_id, state__in=["pending", "running"]):
         services.cancel(evaluation=evaluation)
+
+
+@task("tasks.record_statistics", queue="maintenance", seconds=600)
+def record_statistics(*, evaluation_id: int, **_: Any) -> None:
+    prepass.record_statistics(evaluation_id=evaluation_id)

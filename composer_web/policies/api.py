@@ -11,14 +11,8 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.policies import measuring, measurement_jobs, selectors
-from composer_web.policies.schemas import (
-    MeasurementIn,
-    MeasurementOrderOut,
-    MeasurementOut,
-    PolicyDetail,
-    PolicyOut,
-    Wanted,
-)
+from composer_web.policies.measurement_schemas import MeasurementIn, MeasurementOrderOut, Wanted
+from composer_web.policies.schemas import MeasurementOut, PolicyDetail, PolicyOut
 
 router = Router()
 

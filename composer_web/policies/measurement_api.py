@@ -11,7 +11,7 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.policies import measurement_jobs
-from composer_web.policies.schemas import MeasurementOrderOut
+from composer_web.policies.measurement_schemas import MeasurementOrderOut
 
 router = Router()
 

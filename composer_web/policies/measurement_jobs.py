@@ -18,7 +18,7 @@ from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.core.outbox import enqueue
 from composer_web.policies import codebases, measuring
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, Policy
-from composer_web.policies.schemas import Wanted
+from composer_web.policies.measurement_schemas import Wanted
 from composer_web.policies.selectors import resolve
 from trainer.model_selection.codebase import Recent
 from trainer.model_selection.scores import Selection

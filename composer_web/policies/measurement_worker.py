@@ -23,7 +23,7 @@ from composer_web.core import leases
 from composer_web.core.errors import UserError
 from composer_web.policies import codebases, measurement_jobs
 from composer_web.policies.models import MeasurementOrder
-from composer_web.policies.schemas import Wanted
+from composer_web.policies.measurement_schemas import Wanted
 from composer_web.policies.selectors import resolve
 from trainer.model_selection.measure import Asked, Told
 from trainer.model_selection.scores import Selection

@@ -15,7 +15,7 @@ from composer_web.core.errors import UserError
 from composer_web.ui.pages import PageRequest, act, page, show
 from composer_web.policies import codebases, measuring, measurement_jobs, selectors
 from composer_web.policies.models import MeasurementOrder, Policy
-from composer_web.policies.schemas import Wanted
+from composer_web.policies.measurement_schemas import Wanted
 from trainer.model_selection.codebase import ITEMS, MOST_BYTES, WINDOW
 
 KIB = 1 << 10

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import Any
 
 from django.db import Error, connection, transaction
+from django.dispatch import receiver
 from django.utils import timezone
 
 from composer_web.core import leases
 from composer_web.live.hints import hint
 from composer_web.rollouts import scheduling
 from composer_web.rollouts.services import consume, drop_stale
+from composer_web.rollouts.signals import group_ended
 from composer_web.runs.messages import send_step
 from composer_web.runs.models import Run, RunState, TrainBatch
 from composer_web.runs.services import record_batch
@@ -95,7 +98,8 @@ def assign(*, run_id: int, held: leases.Held | None = None) -> bool:
     return True
 
 
-def assign_later(run_id: int) -> None:
+@receiver(group_ended)
+def assign_later(*, run_id: int, **_: Any) -> None:
     """Call `assign` after the current transaction. Its errors do not fail the transaction; the periodic pump
     retries."""
     transaction.on_commit(partial(_assign_quietly, run_id), robust=True)

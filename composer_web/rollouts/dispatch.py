@@ -24,6 +24,8 @@ from composer_web.rollouts.models import (
     Rollout,
     RolloutState,
 )
+from composer_web.rollouts.review_hooks import review
+from composer_web.rollouts.signals import group_ended
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed, pause_for
 from composer_web.tasks.selectors import prompt_order
@@ -43,8 +45,6 @@ def pump(*, run_id: int) -> int:
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
         return 0
-    from composer_web.review.label_rules import excluded_versions  # review is built on rollouts
-
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
     if stage.sessions.channel:
@@ -77,7 +77,7 @@ def pump(*, run_id: int) -> int:
     used |= set(
         Quarantine.objects.filter(task_version__in=order, state="active").values_list("task_version_id", flat=True)
     )
-    used |= excluded_versions(stage.labels)
+    used |= review().excluded_versions(stage.labels)
     fresh = [pk for pk in order if pk not in used][:count]
     if not fresh:
         if open_groups == 0 and groups_kept < stage.steps * stage.groups_per_step:
@@ -218,9 +218,7 @@ def after_end(group: Group) -> None:
         enqueue("rollouts.end_fork", {"fork_id": group.fork_id}, queue="maintenance")
     elif group.run_id and group.run.state == RunState.RUNNING:  # type: ignore[union-attr]
         pump(run_id=group.run_id)
-        from composer_web.rollouts.batches import assign_later  # batches are built on dispatch
-
-        assign_later(group.run_id)
+        group_ended.send(Group, run_id=group.run_id)
 
 
 def owner_topics(group: Group) -> tuple[str, ...]:

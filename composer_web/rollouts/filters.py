@@ -5,10 +5,10 @@ from __future__ import annotations
 import django_filters as filters
 from django.db.models import Exists, OuterRef, Q, Subquery
 
-from composer_web.review import blind
 from composer_web.rollouts import fulltext
-from composer_web.rollouts.findings import RULE_TITLES
+from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Quarantine, Rollout
+from composer_web.rollouts.review_hooks import review
 from composer_web.ui.filters import slug_contains
 from sandbox.harness.types import StopReason
 
@@ -88,7 +88,7 @@ class RolloutFilter(filters.FilterSet):
 
     def by_finding(self, query, name, value):  # type: ignore[no-untyped-def]
         """Rollouts with a finding that is not dismissed, of any or of one rule, or rollouts without one."""
-        found = Finding.objects.filter(blind.findings(), rollout=OuterRef("pk"), subject="rollout")
+        found = Finding.objects.filter(review().visible_findings(), rollout=OuterRef("pk"), subject="rollout")
         found = found.exclude(state="dismissed")
         if value not in ("any", "none"):
             found = found.filter(rule=value)
@@ -96,7 +96,9 @@ class RolloutFilter(filters.FilterSet):
 
     def by_quarantine(self, query, name, value):  # type: ignore[no-untyped-def]
         """Rollouts currently excluded from training."""
-        held = Q(Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))) & blind.quarantines("pk")
+        held = Q(
+            Exists(Quarantine.objects.filter(rollout=OuterRef("pk"), state="active"))
+        ) & review().visible_quarantines("pk")
         return query.filter(held if value == "true" else ~held)
 
     def by_text(self, query, name, value):  # type: ignore[no-untyped-def]
@@ -105,9 +107,7 @@ class RolloutFilter(filters.FilterSet):
 
     def by_label(self, query, name, value):  # type: ignore[no-untyped-def]
         """Labels from a review queue: `queue:question=value`, or `queue`."""
-        from composer_web.review.selectors import labelled_rollouts
-
-        return labelled_rollouts(query, value)
+        return review().labelled_rollouts(query, value)
 
     def by_owner(self, query, name, value):  # type: ignore[no-untyped-def]
         """Filter by run or evaluation. A group creates its rollouts together, so a run's rollout ids lie between

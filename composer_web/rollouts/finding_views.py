@@ -16,6 +16,7 @@ from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
 from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.filters import FindingFilter
+from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.tables import FindingTable, place_of
 from composer_web.runs.selectors import get_run
 from composer_web.ui.filters import strict
@@ -57,7 +58,7 @@ def finding_figures(request: PageRequest) -> HttpResponse:
 
 def _counted(facets: list[dict[str, Any]]) -> dict[str, Any]:
     for facet in facets:
-        facet["title"] = findings.RULE_TITLES.get(facet["rule"], facet["rule"])
+        facet["title"] = RULE_TITLES.get(facet["rule"], facet["rule"])
     return {"facets": facets, "figures": _figures(facets)}
 
 
@@ -80,7 +81,7 @@ def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
     finding = selectors.get_finding(pk)
     context = {
         "finding": finding,
-        "title": findings.RULE_TITLES.get(finding.rule, finding.rule),
+        "title": RULE_TITLES.get(finding.rule, finding.rule),
         "rule": RULES.get(finding.rule),
         "place": place_of(finding),
         "transitions": finding.transitions.all(),

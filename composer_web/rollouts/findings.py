@@ -21,23 +21,13 @@ from composer_web.rollouts import quarantine, selectors
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Metric, Run, RunState
 from composer_web.runs.services import add_event, pause_run
-from sandbox.grading.audit import TITLES, rule_set
 from sandbox.grading.audit import Finding as AuditFinding
-from sandbox.grading.audit.drift import DRIFT_TITLES, WATCHES, alarms
-from sandbox.grading.audit.judge import titles as judge_titles
+from sandbox.grading.audit import rule_set
+from sandbox.grading.audit.drift import WATCHES, alarms
 from trainer.config import RLConfig
-from trainer.rollouts.audit import AUDIT_FAILED, LEAST_REMAINING, audit_group
+from trainer.rollouts.audit import LEAST_REMAINING, audit_group
 
 AUDITOR = "auditor"
-OF_MONITORS = {
-    AUDIT_FAILED: "The rules cannot read the rollout",
-    "hacked-task": "Many rollouts of one task are in quarantine",
-    "hollow-group": "Too few rollouts of a group are left to learn from",
-    "review-label": "Reviewers labelled it as nothing to learn from",
-    "quarantine-share": "A large share of a run's rollouts is in quarantine",
-}
-RULE_TITLES: dict[str, str] = {**TITLES, **DRIFT_TITLES, **OF_MONITORS, **judge_titles()}
-"""Rule that may raise a finding → its title."""
 Decision = Literal["open", "confirmed", "dismissed"]
 
 

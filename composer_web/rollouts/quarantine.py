@@ -24,6 +24,7 @@ from composer_web.rollouts.models import (
     Quarantine,
     Rollout,
 )
+from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
 from sandbox.grading.outcomes import Cause, Loss, Verdict
@@ -122,8 +123,6 @@ def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
 def reweigh(*, group: Group, actor: str, reason: str) -> None:
     """Recompute the training view of an accepted group: without quarantined rollouts, with the reviewers' rewards.
     The group is locked."""
-    from composer_web.review.label_rules import paid  # review is built on rollouts
-
     trajectories = [
         artifacts().get_model(key, Trajectory)
         for key in Rollout.objects.filter(group=group).order_by("sample").values_list("artifact_key", flat=True)
@@ -133,7 +132,7 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     assert group.run is not None, "only groups of runs are trained on"
     stage = group.run.configuration.stage
     assert isinstance(stage, RLConfig)
-    trajectories = paid(group, trajectories)
+    trajectories = review().paid(group, trajectories)
     made = without(before, trajectories, out, stage)
     if made is None:
         cause = f"dropped: too few rollouts are left beside the quarantine ({reason})"

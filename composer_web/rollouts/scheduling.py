@@ -8,6 +8,7 @@ from django.db.models import Count, Min
 
 from composer_web.core import inference
 from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTransition
+from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name
 from sandbox.grading.outcomes import UNRECORDED, is_ours
@@ -25,14 +26,12 @@ _STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "ac
 def places(run: Run) -> list[tuple[Place, int]]:
     """Groups of a run that were not dropped, with ids, in prompt order from the oldest one without a step. A group
     that waits for reviewers counts as open."""
-    from composer_web.review.label_rules import awaited  # review is built on rollouts
-
     kept = Group.objects.filter(run=run).exclude(state=GroupState.DROPPED)
     oldest = kept.exclude(state=GroupState.CONSUMED).aggregate(oldest=Min("prompt_index"))["oldest"]
     if oldest is None:
         return []
     rows = kept.filter(prompt_index__gte=oldest).order_by("prompt_index")
-    waiting = awaited(run)
+    waiting = review().awaited(run)
     found = rows.values_list("pk", "prompt_index", "state", "dispatched_version", "oldest_version")
     return [
         (Place(prompt, "open" if pk in waiting else _STATE[state], _version(state, dispatched, oldest)), pk)

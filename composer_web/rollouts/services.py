@@ -24,6 +24,7 @@ from composer_web.rollouts.dispatch import (
     requeue,
 )
 from composer_web.rollouts.models import GROUP_LEGAL, Group, Rollout, RolloutState
+from composer_web.rollouts.review_hooks import review
 from composer_web.rollouts.verdicts import Graded
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.services import add_event
@@ -122,8 +123,6 @@ def accept(
     the gate now admits. Without a `train_key` in a run, what is left beside the quarantine is too little to learn
     from: the verdicts count, and the group is dropped.
     """
-    from composer_web.review.label_rules import ask  # review is built on rollouts
-
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
     if row.state != "running":
@@ -158,7 +157,7 @@ def accept(
         outcome="",
     )
     leases.release(held)
-    ask(row)
+    review().ask(row)
     if infra_errors and row.run:
         _note_infra(row, f"{len(infra_errors)} attempts were lost and run again", infra_errors)
     after_end(row)

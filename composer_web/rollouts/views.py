@@ -19,7 +19,7 @@ from composer_web.review import blind
 from composer_web.rollouts import lens, saved_queries, searching, selectors, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.advantages import weights_of
 from composer_web.rollouts.filters import RolloutFilter
-from composer_web.rollouts.findings import RULE_TITLES
+from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.overview import overview

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from composer_web.runs.flatten import flat
 from composer_web.runs.models import Run
 from composer_web.runs.panels import definition
 from composer_web.ui.templatetags import ui
@@ -44,15 +45,6 @@ class Row:
     @property
     def key(self) -> str:
         return self.label.rpartition(".")[2]
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted path (`stage.optimizer.learning_rate`)."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        found |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
-    return found
 
 
 def differences(configs: Iterable[Mapping[str, Any]], *, everything: bool = False) -> list[Row]:

@@ -18,7 +18,7 @@ from composer_web.accounts.services import audit
 from composer_web.core.errors import NotFound, UserError
 from composer_web.live.hints import hint
 from composer_web.runs import services
-from composer_web.runs.comparing import flat
+from composer_web.runs.flatten import flat
 from composer_web.runs.models import RUN_FINAL, RUN_LIVE, Run, Sweep, SweepMode
 from trainer.config import RunConfig
 

@@ -15,9 +15,10 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.core.errors import NotFound
+from composer_web.evals.prepass import prepass
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks import generation_jobs, importing, interchange, selectors, services
-from composer_web.tasks.difficulty import of_suite, prepass
+from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.generating import Wanted, request_suite
 from composer_web.tasks.interchange import RolloutFormat, TaskFormat

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.core.errors import UserError
+from composer_web.evals.prepass import prepass
 from composer_web.policies.selectors import references
 from composer_web.repositories.models import Environment
 from composer_web.tasks import difficulty, importing, selectors
@@ -125,9 +126,7 @@ def suite_prepass(request: PageRequest, name: str) -> HttpResponse:
             tasks, samples = int(given.get("tasks") or 0), int(given.get("samples") or difficulty.SAMPLES)
         except ValueError as error:
             raise UserError("samples", f"tasks and samples are whole numbers: {error}") from error
-        difficulty.prepass(
-            suite=suite, reference=given.get("policy", ""), tasks=tasks, samples=samples, actor=request.user
-        )
+        prepass(suite=suite, reference=given.get("policy", ""), tasks=tasks, samples=samples, actor=request.user)
 
     done = "The pre-pass is on its way; its figures appear here when it has finished."
     return act(request, start, done=done, to="tasks:suite-difficulty", name=name)

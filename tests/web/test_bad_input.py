@@ -22,6 +22,7 @@ from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
 from composer_web.evals import tasks as evals
+from composer_web.evals.prepass import prepass
 from composer_web.evals.services import evaluate
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
@@ -35,7 +36,6 @@ from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
 from composer_web.runs.paths import checkpoints_folder
 from composer_web.tasks.controls import run_pending
-from composer_web.tasks.difficulty import prepass
 from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult

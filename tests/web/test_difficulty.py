@@ -11,6 +11,7 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.core.errors import NotFound, UserError
+from composer_web.evals import prepass
 from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment, Repository
@@ -37,7 +38,7 @@ def test_a_prepass_is_started_from_the_page(
     ).content.decode()  # fmt: skip
     assert "on its way" in text
     made = Evaluation.objects.get()
-    assert (made.tasks, made.samples, made.temperature, made.suite) == (3, 2, difficulty.TEMPERATURE, suite)
+    assert (made.tasks, made.samples, made.temperature, made.suite) == (3, 2, prepass.TEMPERATURE, suite)
     for bad, said in (
         ({"samples": "0"}, "1 to 64"),
         ({"policy": "nobody"}, "nobody"),
@@ -70,7 +71,7 @@ def test_the_page_shows_what_was_always_and_never_solved(
     client: Client, people: dict[str, User], suite: Suite, policy: Policy, django_assert_max_num_queries
 ) -> None:
     rates = {0: [True, True], 1: [False, False], 2: [True, False]}
-    difficulty.record_statistics(evaluation_id=measure(suite, policy, rates).pk)
+    prepass.record_statistics(evaluation_id=measure(suite, policy, rates).pk)
     found = difficulty.tasks_of(suite, policy=policy.name)
     assert [one.pass_rate for one in found] == [0.0, 0.5, 1.0]
     client.force_login(people["viewer"])

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.asgi import answers, application, http
+from composer_web.core.latency import latency
 from composer_web.gateway import admission, configuration, token_lookup
 from composer_web.gateway.errors import RateLimited, Unauthenticated
 from composer_web.gateway.handler import PATH
 from composer_web.gateway.openai_types import MAX_BODY, parse
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
-from composer_web.system.prometheus import latency
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}

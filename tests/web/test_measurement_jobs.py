@@ -23,7 +23,7 @@ from composer_web.env import env
 from composer_web.policies import codebases, measurement_jobs, measurement_worker
 from composer_web.policies.measuring import measured
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
-from composer_web.policies.schemas import Wanted
+from composer_web.policies.measurement_schemas import Wanted
 from composer_web.policies.services import import_base
 from composer_web.repositories.models import Environment, Repository
 from composer_web.system.reconcile import reconcile

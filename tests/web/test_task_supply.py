@@ -19,6 +19,7 @@ from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.core.models import Outbox
+from composer_web.evals import prepass
 from composer_web.evals.models import Evaluation
 from composer_web.evals.services import create_evaluation, mark_finished, mark_running
 from composer_web.policies.models import Policy
@@ -65,7 +66,7 @@ def measure(suite: Suite, policy: Policy, passes: dict[int, list[bool | None]]) 
 def measured(make_suite: Callable[..., Suite], policy: Policy) -> Suite:
     suite = make_suite(count=6)
     rates = {0: [True, True], 1: [False, False], 2: [True, False], 3: [True, None], 4: [False, True], 5: [None, None]}
-    difficulty.record_statistics(evaluation_id=measure(suite, policy, rates).pk)
+    prepass.record_statistics(evaluation_id=measure(suite, policy, rates).pk)
     return suite
 
 
@@ -77,7 +78,7 @@ def test_a_prepass_gives_statistics_of_each_task(measured: Suite, policy: Policy
     assert found[0].turns == 0 and found[0].policy_tokens == 2.0 and found[0].policy == policy.name
     (total,) = difficulty.of_suite(measured)
     assert (total.measured, total.solved_all, total.solved_none) == (5, 2, 1)
-    difficulty.record_statistics(evaluation_id=found[0].evaluation_id)
+    prepass.record_statistics(evaluation_id=found[0].evaluation_id)
     assert TaskStatistic.objects.count() == 5, "the same evaluation counts once"
 
 
@@ -103,7 +104,7 @@ def test_tasks_are_listed_by_how_hard_they_were_when_last_measured(
     text = client.get("/tasks/", {"difficulty": "middle", "sort": "-pass_rate"}).content.decode()
     assert at[2].slug in text and "50%" in text and at[0].slug not in text
     later = measure(measured, policy, {0: [False, False, False, False, True]})
-    difficulty.record_statistics(evaluation_id=later.pk)
+    prepass.record_statistics(evaluation_id=later.pk)
     assert found("hard") == {at[0].slug}, "the newest measurement counts"
     old = TaskStatistic.objects.create(
         task_version=at[0].newest_version, policy="older", samples=1, passed=1, evaluation_id=1,
@@ -121,7 +122,7 @@ def test_thinking_is_counted_from_the_trajectories(make_suite: Callable[..., Sui
         kept = artifacts().get_model(rollout.artifact_key, Trajectory)
         turns = tuple(Turn(index=n, text="", token_start=1, token_end=3, thinking_tokens=tokens // 2) for n in range(2))
         artifacts().put_model(rollout.artifact_key, kept.model_copy(update={"turns": turns}))
-    difficulty.record_statistics(evaluation_id=made.pk)
+    prepass.record_statistics(evaluation_id=made.pk)
     assert TaskStatistic.objects.get().thinking_tokens == 20.0
 
 
