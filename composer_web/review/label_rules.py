@@ -17,7 +17,7 @@ from composer_web.review import selectors
 from composer_web.review.excluding import exclude_rollouts
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Text
-from composer_web.rollouts import quarantine
+from composer_web.rollouts.dispatch import quarantine
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from trainer.config import LabelsConfig, RLConfig, RunConfig

@@ -1,3 +1,5 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -8,4 +10,4 @@ class RolloutsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.rollouts import batches  # noqa: F401 (receives `group_ended`)
+        import_module("composer_web.rollouts.dispatch.batches")  # receives `group_ended`

@@ -11,7 +11,8 @@ from django.test import Client
 from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
 from composer_web.policies.models import Policy
-from composer_web.rollouts import advantages, selectors, services
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import advantages, services
 from composer_web.rollouts.models import Group, Quarantine
 from composer_web.runs import services as runs
 from composer_web.tasks.models import Suite

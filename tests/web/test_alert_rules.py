@@ -8,10 +8,10 @@ import pytest
 from django.utils import timezone
 
 from composer_web.accounts.models import User
-from composer_web.alerts import services, watching
 from composer_web.alerts.models import Alert, Notice
+from composer_web.alerts.rules import services, watching
+from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Finding, Group, Rollout
-from composer_web.rollouts.services import pump
 from composer_web.runs.models import Run
 
 pytestmark = pytest.mark.django_db

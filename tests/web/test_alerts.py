@@ -16,8 +16,9 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.alerts import sending, services, signing, watching
+from composer_web.alerts import sending, signing
 from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
+from composer_web.alerts.rules import services, watching
 from composer_web.core.errors import UserError
 from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env

@@ -12,8 +12,8 @@ from django.test import Client
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
-from composer_web.alerts import services
 from composer_web.alerts.models import Alert, Rule, Webhook
+from composer_web.alerts.rules import services
 from composer_web.core.errors import UserError
 from composer_web.env import env
 from opencomposer.app import main

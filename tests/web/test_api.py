@@ -16,7 +16,7 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token, revoke_token
 from composer_web.api_root import api
 from composer_web.core.errors import UserError
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run

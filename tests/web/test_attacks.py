@@ -26,7 +26,7 @@ from composer_web.core import safe_http
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.policies.addresses import check_url as check_endpoint
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from sandbox.install.sources.git import check_url as check_repository

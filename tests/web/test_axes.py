@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from composer_web.runs import axes, metrics
-from composer_web.runs.axes import Axis
+from composer_web.runs import metrics
+from composer_web.runs.charts import axes
+from composer_web.runs.charts.axes import Axis
+from composer_web.runs.charts.series import Bucket
 from composer_web.runs.models import Metric, Run
-from composer_web.runs.series import Bucket
 
 pytestmark = pytest.mark.django_db
 

@@ -21,18 +21,18 @@ from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
-from composer_web.evals import tasks as evals
-from composer_web.evals.prepass import prepass
+from composer_web.evals.results import tasks as evals
+from composer_web.evals.results.prepass import prepass
 from composer_web.evals.services import evaluate
-from composer_web.policies import promotion
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from composer_web.policies.selectors import check_plays
 from composer_web.policies.services import create_child, import_base, real_path
-from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.execution import execute
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.worker.execution import execute
 from composer_web.runs import services
-from composer_web.runs.forms import default_values
+from composer_web.runs.launch.forms import default_values
 from composer_web.runs.models import Run
 from composer_web.runs.paths import checkpoints_folder
 from composer_web.tasks.controls import run_pending

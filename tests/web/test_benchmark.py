@@ -16,13 +16,13 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
-from composer_web.evals import contamination, leaderboard, releases, tasks
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
-from composer_web.evals.scoring import Spent, resources
-from composer_web.evals.statistics import measure
+from composer_web.evals.results import contamination, leaderboard, releases, tasks
+from composer_web.evals.results.scoring import Spent, resources
+from composer_web.evals.results.statistics import measure
 from composer_web.policies.services import import_base
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls

@@ -9,13 +9,13 @@ import pytest
 from django.db import connection
 
 from composer_web.evals.models import Evaluation
-from composer_web.evals.scoring import best_at, score
+from composer_web.evals.results.scoring import best_at, score
 from composer_web.evals.services import for_version, mark_finished, mark_running
 from composer_web.policies.models import Policy
 from composer_web.runs import metrics, services
+from composer_web.runs.charts.panels import RL
+from composer_web.runs.charts.series import buckets
 from composer_web.runs.models import Run
-from composer_web.runs.panels import RL
-from composer_web.runs.series import buckets
 from composer_web.tasks.models import Suite
 from tests.web.making import SMALL
 from trainer.config import RunConfig

@@ -14,11 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import UserError
 from composer_web.gateway import configuration
-from composer_web.gateway.canary import Comparison, compare
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
-from composer_web.gateway.tasks import watch
-from composer_web.policies import promotion
+from composer_web.gateway.sessions.canary import Comparison, compare
+from composer_web.gateway.sessions.tasks import watch
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from tests.browser.sessions import in_use
 from tests.web.cli.support import Cli, data, error
 from tests.web.test_evals_promotion import versions

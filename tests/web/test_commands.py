@@ -15,7 +15,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.projects import create_project
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import trajectory
 from composer_web.runs.models import Run

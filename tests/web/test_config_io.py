@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from composer_web.core.errors import UserError
-from composer_web.runs.config_io import DEEPEST, load, read, render
-from composer_web.runs.forms import SCHEMA
-from composer_web.runs.presets import PRESETS
-from composer_web.runs.schema_form import FormField, nest, text_of
+from composer_web.runs.launch.config_io import DEEPEST, load, read, render
+from composer_web.runs.launch.forms import SCHEMA
+from composer_web.runs.launch.presets import PRESETS
+from composer_web.runs.launch.schema_form import FormField, nest, text_of
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 FORMATS = ("yaml", "toml")
@@ -56,7 +56,7 @@ def test_every_valid_configuration_comes_back(stage: str, data: st.DataObject) -
         n for n in SCHEMA.by_name if n != "name" and (not n.startswith("stage.") or n.startswith(f"stage.{stage}."))
     ]
     base = {"midtrain": MidtrainConfig(), "sft": SFTConfig(), "rl": RLConfig()}[stage]
-    from composer_web.runs.schema_form import flatten
+    from composer_web.runs.launch.schema_form import flatten
 
     values = flatten(SCHEMA, RunConfig(name="x", stage=base))
     for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=6, unique=True)):

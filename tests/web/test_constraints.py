@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 
 from composer_web.accounts.models import AuditEntry
 from composer_web.accounts.services import audit
-from composer_web.rollouts import services
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.tasks.models import TaskVersion

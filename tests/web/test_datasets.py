@@ -24,12 +24,12 @@ from composer_web.datasets.schemas import Wanted
 from composer_web.datasets.tasks import prepare as prepare_task
 from composer_web.env import REPOSITORY
 from composer_web.policies.models import Policy
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Quarantine, Rollout
 from composer_web.runs import services as runs
+from composer_web.runs.launch.plan import what_will_run
 from composer_web.runs.models import Run
-from composer_web.runs.plan import what_will_run
-from composer_web.runs.stages import _dataset
+from composer_web.runs.training.stages import _dataset
 from composer_web.tasks.models import Suite
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schema_hash_of

@@ -17,14 +17,14 @@ from composer_web.core import disk, leases
 from composer_web.core.artifacts import ArtifactError, ArtifactStore
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.services import import_base
-from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.execution import execute
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.selectors import verdict_counts
+from composer_web.rollouts.worker.execution import execute
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
-from composer_web.runs.trainer_bridge import RunControl
-from composer_web.runs.trainer_process import pause_without_room
+from composer_web.runs.training.trainer_bridge import RunControl
+from composer_web.runs.training.trainer_process import pause_without_room
 from composer_web.tasks.services import build_procedural
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually

@@ -7,9 +7,10 @@ from django.db import transaction
 
 from composer_web.core import leases
 from composer_web.core.models import Lease, Outbox
-from composer_web.rollouts import scheduling, services, tasks
+from composer_web.rollouts.dispatch import scheduling, services
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import verdict_counts
+from composer_web.rollouts.worker import tasks
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.services import (
     cancel_run,

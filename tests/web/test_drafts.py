@@ -18,7 +18,7 @@ from composer_web.core.models import Outbox
 from composer_web.env import env
 from composer_web.review import promoting
 from composer_web.review.models import Draft
-from composer_web.rollouts import services
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from composer_web.tasks.controls import run_pending

@@ -16,9 +16,10 @@ from composer_web.core import inference
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
-from composer_web.rollouts import loop, services
-from composer_web.rollouts.execution import _deployed, execute
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
+from composer_web.rollouts.worker import loop
+from composer_web.rollouts.worker.execution import _deployed, execute
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
 from composer_web.runs.paths import served_weights, weights_folder

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from composer_web.runs import metrics, services
-from composer_web.runs.estimate import Estimate, estimate, total
+from composer_web.runs.launch.estimate import Estimate, estimate, total
+from composer_web.runs.launch.summary import as_data, summarise
 from composer_web.runs.models import Run
-from composer_web.runs.summary import as_data, summarise
 from tests.web.making import SMALL
 from trainer.config import RLConfig, RunConfig
 
@@ -152,7 +152,7 @@ def test_a_run_on_sessions_says_nothing_of_one_with_rollouts(source: Run) -> Non
 
 
 def test_a_sweep_is_the_sum_of_its_runs(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from composer_web.runs import estimate as module
+    from composer_web.runs.launch import estimate as module
 
     configs = [of(steps=2), of(steps=4), of(**EVALUATED), of().model_copy(update={"policy": "nobody"})]
     wanted = sum(told(config).seconds for config in configs[:3])

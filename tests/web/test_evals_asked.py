@@ -13,8 +13,8 @@ from composer_web.accounts.services import create_user
 from composer_web.core.models import Outbox
 from composer_web.evals import services
 from composer_web.evals.models import Evaluation
-from composer_web.policies import gate
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import gate
 from composer_web.tasks.models import Suite
 from tests.web.test_evals_promotion import held_out, scored, versions
 

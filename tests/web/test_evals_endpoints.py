@@ -15,13 +15,14 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.evals import behaviour_scores, comparing, leaderboard, releases, services, tasks
-from composer_web.evals.grading import side_rubric
+from composer_web.evals import services
 from composer_web.evals.models import Evaluation, Release, SideScore
+from composer_web.evals.results import behaviour_scores, comparing, leaderboard, releases, tasks
+from composer_web.evals.results.grading import side_rubric
 from composer_web.policies import endpoints
 from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import references, resolve
-from composer_web.rollouts.execution import execute
+from composer_web.rollouts.worker.execution import execute
 from composer_web.tasks.services import build_suite, record_controls
 from sandbox.tasks.generators.procedural import generate
 from tests.chat_server import ChatServer, Reply, completion, solver

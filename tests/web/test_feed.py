@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from composer_web.accounts.models import User
-from composer_web.runs import feed as feeds
-from composer_web.runs import metrics, series, services
-from composer_web.runs.feed import EVERYTHING, Feed, Terms, Wanted
+from composer_web.runs import metrics, services
+from composer_web.runs.charts import series
+from composer_web.runs.live import feed as feeds
+from composer_web.runs.live.feed import EVERYTHING, Feed, Terms, Wanted
 from composer_web.runs.models import Metric, Run
 
 pytestmark = pytest.mark.django_db

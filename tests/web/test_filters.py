@@ -10,9 +10,9 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
-from composer_web.rollouts.exported import TABLES
+from composer_web.rollouts.exports import jobs as exports
+from composer_web.rollouts.exports.exported import TABLES
 from composer_web.ui.filters import WrongFilter
 
 pytestmark = pytest.mark.django_db

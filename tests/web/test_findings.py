@@ -8,7 +8,8 @@ from django.db import IntegrityError, transaction
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import Conflict, UserError
-from composer_web.rollouts import findings, selectors, services
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import findings, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.metrics import record_many
 from composer_web.runs.models import Run

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.core.models import Outbox
-from composer_web.rollouts import findings, llm_judge
+from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.models import Finding, Group, Rollout
+from composer_web.rollouts.worker import llm_judge
 from composer_web.tasks.models import Task
 from sandbox.grading.audit.judge import Endpoint, Judge
 from tests.sandbox.grading.audit.model_server import Server, answers, completion

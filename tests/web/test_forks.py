@@ -20,8 +20,10 @@ from composer_web.evals.models import Evaluation
 from composer_web.evals.services import create_evaluation, mark_running
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
-from composer_web.rollouts import execution, forks, loop, selectors, services
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Fork, Group, Rollout
+from composer_web.rollouts.worker import execution, forks, loop
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural

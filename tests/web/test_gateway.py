@@ -21,10 +21,12 @@ from django.db import connections
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user, revoke_token
 from composer_web.env import REPOSITORY, env
-from composer_web.gateway import configuration, generating, pipeline, recording, routing, transcripts
+from composer_web.gateway import configuration
 from composer_web.gateway.models import Session
-from composer_web.policies import endpoints, promotion
+from composer_web.gateway.serving import generating, pipeline, recording, routing, transcripts
+from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import import_base, record_checkpoint
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of

@@ -15,12 +15,13 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.asgi import answers, application, http
 from composer_web.core.latency import latency
-from composer_web.gateway import admission, configuration, token_lookup
+from composer_web.gateway import configuration
 from composer_web.gateway.errors import RateLimited, Unauthenticated
-from composer_web.gateway.handler import PATH
-from composer_web.gateway.openai_types import MAX_BODY, parse
-from composer_web.policies import promotion
+from composer_web.gateway.serving import admission, token_lookup
+from composer_web.gateway.serving.handler import PATH
+from composer_web.gateway.serving.openai_types import MAX_BODY, parse
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}
@@ -96,7 +97,7 @@ async def test_a_fault_of_ours_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise RuntimeError("a secret path")
 
-    monkeypatch.setattr("composer_web.gateway.pipeline.parse", broken)
+    monkeypatch.setattr("composer_web.gateway.serving.pipeline.parse", broken)
     transport = httpx.ASGITransport(app=application, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post(PATH, json=ASK)

@@ -19,11 +19,13 @@ from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, AuditEntry, 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
-from composer_web.gateway import configuration, exporting, recording, selectors, transcripts
-from composer_web.gateway.generating import Reader, Written
+from composer_web.gateway import configuration
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
-from composer_web.gateway.openai_types import ChatRequest
 from composer_web.gateway.redaction import redactor
+from composer_web.gateway.serving import recording, transcripts
+from composer_web.gateway.serving.generating import Reader, Written
+from composer_web.gateway.serving.openai_types import ChatRequest
+from composer_web.gateway.sessions import exporting, selectors
 from composer_web.policies.models import Policy
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.formats import atif

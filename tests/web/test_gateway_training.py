@@ -11,16 +11,17 @@ import pytest
 from composer_web.accounts.models import User
 from composer_web.core import leases
 from composer_web.env import REPOSITORY
-from composer_web.gateway import configuration, recording
-from composer_web.gateway.canary import watch_canary
+from composer_web.gateway import configuration
 from composer_web.gateway.models import Session, SignalRow
-from composer_web.gateway.training import GuardBroken, SessionGroupSource
-from composer_web.policies import promotion
+from composer_web.gateway.serving import recording
+from composer_web.gateway.sessions.canary import watch_canary
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts.services import pump
+from composer_web.rollouts.dispatch.services import pump
 from composer_web.runs import services
-from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
+from composer_web.runs.training.sessions import GuardBroken, SessionGroupSource
+from composer_web.runs.training.trainer_bridge import DatabaseSink, RunControl
 from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
 from trainer.checkpoint.store import CheckpointStore

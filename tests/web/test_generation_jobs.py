@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from django.db.models import QuerySet
 
-from composer_web.alerts import selectors as alerts
-from composer_web.evals import leaderboard
-from composer_web.gateway import selectors as gateway
+from composer_web.alerts.rules import selectors as alerts
+from composer_web.evals.results import leaderboard
+from composer_web.gateway.sessions import selectors as gateway
 from composer_web.policies import selectors as policies
 from composer_web.review import selectors as review
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.models import Rollout
-from composer_web.runs import sweeps
+from composer_web.runs.launch import sweeps
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
-from composer_web.tasks import importing, interchange
+from composer_web.tasks.exchange import importing, interchange
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from sandbox.grading.patch import render

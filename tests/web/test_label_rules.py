@@ -17,8 +17,8 @@ from composer_web.policies.models import Policy
 from composer_web.review import services as review
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import scheduling
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import scheduling
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import in_quarantine
 from composer_web.runs import services

@@ -13,7 +13,7 @@ from composer_web.policies.models import Policy
 from composer_web.rollouts.models import Group
 from composer_web.runs import services
 from composer_web.runs.models import Metric, Run, TrainBatch
-from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
+from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from composer_web.tasks.models import Suite
 from tests.trainer.orchestrator.groups import accepted
 from tests.trainer.stages.memory import BASE_POLICY, small_config

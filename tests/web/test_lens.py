@@ -10,11 +10,12 @@ from django.test import Client
 from composer_web.accounts.models import User
 from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
-from composer_web.rollouts import lens, selectors, trajectory_store
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.trajectory import lens, trajectory_store
 from composer_web.runs.models import Run, RunEvent
-from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
+from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from tests.web.making import claim, finish
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.types import Segment, Trajectory, Turn

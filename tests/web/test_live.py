@@ -20,12 +20,12 @@ from composer_web.accounts import people
 from composer_web.accounts.models import Membership, Project, User
 from composer_web.accounts.services import create_user
 from composer_web.env import env
-from composer_web.live import consumer
-from composer_web.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.live.hints import hint, publish
 from composer_web.live.hub import INTERVAL
 from composer_web.runs import metrics, services
-from composer_web.runs.feed import Feed, Terms
+from composer_web.runs.live import consumer
+from composer_web.runs.live.consumer import MAX_WAITING, HintConsumer
+from composer_web.runs.live.feed import Feed, Terms
 from composer_web.runs.models import Run
 from tests.web.helpers import eventually
 from tests.web.test_feed import Page

@@ -22,10 +22,11 @@ from websockets.asyncio.client import ClientConnection
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token, create_user
 from composer_web.env import REPOSITORY
-from composer_web.live import consumer, counting
-from composer_web.live.consumer import HintConsumer
+from composer_web.live import counting
 from composer_web.live.messages import MAX_FRAME, MAX_TOPICS, Budget, Message, Misunderstood, read
-from composer_web.runs import feed, services
+from composer_web.runs import services
+from composer_web.runs.live import consumer, feed
+from composer_web.runs.live.consumer import HintConsumer
 from composer_web.runs.models import Run
 from scripts.stack import programs
 from scripts.stack.layout import Layout

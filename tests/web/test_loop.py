@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from composer_web.rollouts import loop
-from composer_web.rollouts.losses import GroupFailed, loss_of
+from composer_web.rollouts.dispatch.losses import GroupFailed, loss_of
+from composer_web.rollouts.worker import loop
 from sandbox.backends.base import SandboxLost
 from sandbox.grading.outcomes import Cause
 from trainer.orchestrator.validation import InvalidEngineResponse

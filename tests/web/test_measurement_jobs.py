@@ -20,10 +20,10 @@ from composer_web.core import leases
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
-from composer_web.policies import codebases, measurement_jobs, measurement_worker
-from composer_web.policies.measuring import measured
+from composer_web.policies.measurement import codebases, measurement_jobs, measurement_worker
+from composer_web.policies.measurement.measurement_schemas import Wanted
+from composer_web.policies.measurement.measuring import measured
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
-from composer_web.policies.measurement_schemas import Wanted
 from composer_web.policies.services import import_base
 from composer_web.repositories.models import Environment, Repository
 from composer_web.system.reconcile import reconcile

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.policies.measuring import measured
+from composer_web.policies.measurement.measuring import measured
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.services import import_base
 from tests.trainer.model_selection.test_codebase import NEW, OLD, candidates, commit, repository

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from composer_web.runs import memory
+from composer_web.runs.launch import memory
 from tests.trainer.learning.models import tiny_model
 from trainer.config import (
     MidtrainConfig,

@@ -9,9 +9,10 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from composer_web.runs import metrics, series
+from composer_web.runs import metrics
+from composer_web.runs.charts import series
+from composer_web.runs.charts.series import Bucket
 from composer_web.runs.models import Metric, Run
-from composer_web.runs.series import Bucket
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from composer_web.accounts.models import User
-from composer_web.runs.forms import default_values
+from composer_web.runs.launch.forms import default_values
 from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.web import seeded

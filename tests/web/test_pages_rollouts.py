@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.services import pump
 from tests.browser import seed
 from tests.web import seeded
 from tests.web.seeded import client

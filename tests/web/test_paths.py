@@ -12,9 +12,9 @@ import pytest
 from composer_web.evals.services import create_evaluation
 from composer_web.policies.models import Policy
 from composer_web.policies.services import create_child, real_path, record_checkpoint
-from composer_web.rollouts.execution import make_plan
+from composer_web.rollouts.dispatch.services import dispatch_evaluation
 from composer_web.rollouts.models import Group
-from composer_web.rollouts.services import dispatch_evaluation
+from composer_web.rollouts.worker.execution import make_plan
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from composer_web.runs.paths import served_weights

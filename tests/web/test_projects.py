@@ -13,13 +13,13 @@ from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Membership
 from composer_web.accounts.permissions import may_in
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token
-from composer_web.alerts import services as alerts
 from composer_web.alerts.models import Notice
+from composer_web.alerts.rules import services as alerts
 from composer_web.core.errors import UserError
 from composer_web.core.models import Outbox
-from composer_web.rollouts import exports
+from composer_web.rollouts.dispatch.services import pump
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.models import Group, Rollout
-from composer_web.rollouts.services import pump
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from composer_web.tasks import generating, generation_jobs, selectors

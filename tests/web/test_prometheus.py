@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from composer_web.core import leases
 from composer_web.env import REPOSITORY, env
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import metrics
 from composer_web.runs.models import Run

@@ -18,8 +18,8 @@ from composer_web.celery import app
 from composer_web.core import leases, outbox
 from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.system import reconcile
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import eventually

@@ -14,8 +14,8 @@ from composer_web.policies.models import Checkpoint
 from composer_web.quotas import gpus, limits
 from composer_web.quotas.models import Quota
 from composer_web.quotas.usage import standing
+from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Group
-from composer_web.rollouts.services import pump
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from tests.web.making import take_run

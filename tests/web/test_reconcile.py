@@ -11,7 +11,7 @@ from django.db import connection
 
 from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
-from composer_web.rollouts import services
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run
 from composer_web.system.reconcile import ADVISORY_LOCK, Busy, reconcile

@@ -12,8 +12,9 @@ import pytest
 
 from composer_web.core.artifacts import ArtifactError, ArtifactStore, artifacts
 from composer_web.core.errors import UserError
-from composer_web.rollouts import records, trajectory_store
+from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.trajectory import trajectory_store
 from sandbox.grading.report import Verdict
 from sandbox.tasks.formats import atif
 from tests.browser import episodes

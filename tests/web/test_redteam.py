@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from composer_web.accounts.models import User
-from composer_web.rollouts import redteam_views
+from composer_web.rollouts.http import redteam_views
 from composer_web.rollouts.management.commands import redteam as command
 from sandbox.grading.outcomes import Cause, Verdict
 from sandbox.grading.redteam import Outcome, RedTeam, Row, save

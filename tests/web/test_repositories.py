@@ -19,8 +19,9 @@ from django.test import Client
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import Conflict, UserError
 from composer_web.env import env
-from composer_web.repositories import installing, places, selectors, services, tokens
+from composer_web.repositories import installing, places, services, tokens
 from composer_web.repositories.building import build_environment
+from composer_web.repositories.http import selectors
 from composer_web.repositories.models import Environment, Repository
 from composer_web.repositories.requests import request_archive, request_repository
 from sandbox.install.sources import git

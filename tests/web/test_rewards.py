@@ -11,9 +11,9 @@ from django.test import Client
 
 from composer_web.accounts.models import AuditEntry
 from composer_web.core.errors import UserError
-from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.execution import make_plan
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
+from composer_web.rollouts.worker.execution import make_plan
 from composer_web.runs import rewards, services
 from composer_web.runs.models import Run, RunEvent
 from tests.web.making import SMALL

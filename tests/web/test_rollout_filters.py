@@ -9,7 +9,7 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.review.filling import found_by
-from composer_web.rollouts import findings, services
+from composer_web.rollouts.dispatch import findings, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
 from tests.web.making import claim, finish

@@ -11,9 +11,10 @@ from composer_web.accounts.models import User
 from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound, UserError
-from composer_web.rollouts import fulltext, saved_queries
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
+from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.models import Group, Rollout, RolloutText
+from composer_web.rollouts.search import fulltext
 from composer_web.runs.models import Run
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.making import claim, trajectory

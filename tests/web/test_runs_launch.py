@@ -17,12 +17,13 @@ from composer_web.core.errors import UserError
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
-from composer_web.runs import memory, metrics, services, sweeps, templates
-from composer_web.runs.config_io import load, render
-from composer_web.runs.forms import SCHEMA
-from composer_web.runs.gpu_memory import device_room
+from composer_web.runs import metrics, services
+from composer_web.runs.launch import memory, sweeps, templates
+from composer_web.runs.launch.config_io import load, render
+from composer_web.runs.launch.forms import SCHEMA
+from composer_web.runs.launch.schema_form import flatten
 from composer_web.runs.models import Run, RunTemplate, Sweep
-from composer_web.runs.schema_form import flatten
+from composer_web.runs.training.gpu_memory import device_room
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import as_read
 from tests.web.making import SMALL
@@ -129,7 +130,7 @@ def test_the_dry_run_says_what_it_costs(
     found = api("/runs/validate", CONFIG.model_dump(mode="json"), headers).json()
     assert found["estimate"]["seconds"] == 18.0 and found["estimate"]["dollars"] is None
     assert found["memory"]["trainer"][0]["bytes"] == 4 * 4 * 4  # weights, gradient, two moments of four float32 values
-    from composer_web.runs import estimate
+    from composer_web.runs.launch import estimate
 
     monkeypatch.setattr(estimate.env(), "machine_hour_dollars", 200.0)
     body = CONFIG.model_copy(update={"seed": 9}).model_dump(mode="json")

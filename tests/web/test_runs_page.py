@@ -12,16 +12,18 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from composer_web.accounts.models import User
-from composer_web.alerts import services as alerts
-from composer_web.alerts import watching
 from composer_web.alerts.models import Alert
+from composer_web.alerts.rules import services as alerts
+from composer_web.alerts.rules import watching
 from composer_web.core import inference
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.evals import services as evals
-from composer_web.runs import annotations as run_annotations
-from composer_web.runs import clusters, lineage, metrics, panels, services, timing
-from composer_web.runs.axes import Axis
+from composer_web.runs import lineage, metrics, services
+from composer_web.runs.charts import annotations as run_annotations
+from composer_web.runs.charts import panels, timing
+from composer_web.runs.charts.axes import Axis
 from composer_web.runs.models import Run
+from composer_web.runs.training import clusters
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 from trainer.inference.contract import (
@@ -334,7 +336,7 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
 def test_any_run_is_found_to_compare_with_by_typing(draft: Run, pages: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     old = services.create_run(config=RunConfig(name="the old one", stage=SMALL))
     made = [services.create_run(config=RunConfig(name=f"newer {n}", stage=SMALL)) for n in range(3)]
-    monkeypatch.setattr("composer_web.runs.views.MOST_OTHERS", 2)
+    monkeypatch.setattr("composer_web.runs.http.views.MOST_OTHERS", 2)
     html = pages.get(f"/runs/compare/?run={made[2].pk}&settings=all").content.decode()
     assert "newer 1</a>" in html and "newer 0</a>" in html and "the old one" not in html
     found = pages.get(f"/runs/compare/others/?run={made[2].pk}&settings=all&q=OLD").content.decode()

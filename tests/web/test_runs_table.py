@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import UserError
-from composer_web.runs import labels, saved_views, services
+from composer_web.runs import labels, services
 from composer_web.runs import metrics as run_metrics
+from composer_web.runs.http import saved_views
 from composer_web.runs.models import Run, SavedView
 from composer_web.ui import saved_views as list_views
 from tests.web.cli.support import Cli, data

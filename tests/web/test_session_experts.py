@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.runs.stages import refuse_sessions_with_experts
+from composer_web.runs.training.stages import refuse_sessions_with_experts
 from tests.trainer.router_replay import moe
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.config import RLConfig, SamplingConfig, SessionsConfig

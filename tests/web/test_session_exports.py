@@ -17,10 +17,13 @@ from django.utils import timezone
 from pyarrow import parquet
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.gateway import export_links, exported, exporting, recording, selectors
+from composer_web.gateway import export_links
+from composer_web.gateway.http import exported
 from composer_web.gateway.models import Session, SessionExport
-from composer_web.rollouts import exports
+from composer_web.gateway.serving import recording
+from composer_web.gateway.sessions import exporting, selectors
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from tests.web.helpers import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]

@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from composer_web.core.artifacts import artifacts
-from composer_web.rollouts import selectors, services, trajectory_store
-from composer_web.rollouts.accepting import accept_result
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Finding, Group, Rollout, RolloutText
-from composer_web.rollouts.recorder import Recorder
+from composer_web.rollouts.trajectory import trajectory_store
+from composer_web.rollouts.worker.accepting import accept_result
+from composer_web.rollouts.worker.recorder import Recorder
 from composer_web.runs.models import Run
 from sandbox.grading.findings import ReportFinding, Rule
 from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict

@@ -13,7 +13,8 @@ from composer_web.accounts.models import User
 from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
 from composer_web.repositories.requests import request_archive
-from composer_web.tasks import curation, generation_jobs
+from composer_web.tasks import generation_jobs
+from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import record_controls
 from sandbox.install.goals import GoalSet

@@ -19,15 +19,17 @@ from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.core.models import Outbox
-from composer_web.evals import prepass
 from composer_web.evals.models import Evaluation
+from composer_web.evals.results import prepass
 from composer_web.evals.services import create_evaluation, mark_finished, mark_running
 from composer_web.policies.models import Policy
-from composer_web.rollouts import records
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
+from composer_web.rollouts.dispatch.services import dispatch_evaluation
+from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.services import dispatch_evaluation
-from composer_web.tasks import curation, difficulty, generating, interchange
+from composer_web.tasks import difficulty, generating
+from composer_web.tasks.curation import services as curation
+from composer_web.tasks.exchange import interchange
 from composer_web.tasks.models import GeneratorRun, Suite, Task, TaskStatistic, TaskVersion
 from composer_web.tasks.selectors import prompt_order
 from composer_web.tasks.services import build_suite

@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.core.errors import Conflict, UserError
-from composer_web.tasks import curation, reviewing, selectors
+from composer_web.tasks import reviewing, selectors
+from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskChange, TaskReview
 from composer_web.tasks.services import build_suite
 from tests.browser.episodes import task as spec

@@ -23,13 +23,13 @@ from composer_web.accounts.projects import set_member
 from composer_web.accounts.services import create_token, revoke_token
 from composer_web.api_root import api
 from composer_web.evals.models import Evaluation
-from composer_web.gateway.admission import authenticate
 from composer_web.gateway.errors import Unauthenticated
 from composer_web.gateway.models import Session, SignalRow
+from composer_web.gateway.serving.admission import authenticate
 from composer_web.policies.models import Policy
 from composer_web.review.models import Queue
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Run, Sweep
 from composer_web.tasks.models import Suite, Task

@@ -11,8 +11,9 @@ from composer_web.core.artifacts import artifacts
 from composer_web.env import REPOSITORY, Env, WrongSetting, env
 from composer_web.evals.services import create_evaluation, mark_running
 from composer_web.policies.services import import_base
-from composer_web.rollouts import execution, loop, services, tracing
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.worker import execution, loop, tracing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
 from trainer.config import HarnessConfig

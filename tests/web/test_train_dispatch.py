@@ -17,7 +17,7 @@ from composer_web.celery import app
 from composer_web.core.models import Lease, WorkerHeartbeat
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.models import Policy
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.system.reconcile import reconcile
@@ -217,7 +217,7 @@ def test_a_second_worker_of_a_name_is_refused_on_one_machine_only(product: Forke
     code = (
         "import django; django.setup(); import socket, sys\n"
         "socket.gethostname = lambda: sys.argv[1]\n"
-        "from composer_web.runs.train_worker import TrainWorker, PlaceTaken\n"
+        "from composer_web.runs.training.train_worker import TrainWorker, PlaceTaken\n"
         "worker = TrainWorker('gpu-0', ['train'])\n"
         "worker.occupy(seconds=0); print('placed', flush=True); sys.stdin.read()"
     )

@@ -16,13 +16,13 @@ from composer_web.celery import app
 from composer_web.core import leases
 from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.rollouts import batches
-from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.tasks import pump_all
+from composer_web.rollouts.dispatch import batches
+from composer_web.rollouts.dispatch import services as rollouts
+from composer_web.rollouts.worker.tasks import pump_all
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.train_queues import pool_queues, worker_queue
-from composer_web.runs.waiting import waits_for
+from composer_web.runs.training.waiting import waits_for
 from composer_web.system.prometheus import Installation
 from composer_web.system.reconcile import queue_depth, reconcile
 from tests.web.cli.support import Cli, data

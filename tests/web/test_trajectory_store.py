@@ -11,9 +11,11 @@ import pytest
 import zstandard
 
 from composer_web.core.artifacts import ArtifactError, ArtifactStore, artifacts
-from composer_web.rollouts import comparing, searching, standalone, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.overview import overview
+from composer_web.rollouts.search import searching
+from composer_web.rollouts.trajectory import comparing, trajectory_store, transcript, turn_filters
+from composer_web.rollouts.trajectory.overview import overview
+from composer_web.rollouts.worker import standalone
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import episodes

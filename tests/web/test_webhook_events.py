@@ -10,16 +10,17 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.alerts import services, signing, watching
+from composer_web.alerts import signing
 from composer_web.alerts.models import Delivery, Event, Webhook
+from composer_web.alerts.rules import services, watching
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.models import Outbox
 from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.services import create_evaluation
-from composer_web.gateway.canary import watch_canary
-from composer_web.policies import promotion
+from composer_web.gateway.sessions.canary import watch_canary
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from composer_web.runs.models import Run
 from composer_web.runs.services import cancel_run, mark_failed, mark_finished
 from composer_web.tasks.models import Suite

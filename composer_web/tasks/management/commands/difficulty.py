@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.core.errors import UserError
-from composer_web.evals import prepass
 from composer_web.evals.models import Evaluation
+from composer_web.evals.results import prepass
 from composer_web.tasks import difficulty, selectors
 
 
