@@ -21,9 +21,9 @@ from composer_web.policies.promotion import services as promotion
 from composer_web.quotas.models import Quota
 from composer_web.runs.models import Run
 from composer_web.runs.services import mark_failed
+from tests.web.alerts.test_alerts import Receiver, receiver
 from tests.web.cli.support import Cli, data, error
-from tests.web.test_alerts import Receiver, receiver
-from tests.web.test_evals_promotion import held_out, versions
+from tests.web.evals.test_evals_promotion import held_out, versions
 
 __all__ = ["held_out", "receiver", "versions"]  # fixtures
 pytestmark = pytest.mark.django_db

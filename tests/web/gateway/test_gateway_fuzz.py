@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from composer_web.gateway import configuration
-from tests.web.test_gateway import Gateway, engine, gateway, promoted
+from tests.web.gateway.test_gateway import Gateway, engine, gateway, promoted
 
 __all__ = ["engine", "gateway", "promoted"]  # fixtures
 pytestmark = pytest.mark.django_db(transaction=True)

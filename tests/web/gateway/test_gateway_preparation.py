@@ -13,7 +13,7 @@ import pytest
 from composer_web.gateway.errors import BadRequest, RateLimited, Unavailable
 from composer_web.gateway.serving.openai_types import MAX_BODY, MAX_VALUES, parse
 from composer_web.gateway.serving.preparation import Preparation
-from tests.web.test_gateway import Gateway, engine, gateway, promoted
+from tests.web.gateway.test_gateway import Gateway, engine, gateway, promoted
 
 __all__ = ["engine", "gateway", "promoted"]  # fixtures
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}

@@ -29,7 +29,7 @@ from composer_web.repositories.models import Environment, Repository
 from composer_web.system.reconcile import reconcile
 from tests.trainer.model_selection.test_codebase import candidates, repository
 from tests.web.cli.support import Cli, data, error
-from tests.web.test_importing import checkout
+from tests.web.tasks.test_importing import checkout
 from trainer.model_selection import measure
 
 __all__ = ["candidates", "checkout", "repository"]

@@ -21,7 +21,7 @@ from composer_web.policies.models import Policy
 from composer_web.policies.promotion import services as promotion
 from tests.browser.sessions import in_use
 from tests.web.cli.support import Cli, data, error
-from tests.web.test_evals_promotion import versions
+from tests.web.evals.test_evals_promotion import versions
 
 __all__ = ["versions"]  # fixtures
 pytestmark = pytest.mark.django_db

@@ -21,7 +21,7 @@ from sandbox.install.goals import GoalSet
 from sandbox.install.record import Evidence, InstallRecord
 from sandbox.tasks.packages import BuiltPackage
 from sandbox.tasks.spec import BuiltEnvironment
-from tests.web.test_repositories import archive
+from tests.web.repositories.test_repositories import archive
 
 pytestmark = pytest.mark.django_db
 Browser = Callable[[str], Client]

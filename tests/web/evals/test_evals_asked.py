@@ -16,7 +16,7 @@ from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.policies.promotion import gate
 from composer_web.tasks.models import Suite
-from tests.web.test_evals_promotion import held_out, scored, versions
+from tests.web.evals.test_evals_promotion import held_out, scored, versions
 
 __all__ = ["held_out", "versions"]  # fixtures
 pytestmark = pytest.mark.django_db

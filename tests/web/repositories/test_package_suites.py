@@ -20,9 +20,9 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, TaskVersion
 from sandbox.tasks import sdist
 from tests.sandbox.shelf import FILES, put_toolchain, write_sdist
+from tests.web.api.test_commands import run as command
 from tests.web.helpers import eventually
 from tests.web.product import Product
-from tests.web.test_commands import run as command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]
 Bearer = Callable[..., dict[str, str]]

@@ -17,8 +17,8 @@ from hypothesis import settings as drawing
 from schemathesis import APIOperation, Case, GenerationMode
 
 from tests.browser import seed as small
-from tests.web import test_api_properties
-from tests.web.test_api_properties import FOR_CLIENTS, OPERATIONS, existing
+from tests.web.api import test_api_properties
+from tests.web.api.test_api_properties import FOR_CLIENTS, OPERATIONS, existing
 
 pytestmark = pytest.mark.timeout(600)
 world, db, there = test_api_properties.world, test_api_properties.db, test_api_properties.there

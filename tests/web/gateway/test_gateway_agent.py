@@ -19,8 +19,8 @@ from composer_web.core.artifacts import artifacts
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session
 from sandbox.tasks.generators.procedural import generate
-from tests.web import test_gateway
-from tests.web.test_gateway import Gateway
+from tests.web.gateway import test_gateway
+from tests.web.gateway.test_gateway import Gateway
 from trainer.realtime.sessions import RecordedTurn
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]

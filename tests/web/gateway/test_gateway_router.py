@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.trainer.inference.conftest import router, wait_for
-from tests.web import test_gateway
-from tests.web.test_gateway import GREEDY, MESSAGES, TOOLS, Gateway
+from tests.web.gateway import test_gateway
+from tests.web.gateway.test_gateway import GREEDY, MESSAGES, TOOLS, Gateway
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentStatus
 from trainer.inference.embedded.process import EmbeddedServer, ServerProcess

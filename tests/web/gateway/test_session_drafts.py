@@ -11,7 +11,7 @@ from composer_web.review.models import Draft
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Task
 from tests.browser.sessions import recorded
-from tests.web.test_drafts import rollout
+from tests.web.review.test_drafts import rollout
 
 __all__ = ["rollout"]  # a fixture
 pytestmark = pytest.mark.django_db

@@ -34,7 +34,7 @@ from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Run, Sweep
 from composer_web.tasks.models import Suite, Task
 from tests.web.addresses import Address, operations, pages
-from tests.web.test_every_address import OPEN_OPERATIONS, SECRET, ask, is_open, path_of, tried, world
+from tests.web.api.test_every_address import OPEN_OPERATIONS, SECRET, ask, is_open, path_of, tried, world
 
 __all__ = ["world"]  # fixture
 pytestmark = pytest.mark.django_db

@@ -31,8 +31,8 @@ from composer_web.runs.models import Run
 from scripts.stack import programs
 from scripts.stack.layout import Layout
 from tests.platform.test_programs import ADDRESSES
+from tests.web.live.test_live import FRAME_BYTES, connect, cookie, read_for, receive, server
 from tests.web.making import SMALL
-from tests.web.test_live import FRAME_BYTES, connect, cookie, read_for, receive, server
 from trainer.config import RunConfig
 from trainer.inference import transport
 

@@ -17,7 +17,7 @@ from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment, Repository
 from composer_web.tasks import difficulty, generating
 from composer_web.tasks.models import Suite
-from tests.web.test_task_supply import measure
+from tests.web.tasks.test_task_supply import measure
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]

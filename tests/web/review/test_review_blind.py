@@ -12,7 +12,7 @@ from composer_web.accounts.models import User
 from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Queue, QueueItem
 from composer_web.rollouts.models import Finding, Quarantine, Rollout
-from tests.web.test_review import RIGHT, WRONG, browser, queue, recorded, second
+from tests.web.review.test_review import RIGHT, WRONG, browser, queue, recorded, second
 
 __all__ = ["queue", "recorded", "second"]  # fixtures
 pytestmark = pytest.mark.django_db

@@ -28,12 +28,12 @@ from composer_web.runs.live.consumer import MAX_WAITING, HintConsumer
 from composer_web.runs.live.feed import Feed, Terms
 from composer_web.runs.models import Run
 from tests.web.helpers import eventually
-from tests.web.test_feed import Page
+from tests.web.live.test_feed import Page
 from trainer.inference.transport import JoinedProtocol
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FRAME_BYTES = 16384
-"""As the product is started (tests/web/test_live_limits.py looks)."""
+"""As the product is started (tests/web/live/test_live_limits.py looks)."""
 
 
 @pytest.fixture

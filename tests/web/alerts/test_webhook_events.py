@@ -25,8 +25,8 @@ from composer_web.runs.models import Run
 from composer_web.runs.services import cancel_run, mark_failed, mark_finished
 from composer_web.tasks.models import Suite
 from tests.browser.sessions import in_use
-from tests.web.test_alerts import Receiver, again, receiver, visitor
-from tests.web.test_evals_promotion import held_out, versions
+from tests.web.alerts.test_alerts import Receiver, again, receiver, visitor
+from tests.web.evals.test_evals_promotion import held_out, versions
 
 __all__ = ["held_out", "receiver", "versions"]  # fixtures
 pytestmark = pytest.mark.django_db

@@ -41,9 +41,9 @@ from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.generators.procedural import generate
 from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
+from tests.web.api.test_commands import run as command
 from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL, claim, train_here, trajectory
-from tests.web.test_commands import run as command
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointState, CheckpointStore
 from trainer.config import MidtrainConfig, RunConfig
