@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 
@@ -212,3 +213,10 @@ def test_what_generators_make_stays_where_it_was_ordered(
         assert [(o.name, o.state) for o in generation_jobs.recent()] == [("theirs", "made")]
     with acting(Access(people["operator"].pk, "operator", DEFAULT_PROJECT, DEFAULT_PROJECT)):
         assert generation_jobs.recent() == [] and not selectors.generator_runs() and not selectors.generator_totals()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_project_can_be_created_after_the_database_was_flushed() -> None:
+    """`manage.py flush` restarts the sequence of ids, and the default project comes back under its own id."""
+    call_command("flush", interactive=False, verbosity=0)
+    assert Project.objects.create(slug="ours", name="Ours").pk != DEFAULT_PROJECT
