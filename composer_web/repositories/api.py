@@ -14,7 +14,7 @@ from composer_web.api.schemas import ErrorOut, Page
 from composer_web.repositories import selectors, services
 from composer_web.repositories.requests import request_archive, request_repository
 from composer_web.repositories.schemas import EnvironmentIn, EnvironmentOut, LogOut, RepositoryIn, RepositoryOut
-from sandbox.tasks.archives import MAX_PACKED_BYTES
+from sandbox.repositories.archives import MAX_PACKED_BYTES
 
 router = Router()
 

@@ -13,8 +13,8 @@ from composer_web.tasks import interchange, orders, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.tables import GeneratorRunTable
-from sandbox.tasks.generators.instructions import STYLES
-from sandbox.tasks.generators.producing import GENERATORS
+from sandbox.generators.building.instructions import STYLES
+from sandbox.generators.registry import GENERATORS
 from sandbox.tasks.spec import TaskSpec
 
 PER_PAGE = 50

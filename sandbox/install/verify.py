@@ -12,8 +12,8 @@ from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.suite import collect
-from sandbox.install.goals import Goal, judge, judge_suite
-from sandbox.install.recipe import Installed, Log
+from sandbox.install.recipes.base import Installed, Log
+from sandbox.install.recipes.goals import Goal, judge, judge_suite
 from sandbox.install.record import Evidence
 
 REPEATS = 3

@@ -87,7 +87,7 @@ def prepare(prompts: int) -> None:
     from composer_web.env import REPOSITORY
     from composer_web.policies.services import import_base
     from composer_web.tasks.services import build_suite
-    from sandbox.tasks.generators.procedural import generate
+    from sandbox.tasks.procedural import generate
 
     import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
     build_suite(name="train", purpose="train", specs=[generate(seed, "train") for seed in range(prompts)])

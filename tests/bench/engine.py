@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.bench import engine_bound, report
 from tests.bench.engine_peers import Continuous, Vllm, plain, settings, without_vllm
 from tests.bench.memory import DirectClient, MemoryBackend, MemoryEnvironments

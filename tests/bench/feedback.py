@@ -32,7 +32,7 @@ import torch
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
-from sandbox.tasks.generators.procedural_expert import Habits
+from sandbox.tasks.procedural.expert import Habits
 from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.memory import MemoryBackend, MemoryEnvironments, memory_run

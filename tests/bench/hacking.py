@@ -30,8 +30,8 @@ from composer_web.runs.presets import preset
 from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.generators.procedural_expert import Habits
+from sandbox.tasks.procedural import generate
+from sandbox.tasks.procedural.expert import Habits
 from sandbox.tasks.spec import TaskSpec
 from tests.bench import figures, report
 from tests.bench import points as kept

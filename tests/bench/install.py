@@ -40,23 +40,23 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from sandbox.backends.base import Backend, SandboxError
 from sandbox.backends.choice import default_backend
+from sandbox.errors import TaskError
+from sandbox.generators.analysis.targets import Split
+from sandbox.generators.building.yields import Yield
+from sandbox.generators.registry import GeneratorName, generate_tasks
 from sandbox.install.agent.conversation import Policy
 from sandbox.install.agent.tier import install_by_agent
-from sandbox.install.checkout import Checkout
-from sandbox.install.goals import SHARE
 from sandbox.install.installer import install
-from sandbox.install.recipe import Log
-from sandbox.install.sources import index
-from sandbox.install.sources.sdist import from_archive
+from sandbox.install.recipes.base import Log
+from sandbox.install.recipes.goals import SHARE
 from sandbox.network import Upstreams, discover
+from sandbox.packages.build import BuiltPackage
+from sandbox.repositories import index
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.pins import Pin
+from sandbox.repositories.sdist import from_archive
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.files import replace_file
-from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
-from sandbox.tasks.generators.targets import Split
-from sandbox.tasks.generators.yields import Yield
-from sandbox.tasks.packages import BuiltPackage
-from sandbox.tasks.sdist import Pin
 from tests.bench import report
 from trainer.inference.chat import Endpoint
 from trainer.inference.installer import EndpointInstaller

@@ -32,9 +32,9 @@ from sandbox.backends.base import (
     SandboxError,
     Snapshot,
 )
-from sandbox.harness.profile import Machine
+from sandbox.backends.machine import Machine
 from sandbox.tasks.environments import MACHINE, EnvironmentStore
-from sandbox.tasks.generators.procedural import TEST_COMMAND
+from sandbox.tasks.procedural import TEST_COMMAND
 from sandbox.tasks.spec import Environment, InlineEnvironment
 from trainer import policy as policies
 from trainer.config import RLConfig

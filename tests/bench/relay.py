@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from sandbox.tasks.generators.vocabulary import Split, sample_words
+from sandbox.tasks.procedural.vocabulary import Split, sample_words
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from trainer import policy as policies
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan

@@ -16,7 +16,7 @@ from pathlib import Path
 from sandbox.backends.base import Backend
 from sandbox.grading.adapters import adapter_of
 from sandbox.grading.apply import apply, write_tests
-from sandbox.grading.canaries.pool import CanaryPool
+from sandbox.grading.canary_pool import CanaryPool
 from sandbox.grading.grader import grade
 from sandbox.grading.outcomes import Verdict
 from sandbox.grading.patch import from_files

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from composer_web.accounts.models import Role, User
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from trainer.config import RLConfig, RunConfig
 
 GROUP = 8

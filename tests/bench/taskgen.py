@@ -7,10 +7,10 @@ the mutation generator. After the clock has stopped, all controls (exploits and 
 tasks; `all_controls_green` is the share that holds. `sandboxes_per_task` counts fresh sandboxes, rejected drafts among them:
 unlike seconds it does not depend on the machine. `generators_yielding` counts generators that gave a task of this package.
 
---packages names packages of `sandbox/tasks/packages.lock` (`toolz,cachetools` if not said, `none` for none): each generator
-makes a task of them too, as `<package>_<generator>_kept`, `_tried` and `_seconds`. Only mutation may be missing there, it is
-measured above, and mining: a source distribution has no history. A generator that is not done after --seconds is stopped;
-what it kept until then counts.
+--packages names packages of `sandbox/repositories/packages.lock` (`toolz,cachetools` if not said, `none` for none): each
+generator makes a task of them too, as `<package>_<generator>_kept`, `_tried` and `_seconds`. Only mutation may be missing
+there, it is measured above, and mining: a source distribution has no history. A generator that is not done after --seconds
+is stopped; what it kept until then counts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Any
 
 from sandbox.backends.base import Backend, Sandbox
 from sandbox.backends.choice import default_backend
+from sandbox.generators.building.instructions import STYLES
+from sandbox.generators.building.yields import Yield
+from sandbox.generators.registry import GENERATORS, GeneratorName, generate_tasks
 from sandbox.grading.controls import run_controls
-from sandbox.install.sources.history import Change, Commit
-from sandbox.tasks import sdist
+from sandbox.packages.build import BuiltPackage, build_archive, build_packages
+from sandbox.repositories import pins
+from sandbox.repositories.commits import Change, Commit
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.instructions import STYLES
-from sandbox.tasks.generators.producing import GENERATORS, GeneratorName, generate_tasks
-from sandbox.tasks.generators.yields import Yield
-from sandbox.tasks.packages import BuiltPackage, build_archive, build_packages
 from sandbox.tasks.spec import TaskSpec
 from tests.bench import report
 from tests.sandbox.shelf import put_toolchain, write_sdist
@@ -52,7 +52,7 @@ FIXES = 4
 """Commits of the history."""
 CACHE = Path(__file__).parents[2] / ".data" / "bench-taskgen"
 """Where further packages are built and stay: fetching and building them is no part of what is measured."""
-PIN = sdist.Pin("warehouse", "1.0", ("0" * 64,))
+PIN = pins.Pin("warehouse", "1.0", ("0" * 64,))
 
 PRODUCT = '''"""Part {n} of a warehouse."""
 

@@ -26,7 +26,7 @@ from composer_web.runs.models import Run
 from composer_web.tasks.services import build_procedural
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.browser import seed, walking
 from tests.browser.conftest import confirmed, serve, strict_tab
 from tests.browser.screenshots import log_in

@@ -39,7 +39,7 @@ from composer_web.tasks.difficulty import prepass
 from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
 from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL, claim, train_here, trajectory

@@ -25,8 +25,8 @@ from composer_web.gateway.wire import ChatRequest
 from composer_web.ops.artifacts import artifacts
 from composer_web.ops.errors import UserError
 from composer_web.policies.models import Policy
+from sandbox.formats import atif
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.formats import atif
 from tests.web.cli.support import Cli, data
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]

@@ -14,8 +14,8 @@ from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
 from composer_web.ops.errors import UserError
 from composer_web.rollouts import reading, records
 from composer_web.rollouts.models import Group, Rollout
+from sandbox.formats import atif
 from sandbox.grading.report import Verdict
-from sandbox.tasks.formats import atif
 from tests.browser import episodes
 from trainer.types import Segment, Trajectory
 

@@ -23,7 +23,7 @@ from composer_web.repositories import installing, places, selectors, services, t
 from composer_web.repositories.building import build_environment
 from composer_web.repositories.models import Environment, Repository
 from composer_web.repositories.requests import request_archive, request_repository
-from sandbox.install.sources import git
+from sandbox.repositories import git
 from tests.web.git_server import presented, private_repositories
 from tests.web.helpers import eventually
 

@@ -16,9 +16,9 @@ from composer_web.repositories.requests import request_archive
 from composer_web.tasks import curation, orders
 from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import record_controls
-from sandbox.install.goals import GoalSet
+from sandbox.install.recipes.goals import GoalSet
 from sandbox.install.record import Evidence, InstallRecord
-from sandbox.tasks.packages import BuiltPackage
+from sandbox.packages.build import BuiltPackage
 from sandbox.tasks.spec import BuiltEnvironment
 from tests.web.test_repositories import archive
 

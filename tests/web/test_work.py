@@ -21,8 +21,8 @@ from composer_web.ops.work import TASKS
 from composer_web.tasks import generating, orders
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.tasks import generate as generate_task
-from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.generators.yields import Yield
+from sandbox.generators.building.yields import Yield
+from sandbox.tasks.procedural import generate
 from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sandbox.backends.base import SandboxError
-from sandbox.grading.canaries.pool import PoolStore
+from sandbox.errors import TaskInvalid
+from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.controls import (
     GRADER,
@@ -16,13 +17,12 @@ from sandbox.grading.controls import (
     strength_of,
     withholds,
 )
+from sandbox.grading.controls.mutants import gutted, mutants
 from sandbox.grading.flaky import unsteady, without_tests
-from sandbox.grading.mutants import gutted, mutants
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier
 from tests.sandbox.grading.make import (
     BUGGY,

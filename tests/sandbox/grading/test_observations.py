@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.grading.adapters.base import Hit
 from sandbox.grading.observations import judge
-from sandbox.grading.observations.base import Expected, Hit, Leaf, Site
+from sandbox.grading.observations.base import Expected, Leaf, Site
 from sandbox.grading.observations.judge import Unjudgeable, holds, is_tame, judge_hit, judge_test
 from sandbox.grading.observations.plan import TestRun, make_plan
 from sandbox.grading.observations.python import rewrite

@@ -12,7 +12,7 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.bench.memory import MemoryBackend, MemoryEnvironments
 from tests.bench.midtrain_study import spearman
 from tests.bench.relay import Expert, relay

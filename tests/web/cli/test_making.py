@@ -22,7 +22,7 @@ from composer_web.runs.text import render
 from composer_web.tasks import importing
 from composer_web.tasks.models import Suite
 from tests.chat_server import ChatServer
-from tests.sandbox.tasks.formats.examples import RECORD
+from tests.sandbox.formats.examples import RECORD
 from tests.web.cli.support import Cli, data, error
 from tests.web.making import SMALL
 from tests.web.test_drafts import rollout
