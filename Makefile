@@ -78,7 +78,7 @@ lock: install ## compile requirements.lock anew from requirements.in and the dev
 	$(PY) -m scripts.lock $(ARGS)
 
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
-	@exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
+	@exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.toy.base_policy $(ARGS)
