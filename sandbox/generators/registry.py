@@ -14,18 +14,18 @@ from sandbox.errors import TaskError
 from sandbox.generators.analysis.package import Function, Package
 from sandbox.generators.analysis.reachability import Reachability
 from sandbox.generators.analysis.targets import Split, Target, find_targets, readable, split_of
-from sandbox.generators.building.builder import AT_ONCE, PLACES, Rewrite, TaskBuilder, first_task, harvest
+from sandbox.generators.building.builder import AT_ONCE, CANDIDATES, Rewrite, TaskBuilder, first_task, harvest
 from sandbox.generators.building.drafts import Reason, Rejected
 from sandbox.generators.building.instructions import Style
 from sandbox.generators.building.screening import Candidate, tasks_of
-from sandbox.generators.building.verifiers import Work, checked_task
+from sandbox.generators.building.verifiers import Work, verified_task
 from sandbox.generators.building.yields import Yield, YieldStore
 from sandbox.generators.deletion.deletion import deletions
 from sandbox.generators.deletion.features import find_features
 from sandbox.generators.mining import is_pair, mined
 from sandbox.generators.mutation.combination import combined
 from sandbox.generators.mutation.mutants import mutants_of
-from sandbox.generators.refactoring.migration import migrate, reworkable
+from sandbox.generators.refactoring.migration import migrate, refactorable
 from sandbox.generators.refactoring.moving import move
 from sandbox.generators.refactoring.renaming import rename
 from sandbox.generators.writing import write_examples, write_tests
@@ -40,9 +40,9 @@ GeneratorName = Literal[
 ]
 GENERATORS: tuple[GeneratorName, ...] = get_args(GeneratorName)
 Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
-Reworking = Callable[[TaskBuilder, Package, Target, Function, random.Random], Work | None]
+Refactoring = Callable[[TaskBuilder, Package, Target, Function, random.Random], Work | None]
 Writing = Callable[[TaskBuilder, Target, random.Random], Awaitable[Work | Rejected]]
-REWORKINGS: dict[str, Reworking] = {"rename": rename, "move": move, "migration": migrate}
+REFACTORINGS: dict[str, Refactoring] = {"rename": rename, "move": move, "migration": migrate}
 VERSION = 10
 """Changed whenever the same seed would give other tasks."""
 
@@ -66,7 +66,7 @@ async def generate_tasks(
     styles: tuple[Style, ...] = ("precise",), rewrite: Rewrite | None = None, at_once: int = AT_ONCE,
     history: tuple[Commit, ...] = (), found: Yield | None = None,
 ) -> AsyncIterator[TaskSpec]:  # fmt: skip
-    """Up to `count` tasks whose controls held `k` times, in an order fixed by `seed`; at most one a place.
+    """Up to `count` tasks whose controls held `k` times, in an order fixed by `seed`; at most one a candidate.
 
     The functions of a package are divided between the splits, the same way for every generator, so no held-out task
     repeats one of training. Tasks made before are taken from the store. What was tried is counted in `found`.
@@ -99,12 +99,12 @@ async def generate_tasks(
     slots = asyncio.Semaphore(at_once)
     builder = TaskBuilder(
         store, readable(store, built), backend, found, k=k, full=full, styles=styles, rewrite=rewrite, history=history,
-        slots=slots, places=min(PLACES, count),
+        slots=slots, candidates=min(CANDIDATES, count),
     )  # fmt: skip
     done: list[TaskSpec] = []
     with found.timed():
         jobs = jobs_of(generator, builder, seed, split)
-        each = builder.places if generator in ("mutation", "distance", "mining") else 1
+        each = builder.candidates if generator in ("mutation", "distance", "mining") else 1
         async for made in harvest(jobs, count=count, at_once=at_once, each=each):
             kept.save(made)
             done.append(made)
@@ -116,11 +116,11 @@ async def generate_tasks(
 
 
 def jobs_of(generator: GeneratorName, builder: TaskBuilder, seed: int, split: Split) -> list[Job]:
-    """One job for each place that may give a task, in seeded order. Raises TaskError for an unknown generator."""
+    """One job for each candidate, in seeded order. Raises TaskError for an unknown generator."""
     makers: dict[str, Callable[[TaskBuilder, str, Split], list[Job]]] = {
         "mutation": _mutation_jobs, "distance": _distance_jobs, "combination": _combination_jobs,
         "deletion": _deletion_jobs, "mining": _mining_jobs, "tests": _tests_jobs, "examples": _examples_jobs,
-        **{name: functools.partial(_reworking_jobs, how=how) for name, how in REWORKINGS.items()},
+        **{name: functools.partial(_refactoring_jobs, how=how) for name, how in REFACTORINGS.items()},
     }  # fmt: skip
     if generator not in makers:
         raise TaskError(f"no generator {generator!r}", remedy=f"There are {', '.join(GENERATORS)}")
@@ -149,13 +149,16 @@ def _mutated(builder: TaskBuilder, targets: Sequence[tuple[Target, tuple[str, ..
     """Mutation jobs. One of the tests listed with a function must show the bug; if none are listed, any test may."""
 
     async def some(chosen: Sequence[tuple[Target, tuple[str, ...]]]) -> list[TaskSpec]:
-        places = []
+        candidates = []
         for target, tests in chosen:
             rng = random.Random(f"{seed} {target.path} {target.name}")
-            places.append(Candidate(mutants_of(builder, target, rng, distant=tests), rng))
-        return await tasks_of(builder, places)
+            candidates.append(Candidate(mutants_of(builder, target, rng, distant=tests), rng))
+        return await tasks_of(builder, candidates)
 
-    return [functools.partial(some, targets[at : at + builder.places]) for at in range(0, len(targets), builder.places)]
+    return [
+        functools.partial(some, targets[at : at + builder.candidates])
+        for at in range(0, len(targets), builder.candidates)
+    ]
 
 
 def _mining_jobs(builder: TaskBuilder, seed: str, split: Split) -> list[Job]:
@@ -172,10 +175,12 @@ def _mining_jobs(builder: TaskBuilder, seed: str, split: Split) -> list[Job]:
         )
 
     pairs = [commit for commit in builder.history if is_pair(commit)]
-    return [functools.partial(some, pairs[at : at + builder.places]) for at in range(0, len(pairs), builder.places)]
+    return [
+        functools.partial(some, pairs[at : at + builder.candidates]) for at in range(0, len(pairs), builder.candidates)
+    ]
 
 
-def _reworking_jobs(builder: TaskBuilder, seed: str, split: Split, *, how: Reworking) -> list[Job]:
+def _refactoring_jobs(builder: TaskBuilder, seed: str, split: Split, *, how: Refactoring) -> list[Job]:
     package = Package.of(builder)
 
     async def one(target: Target, node: Function) -> list[TaskSpec]:
@@ -184,12 +189,12 @@ def _reworking_jobs(builder: TaskBuilder, seed: str, split: Split, *, how: Rewor
         if work is None:
             builder.found.pass_over(Reason.UNSUITED)
             return []
-        return await _checked(builder, work, rng)
+        return await _verified(builder, work, rng)
 
     targets = _targets(builder, seed, split)
-    places = list(reworkable(package, targets))
-    builder.found.pass_over(Reason.UNSUITED, len(targets) - len(places))
-    return [functools.partial(one, target, node) for target, node in places]
+    suited = list(refactorable(package, targets))
+    builder.found.pass_over(Reason.UNSUITED, len(targets) - len(suited))
+    return [functools.partial(one, target, node) for target, node in suited]
 
 
 def _tests_jobs(builder: TaskBuilder, seed: str, split: Split) -> list[Job]:
@@ -203,13 +208,13 @@ def _examples_jobs(builder: TaskBuilder, seed: str, split: Split) -> list[Job]:
 def _writing_jobs(builder: TaskBuilder, seed: str, split: Split, how: Writing) -> list[Job]:
     async def one(target: Target) -> list[TaskSpec]:
         rng = random.Random(f"{seed} {target.path} {target.name}")
-        return await _checked(builder, await how(builder, target, rng), rng)
+        return await _verified(builder, await how(builder, target, rng), rng)
 
     return [functools.partial(one, target) for target in _targets(builder, seed, split)]
 
 
-async def _checked(builder: TaskBuilder, work: Work | Rejected, rng: random.Random) -> list[TaskSpec]:
-    made = work if isinstance(work, Rejected) else await checked_task(builder, work, rng)
+async def _verified(builder: TaskBuilder, work: Work | Rejected, rng: random.Random) -> list[TaskSpec]:
+    made = work if isinstance(work, Rejected) else await verified_task(builder, work, rng)
     if isinstance(made, Rejected):
         builder.found.reject("", made)
         return []

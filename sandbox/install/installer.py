@@ -50,7 +50,7 @@ SECONDS = 1800.0
 """All attempts together."""
 STAGE_SECONDS = 600.0
 """Installing, or the final check, of one attempt."""
-MOST_ASIDE, MOST_ASIDE_SHARE = 2, 0.02
+MAX_ASIDE, MAX_ASIDE_SHARE = 2, 0.02
 """Tests that are not the same in every repeat: so many are set aside, and three further repeats are to agree."""
 HOMES = (".cache", ".npm", ".local", ".config")
 """What installing leaves in the home directory."""
@@ -294,7 +294,7 @@ class _Stage2:
         """The unseen goals and the suite in fresh sandboxes without network. Raises InstallFailed, SandboxError."""
         found = await check.verify(preview, installed, self.goals.unseen, backend=self.backend, log=self.log)
         aside = check.unsteady(found.runs)
-        if aside and not found.problem and len(aside) <= max(MOST_ASIDE, MOST_ASIDE_SHARE * found.evidence.collected):
+        if aside and not found.problem and len(aside) <= max(MAX_ASIDE, MAX_ASIDE_SHARE * found.evidence.collected):
             self.log(f"not the same in every repeat, set aside by name: {', '.join(aside)}")
             installed = check.without(installed, aside)
             found = await check.verify(preview, installed, self.goals.unseen, backend=self.backend, log=self.log)

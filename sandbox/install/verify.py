@@ -150,14 +150,14 @@ def without(installed: Installed, aside: Sequence[str]) -> Installed:
     return replace(installed, order=order)
 
 
-def changed(runs: Sequence[TestRun], most: int = 10) -> dict[str, str]:
+def changed(runs: Sequence[TestRun], limit: int = 10) -> dict[str, str]:
     """Tests whose outcome is not the same in every run → the outcomes, in the order of the runs; `most` at most."""
     found = [_outcomes(run) for run in runs]
     ids = sorted(set().union(*found))
     differ = {
         i: ", ".join(one.get(i, "not run") for one in found) for i in ids if len({one.get(i) for one in found}) > 1
     }
-    return dict(itertools.islice(differ.items(), most))
+    return dict(itertools.islice(differ.items(), limit))
 
 
 def _outcomes(run: TestRun) -> dict[str, str]:

@@ -17,9 +17,9 @@ from pathlib import PurePosixPath
 from sandbox.generators.analysis.package import Definition, Function, Package, module_of
 from sandbox.generators.analysis.targets import Target
 
-MOST_STEPS = 12
+MAX_STEPS = 12
 """Maximum number of re-exports to follow."""
-MOST = 0.5
+MAX_SHARE = 0.5
 """A file that more than this share of the tests refers to is ignored as a lead."""
 
 
@@ -64,9 +64,9 @@ class Reachability:
 
     @cached_property
     def _everywhere(self) -> frozenset[str]:
-        """Files that more than MOST of the tests speak of."""
+        """Files that more than MAX_SHARE of the tests speak of."""
         counts = Counter(path for place in self._tests for path in self.spoken(*place))
-        return frozenset(path for path, count in counts.items() if count > MOST * len(self._tests))
+        return frozenset(path for path, count in counts.items() if count > MAX_SHARE * len(self._tests))
 
     def spoken(self, path: str, where: tuple[str, ...]) -> frozenset[str]:
         """Files of the product that define what a test names; none for a test that is not found."""
@@ -130,7 +130,7 @@ class Reachability:
 
     def _resolve(self, module: str, name: str, steps: int = 0) -> set[str]:
         path = self._modules.get(module)
-        if path is None or steps > MOST_STEPS:
+        if path is None or steps > MAX_STEPS:
             return set()
         names = self._of(path)
         if name in names.here:

@@ -34,7 +34,7 @@ NEAR_SECONDS = 3.0
 """Run time of the tests of a task that enter what was changed."""
 OTHER_SECONDS = 1.0
 """Run time of its other tests, which only must go on passing."""
-PLACES = 4
+CANDIDATES = 4
 AT_ONCE = 3
 """Drafts worked on side by side: two use the cores of a small machine while one waits for a sandbox."""
 
@@ -57,8 +57,8 @@ class TaskBuilder:
     rewrite: Rewrite | None = None
     history: tuple[Commit, ...] = ()
     """Commits of the repository that the package was built from, the newest first."""
-    places: int = PLACES
-    """Places whose drafts are tried together: as many as tasks are wanted, at most."""
+    candidates: int = CANDIDATES
+    """Candidates whose drafts are tried together: as many as tasks are wanted, at most."""
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     """Tasks whose controls run side by side."""
 

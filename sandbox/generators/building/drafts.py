@@ -1,6 +1,6 @@
 """Drafts of generators that plant a change in a package: a broken checkout and the correct files.
 
-A draft becomes a task (`making.py`) only if the package's own tests tell the two apart.
+A draft becomes a task (`builder.py`) only if the package's own tests tell the two apart.
 """
 
 from __future__ import annotations

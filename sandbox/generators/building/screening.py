@@ -21,7 +21,7 @@ from sandbox.tasks.spec import TaskSpec
 
 @dataclass(slots=True)
 class Candidate:
-    """A place in a package that may yield one task."""
+    """A part of a package that may yield one task."""
 
     drafts: Iterator[Draft | Rejected]
     rng: random.Random
@@ -40,30 +40,30 @@ async def screen(builder: TaskBuilder, drafts: Sequence[Draft]) -> list[TestRun]
         return await collect_all(sandbox, runs, pristine)
 
 
-async def tasks_of(builder: TaskBuilder, places: Sequence[Candidate]) -> list[TaskSpec]:
-    """First draft of each place that becomes a task with all controls green. Raises SandboxError."""
-    waiting = list(places)
+async def tasks_of(builder: TaskBuilder, candidates: Sequence[Candidate]) -> list[TaskSpec]:
+    """First draft of each candidate that becomes a task with all controls green. Raises SandboxError."""
+    waiting = list(candidates)
     while waiting:
-        tried = [(place, draft) for place in waiting if (draft := _next(builder, place)) is not None]
+        tried = [(candidate, draft) for candidate in waiting if (draft := _next(builder, candidate)) is not None]
         runs = await screen(builder, [draft for _, draft in tried])
         good: list[tuple[Candidate, Draft, TestRun]] = []
-        for (place, draft), run in zip(tried, runs, strict=True):
+        for (candidate, draft), run in zip(tried, runs, strict=True):
             judged = judge(run, draft.expected)
             if not isinstance(judged, Rejected) and draft.shown and not set(judged[0]) & set(draft.shown):
                 judged = Rejected(Reason.NEAR)
             if isinstance(judged, Rejected):
                 builder.found.reject(draft.operator, judged)
             else:
-                good.append((place, draft, run))
+                good.append((candidate, draft, run))
         for turn in range(1, builder.k):
             good = await _again(builder, good, turn)
         await asyncio.gather(*(_finish(builder, *one) for one in good))
-        waiting = [place for place, _ in tried if place.made is None]
-    return [place.made for place in places if place.made is not None]
+        waiting = [candidate for candidate, _ in tried if candidate.made is None]
+    return [candidate.made for candidate in candidates if candidate.made is not None]
 
 
-def _next(builder: TaskBuilder, place: Candidate) -> Draft | None:
-    for draft in place.drafts:
+def _next(builder: TaskBuilder, candidate: Candidate) -> Draft | None:
+    for draft in candidate.drafts:
         if isinstance(draft, Draft):
             return draft
         builder.found.reject("", draft)
@@ -85,12 +85,12 @@ async def _again(
     return sorted(same, key=good.index)
 
 
-async def _finish(builder: TaskBuilder, place: Candidate, draft: Draft, run: TestRun) -> None:
-    task = await drafted(builder, draft, place.rng, run)
+async def _finish(builder: TaskBuilder, candidate: Candidate, draft: Draft, run: TestRun) -> None:
+    task = await drafted(builder, draft, candidate.rng, run)
     # Besides the first run, which chose the tests, k - 1 runs in fresh sandboxes have seen them fail.
     made = task if isinstance(task, Rejected) else await controlled(builder, task, noops=builder.k - 1)
     if isinstance(made, Rejected):
         builder.found.reject(draft.operator, made)
     else:
         builder.found.keep(draft.operator)
-        place.made = made
+        candidate.made = made

@@ -61,7 +61,7 @@ def write(work: Work, style: Style, rng: random.Random) -> str:
     return f"{work.request} {work.terms}\n"
 
 
-async def checked_task(builder: TaskBuilder, work: Work, rng: random.Random) -> TaskSpec | Rejected:
+async def verified_task(builder: TaskBuilder, work: Work, rng: random.Random) -> TaskSpec | Rejected:
     """The task if its controls hold. Raises SandboxError."""
     style = rng.choice(builder.styles)
     told = write(work, style, rng)

@@ -26,7 +26,7 @@ class Yield(BaseModel):
     """Drafts whose tests were run, or that were refused before."""
     kept: int = 0
     rejected: dict[str, int] = Field(default_factory=dict)
-    """Reason → drafts, and places that gave none."""
+    """Reason → drafts, and candidates that gave none."""
     operators: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Operator → (tried, kept)."""
     seconds: float = 0.0
@@ -40,10 +40,10 @@ class Yield(BaseModel):
         self._count(operator, 0)
         self.pass_over(rejected.reason)
 
-    def pass_over(self, reason: Reason, places: int = 1) -> None:
+    def pass_over(self, reason: Reason, candidates: int = 1) -> None:
         """Places that no draft is made of: nothing was tried there."""
-        if places:
-            self.rejected = dict(Counter(self.rejected) + Counter({str(reason): places}))
+        if candidates:
+            self.rejected = dict(Counter(self.rejected) + Counter({str(reason): candidates}))
 
     def keep(self, operator: str) -> None:
         self._count(operator, 1)

@@ -74,8 +74,8 @@ def _merge(right: str, one: str, other: str) -> str | None:
 
 def _common(left: str, right: str) -> tuple[int, int]:
     """Lengths of the longest common head and, of what remains, tail."""
-    least = min(len(left), len(right))
-    head = next((at for at in range(least) if left[at] != right[at]), least)
-    rest = least - head
+    shorter = min(len(left), len(right))
+    head = next((at for at in range(shorter) if left[at] != right[at]), shorter)
+    rest = shorter - head
     tail = next((at for at in range(rest) if left[-1 - at] != right[-1 - at]), rest)
     return head, tail

@@ -21,7 +21,7 @@ MAX_TRIES = 6
 def mutants_of(
     builder: TaskBuilder, target: Target, rng: random.Random, *, distant: tuple[str, ...] = ()
 ) -> Iterator[Draft | Rejected]:
-    """Drafts of one function, each another mutation; `distant`: tests of which one must show it (`reach.py`)."""
+    """Drafts of one function, each another mutation; `distant`: tests of which one must show it (`analysis/reachability.py`)."""
     original = builder.read(target.path)
     tests = (*distant, *(test for test in target.tests if test not in distant))
     expected = tests_near(builder.built, (target.path,), tests)

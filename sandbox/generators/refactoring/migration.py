@@ -27,7 +27,7 @@ def {old}(*args, **kwargs):
 '''
 
 
-def reworkable(package: Package, targets: list[Target]) -> Iterator[tuple[Target, Function]]:
+def refactorable(package: Package, targets: list[Target]) -> Iterator[tuple[Target, Function]]:
     """Top-level functions that have no decorator and whose name means nothing else in the package."""
     for target in targets:
         tree = package.trees.get(target.path)

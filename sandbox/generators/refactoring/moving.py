@@ -18,7 +18,7 @@ from sandbox.generators.building.verifiers import Work
 from sandbox.generators.deletion.features import with_helpers
 
 MODULES = ("helpers", "core", "parts", "basics")
-MOST = 6
+MAX_NAMES = 6
 """Definitions that go together."""
 Import = ast.Import | ast.ImportFrom
 
@@ -101,7 +101,7 @@ def _together(package: Package, target: Target) -> Moved | None:
             if not shared or len(defined.get(name, ())) != 1 or re.search(rf"\bglobal\b.*\b{name}\b", text):
                 return None
         names |= needed
-        if len(names) > MOST:
+        if len(names) > MAX_NAMES:
             return None
     if any(len(defined[name]) != 1 for name in names):
         return None
