@@ -15,7 +15,7 @@ def test_a_bench_is_found_in_its_folder_and_a_dash_is_an_underscore() -> None:
 
 
 def test_a_name_that_is_none_lists_those_that_are() -> None:
-    with pytest.raises(SystemExit, match="no bench 'nothing'; there are .*engine.*taskgen"):
+    with pytest.raises(SystemExit, match=r"no bench 'nothing'; there are .*engine.*taskgen"):
         module_of("nothing")
 
 
