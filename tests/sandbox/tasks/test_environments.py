@@ -132,7 +132,7 @@ async def test_a_sandbox_sees_one_clean_checkout(store, backend):
 
 
 def test_missing_and_unreadable_environments(store):
-    with pytest.raises(EnvironmentMissing, match=r"is not in .*sandbox\.tasks\.packages"):
+    with pytest.raises(EnvironmentMissing, match=r"is not in .*sandbox\.generators"):
         store.spec(BuiltEnvironment(digest="a" * 64))
     with pytest.raises(EnvironmentMissing):
         store.spec(BuiltEnvironment(digest="../../../etc"))
