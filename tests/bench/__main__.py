@@ -14,7 +14,7 @@ def module_of(name: str) -> str:
     found = {
         module.name.rpartition(".")[2]: module.name
         for module in pkgutil.walk_packages(tests.bench.__path__, "tests.bench.")
-        if not module.ispkg
+        if not module.ispkg and not module.name.rpartition(".")[2].startswith(("test_", "__"))
     }
     try:
         return found[name.replace("-", "_")]
