@@ -30,10 +30,10 @@ from composer_web.tasks.services import request_controls, save_specs
 from sandbox.backends.base import Patch, SandboxError
 from sandbox.backends.choice import default_backend
 from sandbox.backends.snapshots import SnapshotStore
+from sandbox.errors import TaskError
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import get_profile
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, TaskSpec
 from trainer.config import HarnessConfig
 from trainer.rollouts import fork as forking

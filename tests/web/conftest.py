@@ -29,7 +29,7 @@ from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.web.cli.fixtures import cli, line, reviewer, trained
 from tests.web.making import SMALL
 from trainer.config import RunConfig

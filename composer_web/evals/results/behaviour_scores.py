@@ -24,8 +24,8 @@ from composer_web.policies import endpoints
 from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.worker.llm_judge import ArtifactCache
+from sandbox.grading.audit.attempt.paths import is_test
 from sandbox.grading.audit.judge import Endpoint, JudgeError
-from sandbox.grading.audit.paths import is_test
 from sandbox.tasks.spec import TaskSpec
 from trainer.rl.evaluate import mean_interval
 from trainer.rollouts.attempt import attempt_of

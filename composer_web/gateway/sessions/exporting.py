@@ -12,8 +12,8 @@ from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session
 from composer_web.gateway.sessions.selectors import ShownTurn, mean_reward, shown, signals_of
 from composer_web.ui.table_writers import Row, line
-from sandbox.tasks.formats import atif
-from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
+from sandbox.formats import atif
+from sandbox.formats.record import Call, Opening, Record, Result, Step
 
 
 def jsonl(sessions: Iterable[Session]) -> Iterator[str]:

@@ -11,8 +11,8 @@ from composer_web.env import env
 from composer_web.core.errors import UserError
 from composer_web.repositories import places
 from composer_web.repositories.models import Environment, Repository, SourceKind
-from sandbox.install.sources import git
-from sandbox.tasks.errors import TaskError
+from sandbox.repositories import git
+from sandbox.errors import TaskError
 from trainer.midtrain.corpus.store import DOCUMENTS
 
 PATTERN = re.compile(r"(environment|repository|corpus):([\w][\w.@-]{0,119})")

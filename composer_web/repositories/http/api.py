@@ -15,7 +15,7 @@ from composer_web.repositories import services
 from composer_web.repositories.http import selectors
 from composer_web.repositories.http.schemas import EnvironmentIn, EnvironmentOut, LogOut, RepositoryIn, RepositoryOut
 from composer_web.repositories.requests import request_archive, request_repository
-from sandbox.tasks.archives import MAX_PACKED_BYTES
+from sandbox.repositories.archives import MAX_PACKED_BYTES
 
 router = Router()
 

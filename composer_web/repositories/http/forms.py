@@ -9,7 +9,7 @@ from django import forms
 from composer_web.accounts.models import User
 from composer_web.repositories.models import Repository, SourceKind
 from composer_web.repositories.requests import request_archive, request_repository
-from sandbox.tasks.archives import MAX_PACKED_BYTES
+from sandbox.repositories.archives import MAX_PACKED_BYTES
 
 
 class RepositoryForm(forms.Form):

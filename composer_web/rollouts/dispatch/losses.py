@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db import InterfaceError, OperationalError
 
 from sandbox.backends.base import SandboxError
+from sandbox.errors import TaskError
 from sandbox.grading.grader import cause_of
 from sandbox.grading.outcomes import Cause, Loss
-from sandbox.tasks.errors import TaskError
 from trainer.inference.contract import InferenceError
 from trainer.rollouts.fork import ForkImpossible
 

@@ -10,9 +10,9 @@ from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.trajectory import trajectory_store
 from composer_web.rollouts.trajectory.trajectory_store import Reading
+from sandbox.formats import atif
+from sandbox.formats.record import Call, Opening, Record, Result, Step
 from sandbox.harness.session import profile_of_schema, schemas_of
-from sandbox.tasks.formats import atif
-from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 from trainer.types import Segment, Turn
 
 MAX_PROMPT_IDS = 4_000_000

@@ -175,7 +175,7 @@ def _episodes(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
     from sandbox.backends.base import SandboxError
     from sandbox.backends.choice import default_backend
     from sandbox.tasks.environments import EnvironmentStore
-    from sandbox.tasks.generators.procedural_expert import Habits
+    from sandbox.tasks.procedural.expert import Habits
     from trainer.toy.expert import Recording, expert_episodes
 
     async def record() -> list[ExpertEpisode]:

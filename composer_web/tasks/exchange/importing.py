@@ -19,10 +19,10 @@ from composer_web.tasks.exchange.interchange import import_folder, import_harbor
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from composer_web.tasks.services import build_suite
-from sandbox.tasks.errors import TaskError
-from sandbox.tasks.formats import atif, messages, swebench
-from sandbox.tasks.formats.base import FormatRefused, Losses, read_json
-from sandbox.tasks.formats.record import Record
+from sandbox.errors import TaskError
+from sandbox.formats import atif, messages, swebench
+from sandbox.formats.base import FormatRefused, Losses, read_json
+from sandbox.formats.record import Record
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 TaskImport = Literal["harbor", "swe-bench"]

@@ -17,11 +17,12 @@ from composer_web.core.errors import UserError
 from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.overlap import store
+from sandbox.errors import TaskError
+from sandbox.formats import harbor, inspect_log, messages, swebench
+from sandbox.formats.base import FormatRefused, Losses
+from sandbox.repositories.files import MAX_BUNDLE_BYTES, MAX_FILES
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
-from sandbox.tasks.formats import harbor, inspect_log, messages, swebench
-from sandbox.tasks.formats.base import FormatRefused, Losses
-from sandbox.tasks.spec import MAX_BUNDLE_BYTES, MAX_FILES, TaskSpec
+from sandbox.tasks.spec import TaskSpec
 
 TaskFormat = Literal["harbor", "swe-bench"]
 RolloutFormat = Literal["atif", "messages", "mini-swe-agent"]

@@ -14,8 +14,8 @@ from composer_web.tasks.generating import Wanted, request_suite, rewriters, sour
 from composer_web.tasks.http.api import download
 from composer_web.tasks.http.tables import GeneratorRunTable
 from composer_web.ui.pages import PageRequest, act, page, show
-from sandbox.tasks.generators.instructions import STYLES
-from sandbox.tasks.generators.producing import GENERATORS
+from sandbox.generators.building.instructions import STYLES
+from sandbox.generators.registry import GENERATORS
 from sandbox.tasks.spec import TaskSpec
 
 PER_PAGE = 50

@@ -29,9 +29,9 @@ from composer_web.policies.addresses import check_url as check_endpoint
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
-from sandbox.install.sources.git import check_url as check_repository
+from sandbox.errors import PackageError
 from sandbox.network.guard import Guard, Refused
-from sandbox.tasks.errors import PackageError
+from sandbox.repositories.git import check_url as check_repository
 from tests.browser import seed
 from tests.web.making import claim, finish
 

@@ -26,8 +26,8 @@ from composer_web.runs.models import Run
 from composer_web.tasks import generating, generation_jobs, selectors
 from composer_web.tasks.models import GeneratorRun, Suite, Task
 from composer_web.tasks.tasks import generate as make_tasks
-from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.generators.yields import Yield
+from sandbox.generators.building.yields import Yield
+from sandbox.tasks.procedural import generate
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 

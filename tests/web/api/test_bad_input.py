@@ -39,7 +39,7 @@ from composer_web.tasks.controls import run_pending
 from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
 from tests.web.api.test_commands import run as command
 from tests.web.cli.support import Cli, data

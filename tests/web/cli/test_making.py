@@ -22,7 +22,7 @@ from composer_web.runs.models import Run, RunTemplate
 from composer_web.tasks.exchange import importing
 from composer_web.tasks.models import Suite
 from tests.chat_server import ChatServer
-from tests.sandbox.tasks.formats.examples import RECORD
+from tests.sandbox.formats.examples import RECORD
 from tests.web.cli.support import Cli, data, error
 from tests.web.evals.test_evals_endpoints import KEY, allowed, server
 from tests.web.making import SMALL

@@ -22,8 +22,8 @@ from composer_web.env import REPOSITORY
 from composer_web.tasks import generating, generation_jobs
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.tasks import generate as generate_task
-from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.generators.yields import Yield
+from sandbox.generators.building.yields import Yield
+from sandbox.tasks.procedural import generate
 from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -34,7 +34,7 @@ from composer_web.tasks.models import Suite
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schema_hash_of
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.web.making import SMALL, claim, finish, trajectory
 from trainer import policy as policies
 from trainer.config import RunConfig, SFTConfig

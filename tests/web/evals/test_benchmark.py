@@ -26,7 +26,7 @@ from composer_web.rollouts.exports import jobs as exports
 from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.web.cli.support import Cli, data
 from tests.web.making import claim, finish
 

@@ -24,7 +24,7 @@ from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import references, resolve
 from composer_web.rollouts.worker.execution import execute
 from composer_web.tasks.services import build_suite, record_controls
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.chat_server import ChatServer, Reply, completion, solver
 from tests.sandbox.grading.audit.model_server import boundary_of
 

@@ -30,7 +30,7 @@ from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import import_base, record_checkpoint
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.chat_server import ChatServer, completion
 from trainer.inference import transport
 from trainer.inference.client import InferenceAdmin

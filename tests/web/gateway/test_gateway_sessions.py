@@ -27,8 +27,8 @@ from composer_web.gateway.serving.generating import Reader, Written
 from composer_web.gateway.serving.openai_types import ChatRequest
 from composer_web.gateway.sessions import exporting, selectors
 from composer_web.policies.models import Policy
+from sandbox.formats import atif
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.formats import atif
 from tests.web.cli.support import Cli, data
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]

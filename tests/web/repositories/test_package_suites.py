@@ -18,7 +18,7 @@ from composer_web.accounts.models import User
 from composer_web.env import env
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, TaskVersion
-from sandbox.tasks import sdist
+from sandbox.repositories import pins
 from tests.sandbox.shelf import FILES, put_toolchain, write_sdist
 from tests.web.api.test_commands import run as command
 from tests.web.helpers import eventually
@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.django_db(
 Bearer = Callable[..., dict[str, str]]
 
 WORKER = (
-    "import sys; from pathlib import Path; from sandbox.tasks import sdist; "
-    "sdist.read_lock.__defaults__ = (Path(sys.argv.pop(1)),); "
+    "import sys; from pathlib import Path; from sandbox.repositories import pins; "
+    "pins.read_lock.__defaults__ = (Path(sys.argv.pop(1)),); "
     "from celery.__main__ import main; main()"
 )
 """A Celery worker that reads the lock of the test."""
@@ -46,7 +46,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         lines.append(f"{name}==1.2 --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}")
     path = tmp_path / "packages.lock"
     path.write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr(sdist.read_lock, "__defaults__", (path,))
+    monkeypatch.setattr(pins.read_lock, "__defaults__", (path,))
     for name, value in (("PIP_NO_INDEX", "1"), ("PIP_CONFIG_FILE", "/dev/null"), ("PIP_FIND_LINKS", "")):
         monkeypatch.setenv(name, value)
     yield path

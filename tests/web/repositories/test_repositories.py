@@ -24,7 +24,7 @@ from composer_web.repositories.building import build_environment
 from composer_web.repositories.http import selectors
 from composer_web.repositories.models import Environment, Repository
 from composer_web.repositories.requests import request_archive, request_repository
-from sandbox.install.sources import git
+from sandbox.repositories import git
 from tests.web.git_server import presented, private_repositories
 from tests.web.helpers import eventually
 

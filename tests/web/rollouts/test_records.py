@@ -15,8 +15,8 @@ from composer_web.core.errors import UserError
 from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.trajectory import trajectory_store
+from sandbox.formats import atif
 from sandbox.grading.report import Verdict
-from sandbox.tasks.formats import atif
 from tests.browser import episodes
 from trainer.types import Segment, Trajectory
 

@@ -58,7 +58,7 @@ def test_the_page_shows_score_tells_and_remedies(people: dict[str, User], measur
     for tell in verdict.tells:
         assert capfirst(tell.title) in html and capfirst(tell.remedy) in html
     assert "git status" in html and "cat /proc/self/cgroup" in html
-    assert "sandbox/harness/fidelity/machine.sh" in html, "what it was compared with"
+    assert "sandbox/fidelity/machine.sh" in html, "what it was compared with"
     out = StringIO()
     call_command("fidelity", "--last", "--json", stdout=out)
     assert json.loads(out.getvalue())["result"]["verdict"]["score"] == verdict.score
@@ -89,7 +89,7 @@ def test_an_operator_asks_and_a_worker_measures_once(people: dict[str, User], mo
 def test_a_failure_is_shown_and_the_last_result_stays(
     people: dict[str, User], measured: fidelity.Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.harness.fidelity.reference", lambda: (_ for _ in ()).throw(OSError("no such profile")))
+    monkeypatch.setattr("sandbox.fidelity.reference", lambda: (_ for _ in ()).throw(OSError("no such profile")))
     tasks.measure_fidelity()
     (kept,) = fidelity.kept()
     assert kept.problem == "OSError: no such profile" and kept.result == measured.result

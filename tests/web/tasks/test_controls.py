@@ -18,7 +18,7 @@ from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.grading.controls import Attempt, Controls
 from sandbox.grading.report import Verdict
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
 pytestmark = pytest.mark.django_db

@@ -20,11 +20,11 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks.exchange import importing, interchange
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
+from sandbox.formats import atif, harbor, messages, swebench
 from sandbox.grading.patch import render
 from sandbox.tasks.environments import Manifest
-from sandbox.tasks.formats import atif, harbor, messages, swebench
 from sandbox.tasks.spec import BuiltEnvironment
-from tests.sandbox.tasks.formats.examples import BROKEN, CALLS, GOLD, RECORD, TASK, TESTS
+from tests.sandbox.formats.examples import BROKEN, CALLS, GOLD, RECORD, TASK, TESTS
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]

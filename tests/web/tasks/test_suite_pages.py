@@ -17,9 +17,9 @@ from composer_web.tasks import generation_jobs
 from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import record_controls
-from sandbox.install.goals import GoalSet
+from sandbox.install.recipes.goals import GoalSet
 from sandbox.install.record import Evidence, InstallRecord
-from sandbox.tasks.packages import BuiltPackage
+from sandbox.packages.build import BuiltPackage
 from sandbox.tasks.spec import BuiltEnvironment
 from tests.web.repositories.test_repositories import archive
 

@@ -33,9 +33,9 @@ from composer_web.tasks.exchange import interchange
 from composer_web.tasks.models import GeneratorRun, Suite, Task, TaskStatistic, TaskVersion
 from composer_web.tasks.selectors import prompt_order
 from composer_web.tasks.services import build_suite
-from sandbox.tasks.formats import atif
-from sandbox.tasks.generators.yields import Yield
-from tests.sandbox.tasks.formats.examples import CALLS, TASK
+from sandbox.formats import atif
+from sandbox.generators.building.yields import Yield
+from tests.sandbox.formats.examples import CALLS, TASK
 from tests.web.making import claim, trajectory
 from trainer.config import CurriculumConfig
 from trainer.types import Trajectory, Turn
