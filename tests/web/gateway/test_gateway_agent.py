@@ -18,9 +18,9 @@ import pytest
 from composer_web.core.artifacts import artifacts
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session
+from sandbox.tasks.procedural import generate
 from tests.web.gateway import test_gateway
 from tests.web.gateway.test_gateway import Gateway
-from sandbox.tasks.procedural import generate
 from trainer.realtime.sessions import RecordedTurn
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
