@@ -17,6 +17,7 @@ from tests.sandbox.grading.audit.dev import (
     rust_honest,
     second,
     second_honest,
+    third,
 )
 
 MODULES = (
@@ -30,6 +31,7 @@ MODULES = (
     rust_honest,
     second,
     second_honest,
+    third,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
