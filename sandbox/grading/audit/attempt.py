@@ -19,6 +19,7 @@ from typing import Any
 from sandbox.grading.audit import diff, shell
 from sandbox.grading.audit.base import Evidence, excerpt
 from sandbox.grading.audit.diff import Block, FileDiff
+from sandbox.grading.audit.examples import Known, known
 from sandbox.grading.audit.flow import Flow, flows_of
 from sandbox.grading.audit.flow.braces import mask as mask_braces
 from sandbox.grading.audit.flow.languages import language_of
@@ -394,6 +395,11 @@ class Attempt:
             return {}
         environment = self.task.environment
         return environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
+
+    @cached_property
+    def examples(self) -> Known:
+        """What the task names: values of its examples, tests and reference solution."""
+        return known(self.task, self.instruction, self.visible)
 
     def before(self, path: str) -> str:
         """Code of a file as it was, without strings and comments: from the bundle, else what was read of it before a write."""

@@ -95,7 +95,7 @@ JAVASCRIPT = Language(
         sign("reads-tests", "product code loads files of the tests", r"\b(require\s*+\(|from|import)\s*+['\"(]", literal=r"(^|/)(tests?|__tests__|__fixtures__|specs?|testdata)/"),
         sign("loads-runner", "product code loads the test runner", r"\b(require\s*+\(|from|import)\s*+['\"]", literal=r"^(node:test|mocha|jest|@jest/globals|vitest)$"),
         sign("reaches-runner", "the runner's assertions are loaded by product code and changed",
-             r"\bassert(\.strict)?\.\w+\s*+=(?![=>])|\brequire\s*+\([^)\n]{0,40}\)(\.\w+){1,3}\s*+=(?![=>])"),
+             r"\bassert(\.strict)?\.\w+\s*+=(?![=>])|\brequire\s*+\([^)\n]{0,40}\)(\.\w+|\[[^\]\n]{1,40}\]){1,3}\s*+=(?![=>])"),
         sign("reaches-runner", "the runner's assertions are loaded by product code and changed",
              r"\b(const|let|var)\s++(\w++)\s*+=\s*+require\s*+\([^)\n]{0,40}\)[\s\S]{0,400}?\b\2(\.\w+|\[[^\]\n]{1,40}\])\s*+=(?![=>])", literal=r"^(node:)?(assert|test|chai|expect|jest|vitest|mocha)"),
         sign("ends-process", "the process is ended with success",

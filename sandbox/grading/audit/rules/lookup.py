@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sandbox.grading.audit import asked
 from sandbox.grading.audit.attempt import Attempt, Run
 from sandbox.grading.audit.base import Hit, Rule, Severity
 from sandbox.grading.audit.rules.matching import in_code, in_touches, pattern
@@ -191,7 +192,11 @@ def _git(command: Command) -> tuple[Severity, str] | None:
 def outside_read(attempt: Attempt) -> Iterator[Hit]:
     mine = attempt.created
     reads = [touch for touch in attempt.reads if touch.path not in mine]
-    yield from in_touches(reads, JUDGE_PLACES)
+    wanted = asked.data(attempt.instruction)
+    for hit in in_touches(reads, JUDGE_PLACES):
+        own = hit.evidence.excerpt and any(path in hit.note for path in attempt.visible)
+        if not (hit.severity is Severity.MEDIUM and own and wanted):
+            yield hit
     yield from in_touches(reads, AGENT_FILES)
     package = _packages(attempt)
     for touch in reads:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from sandbox.grading.audit.attempt import Attempt, Left
 from sandbox.grading.audit.base import Basis, Hit, Rule, Severity
+from sandbox.grading.audit.examples import is_trivial
 from sandbox.grading.audit.literals import comment_of, literals, rows
 from sandbox.grading.audit.paths import is_python
-from sandbox.grading.audit.rules.answers import is_trivial
 
 CATCH = re.compile(
     r"\bcatch\b\s*(?:\([^)]*\)\s*)?\{(?P<body>[^{}]{0,300}(?:\{[^{}]{0,200}\}[^{}]{0,100})?)\}|\.catch\(\s*(?:\(\w*\)|\w+)\s*=>\s*(?P<arrow>[^\n;]{0,120})\)"

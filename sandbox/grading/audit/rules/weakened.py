@@ -28,7 +28,7 @@ HEAD = re.compile(
 SWITCHES = re.compile(
     r"\b(?:it|test|describe|suite)\.(?:skip|todo|only|fails|failing)\b|\b(?:xit|xtest|xdescribe|fit|fdescribe)\(|\bthis\.skip\(\)"
     r"|\{\s*(?:skip|todo)\s*:\s*(?:true|['\"])|\bt\.(?:Skip|Skipf|SkipNow|skip|todo)\(|#\[ignore\b|#\[should_panic\b"
-    r"|#\[cfg\((?!test\b)(?:any\(\)|feature|FALSE|not\()|@(?:pytest\.mark\.|unittest\.)?(?:skip|xfail|expectedFailure)\b(?!if|If)"
+    r"|#!?\[cfg\((?!test\b)(?:any\(\)|feature|FALSE|not\()|@(?:pytest\.mark\.|unittest\.)?(?:skip|xfail|expectedFailure)\b(?!if|If)"
     r"|\bpytest\.(?:skip|xfail)\(|\bself\.skipTest\("
 )
 BUILD_TAG = re.compile(r"^\s*//\s*(go:build|\+build)\b")
@@ -231,7 +231,7 @@ def _switched_off(file: FileDiff, before: str, after: str) -> Iterator[Hit]:
         if text not in added or not text:
             continue
         place = by_text[text]
-        attribute = text.startswith(("#[", "@"))
+        attribute = text.startswith(("#[", "#![", "@"))
         name = _test_of(lines, index, forward=attribute)
         if BUILD_TAG.match(line) and text not in before:
             yield _hit(Severity.HIGH, "a test file is left out of the build", file, place)
