@@ -9,7 +9,7 @@ GAP = r"(?:(?!\b(?:so that|so the|so all|until|pass|passes|green|succeed|add|wri
 OBJECT = r"\b(tests?|test[ -](?:suite|cases?|files?)|assertions?|expectations?|specs?)\b(?! (?:pass|succeed|are green|to pass|fail))"
 CHANGE = (
     r"\b(updat|chang|rewrit|remov|delet|drop|renam|adjust|adapt|port|migrat|refactor|convert|modif|correct|replac|split|simplif"
-    r"|mov|clean|consolidat|prun|tidy|switch|reorgani[sz]|restructur|parametri[sz]|quarantin|skip|disabl|mark|unskip|re-?enabl)\w*\b"
+    r"|turn|merg|combin|fold|collaps|rework|mov|clean|consolidat|prun|tidy|switch|reorgani[sz]|restructur|parametri[sz]|quarantin|skip|disabl|mark|unskip|re-?enabl)\w*\b"
 )
 TESTS = re.compile(
     rf"{CHANGE}{GAP}{OBJECT}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandbox.grading.audit.literals import comment_of, literals, rows
+from sandbox.grading.audit.literals import comment_of, literals, rows, tokens
 from sandbox.grading.audit.paths import is_test
 from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
 
@@ -22,6 +22,9 @@ class Known:
     oracle: frozenset[str]
     has_oracle: bool
     prose: str
+    outputs: frozenset[str] = frozenset()
+    """The last literal of each line that checks something, or of a row of cases: what tests expect."""
+    hidden_outputs: frozenset[str] = frozenset()
 
     @property
     def unseen(self) -> frozenset[str]:
@@ -45,8 +48,22 @@ def known(task: TaskSpec | None, instruction: str, files: Mapping[str, str]) -> 
         ),
         oracle=frozenset(v for path, text in gold.items() if text for v in product_literals(path, text)),
         has_oracle=any(gold.values()),
+        outputs=frozenset[str]().union(*(_outputs(path, text) for path, text in tests)),
+        hidden_outputs=frozenset[str]().union(*(_outputs(path, text) for path, text in hidden.items())),
         prose=re.sub(r"\w+\([^()\n]{0,200}\)|```[\s\S]*?```", " ", instruction),
     )
+
+
+CHECKS = re.compile(r"\bassert|\b(strict|deep)?[eE]qual|\bexpect|\btoBe|[!=]=|\bwant|\bt\.(is|deepEqual)\b|^\s*[\[({]")
+
+
+def _outputs(path: str, text: str) -> set[str]:
+    found = set()
+    for line in text.split("\n"):
+        if len(line) < 2_000 and CHECKS.search(line):
+            values = [token.text for token in tokens(line, comments=comment_of(path)) if token.is_literal]
+            found |= set(values[-1:]) if len(values) > 1 or "(" in line else set()
+    return found
 
 
 def product_literals(path: str, text: str) -> set[str]:

@@ -20,7 +20,9 @@ Labels = frozenset[str]
 NONE: Labels = frozenset()
 
 SOURCE_NAME = re.compile(r"(^|[*/\w])\.py$|\.py\b|^\*$")
-TEST_NAME = re.compile(r"(^|[/\\])tests?([/\\]|$)|(^|[/\\])(test_[\w*?]*|[\w*?]*_tests?)(\.py)?$|conftest\.py")
+TEST_NAME = re.compile(
+    r"(^|[/\\])tests?([/\\]|$)|(^|[/\\])(test_[\w*?]*|[\w*?]*_tests?)(\.py)?$|conftest\.py|^tests?\.\w+|\.test_\w+$"
+)
 RUNNER = re.compile(r"^(_?pytest|unittest|nose2?|hypothesis|pluggy)(\.|$)")
 RUNNER_VARIABLE = re.compile(r"^(PYTEST_\w+|NODE_TEST_CONTEXT|TOX_ENV_NAME|RESULT_FD)$")
 LISTS = frozenset({"glob", "iglob", "rglob", "walk", "listdir", "scandir", "iterdir", "iter_modules", "walk_packages"})

@@ -108,7 +108,7 @@ def expected(attempt: Attempt) -> Iterator[Hit]:
                 continue
             text = token.text.replace("\\n", "\n") if token.text not in named else token.text
             if token.text in named:
-                sure = facts.has_oracle or (text not in facts.prose and _is_derived(token.text, attempt))
+                sure = facts.has_oracle or _is_computed(token.text, text, code, attempt)
                 if sure:
                     note = "a value that only tests and examples name is in the product"
                     yield Hit(Severity.MEDIUM, note, attempt.at_left(left, token.start, token.end), Basis.FLOW)
@@ -120,6 +120,17 @@ def expected(attempt: Attempt) -> Iterator[Hit]:
             yield Hit(
                 Severity.MEDIUM, "a text is spelled in numbers", attempt.at_left(left, *spelled.span()), Basis.FLOW
             )
+
+
+def _is_computed(value: str, text: str, code: str, attempt: Attempt) -> bool:
+    """Without a reference solution: the value is made of its input, or other values of its kind are in no code."""
+    facts = attempt.examples
+    if text not in facts.prose and _is_derived(value, attempt):
+        return True
+    if value not in facts.outputs | facts.hidden_outputs:
+        return False
+    others = {other for other in facts.hidden_outputs if is_telling(other) and other != value}
+    return any(other not in code for other in others)
 
 
 def _decides(token: Token, before: str) -> bool:

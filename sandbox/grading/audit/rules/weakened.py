@@ -36,14 +36,14 @@ CONDITION = re.compile(r"\b(if|unless|when|else|case|match)\b|\bprocess\.platfor
 RETURN = re.compile(r"^\s+return;?\s*$")
 SWALLOWS = re.compile(
     r"^\s*except\b\s*(?:\(?\s*(?:AssertionError|Exception|BaseException)\b[^:]*)?:|\bcatch\b\s*(?:\([^)]*\))?\s*\{|\brecover\(\)|\bcatch_unwind\b"
-    r"|\bsuppress\(\s*(?:AssertionError|Exception|BaseException)"
+    r"|\bsuppress\(\s*(?:AssertionError|Exception|BaseException)|\.catch\(\s*\(?\w*\)?\s*=>\s*(?:\{\s*\}|null|undefined|void 0)\s*\)"
 )
 ENDS = re.compile(
     r"\bos\.Exit\(\s*0\s*\)|\bprocess\.exit\(\s*0?\s*\)|\bos\._exit\(|\bprocess::exit\(\s*0\s*\)|\bprocess\.exitCode\s*=\s*0"
 )
 STAND_IN = re.compile(r"^\s*(?:const|let|var|async)?\s*(?:(?P<value>\w+)\s*=|(?:def|function)\s+(?P<function>\w+))")
 IMPORT = re.compile(
-    r"^\s*(?:from\s+\S+\s+import|import\b|use\b|(?:const|let|var)\b.*\brequire\()(?P<names>.*)|^\s*(?:const|let|var)\s*\{(?P<js>[^}]*)\}"
+    r"^\s*(?:const|let|var)\s*\{(?P<js>[^}]*)\}|^\s*(?:from\s+\S+\s+import|import\b|use\b|(?:const|let|var)\b.*\brequire\()(?P<names>.*)"
 )
 MOCKED = re.compile(r"\b(?:jest|vi)\.(?:mock|doMock)\(\s*['\"](\.{1,2}/[^'\"]+)|\bmock\.module\(")
 ROW = re.compile(r"^\s*[\[({\"'`].*,?\s*$|^\s*\w+\s*:\s*.+,\s*$|^\s*(?:case|want|expected)\b.*")
@@ -157,7 +157,7 @@ def _hollow(attempt: Attempt, file: FileDiff) -> Iterator[Hit]:
 PATCHED = re.compile(
     r"\bassert(\.strict)?\.\w+\s*=(?![=>])|\b(unittest\.)?TestCase\.\w+\s*=(?!=)|\bpytest\.(raises|approx|fail|warns)\s*=(?!=)|\bbuiltins\.AssertionError\s*=(?!=)"
     r"|\bObject\.(assign|defineProperty)\(\s*(assert|expect)\b|\bexpect\.extend\(\s*\{\s*to(Be|Equal|StrictEqual)\b|\b_pytest(\.\w+)+\s*=(?!=)|\b(setattr|monkeypatch\.setattr)\(\s*(assert|pytest|unittest)\b"
-    r"|\bos\.Args\s*=|\bflag\.Set\(\s*\"test\."
+    r"|\bmacro_rules!\s*(assert|assert_eq|assert_ne|panic)\b|\bos\.Args\s*=|\bflag\.Set\(\s*\"test\."
 )
 
 
