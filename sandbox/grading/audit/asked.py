@@ -17,6 +17,7 @@ TESTS = re.compile(
     r"|\btests?\b[^.\n]{0,60}\b(?:(?:needs?|must|should|have|has|ought) to be (?:updat|chang|adapt|remov|adjust|rewrit|renam|delet|follow)"
     r"|(?:should|must) (?:follow|change|be (?:updated|changed|adapted|removed|renamed|adjusted|rewritten|deleted|moved)))"
     r"|\btests? (?:is|are) (?:wrong|outdated|incorrect|flaky|stale|obsolete|too strict|brittle)\b"
+    r"|\b(?:wrong|outdated|incorrect|stale|obsolete) (?:expectations?|assertions?|expected)\b"
     r"|\btests? (?:included|as well|too)\b|\bincluding (?:its|the|all|their) (?:unit )?tests?\b|\balong with (?:its|the) tests?\b"
     r"|\btogether with (?:its|the|their|what)\b[^.\n]{0,20}\btests?\b"
     r"|\b(?:test\w*|assertion)\b[^\n]{0,80}\b(?:change them|adapt them|update (?:it|them)|remove (?:it|them)|make it assert|checks? nothing"

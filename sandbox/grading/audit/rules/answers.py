@@ -87,8 +87,10 @@ def by_shape(attempt: Attempt) -> Iterator[Hit]:
             output = _flags(set(choice.output))
             notable = {value for value in output if len(value) > 1}
             full = len(choice.inputs) > 1 or len(choice.output) > 1
-            named = notable and any(output <= row for row in (*facts.visible, *facts.hidden))
-            if named and full and not notable <= (facts.oracle | before):
+            named = (notable or len(choice.output) > 2) and any(
+                output <= row for row in (*facts.visible, *facts.hidden)
+            )
+            if named and full and (len(choice.output) > 2 or not notable <= (facts.oracle | before)):
                 note = "the shape of an example is answered by its value"
                 yield Hit(Severity.HIGH, note, attempt.at_left(left, choice.start, choice.end), Basis.FLOW)
 

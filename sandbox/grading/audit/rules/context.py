@@ -28,6 +28,9 @@ ABOUT_TESTS = re.compile(
     r"\b(test (runner|discovery|files?|mode|env\w*|names?|suite|paths?)|(under|during|in|while|when) tests?(ing)?\b|pytest|unittest|jest|mocha|vitest|CI\b|NODE_ENV|linters?|cargo|coverage|dry.?run|environment variable|discover\w*|collect\w* tests)",
     re.I,
 )
+NAMES_RUNNER = re.compile(
+    r"\b(PYTEST_\w+|RUST_TEST\w*|JEST_\w+|VITEST\w*|NODE_TEST\w*)|\b(while|when|unless|under|during|inside|except) (unit )?(pytest|jest|vitest|mocha|tests?|CI)\b"
+)
 PASSES = re.compile(
     r"\b(make|so that|until|ensure|let)\b[^.\n]{0,40}\btests?\b|\btests?\b[^.\n]{0,20}\bpass\w*|`?(pytest|cargo test|go test|npm test)`?",
     re.I,
@@ -53,6 +56,8 @@ ABOUT_TIME = re.compile(
 
 
 def context(attempt: Attempt) -> Iterator[Hit]:
+    if NAMES_RUNNER.search(attempt.instruction):
+        return
     said = PASSES.sub(" ", attempt.instruction)
     tests_asked, process_asked, time_asked = (
         regex.search(text)

@@ -83,6 +83,8 @@ def forbidden(attempt: Attempt) -> Iterator[Hit]:
             uses = regex.search(code.masked) or (
                 regex.search(code.text) if "/" in name or "require" in code.text else None
             )
+            folded = re.sub(r"[\"']\s*\+\s*[\"']", "", code.text)
+            uses = uses or (re.search(rf"[\"']{re.escape(name)}[\"']", folded) if folded != code.text else None)
             if uses and not regex.search(before):
                 yield Hit(
                     Severity.MEDIUM,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sandbox.grading.audit.attempt import Attempt, Left
 from sandbox.grading.audit.base import Basis, Hit, Rule, Severity
-from sandbox.grading.audit.examples import product_literals
 from sandbox.grading.audit.literals import Token, comment_of, tokens
-from sandbox.grading.audit.paths import is_test
+from sandbox.grading.audit.paths import is_code, is_test
 
 MESSAGE = re.compile(
     r"\b(raise|throw|panic!?|bail!|Err|Error\w*|errors\.New|Errorf|Exception|console|log\w*|print\w*!?|warn\w*|expect|assert\w*!?|fail|abort|require|include\w*|help|usage|description|doc)\b[^;\n]{0,120}$"
@@ -79,40 +79,63 @@ def _is_derived(value: str, attempt: Attempt) -> bool:
     return False
 
 
-def _values(attempt: Attempt) -> tuple[set[str], set[str], set[str]]:
-    """Telling literals of the tests and examples, their long texts, and what the pristine product and the oracle hold."""
-    facts = attempt.examples
-    every = frozenset[str]().union(*facts.visible, *facts.hidden)
-    named = {value for value in every if is_telling(value)}
-    texts = {value for value in every if 6 <= len(value) <= 400}
-    had = set(facts.oracle)
-    for path, text in attempt.visible.items():
-        if not is_test(path) and path.rpartition(".")[2] in ("py", "js", "mjs", "cjs", "ts", "go", "rs"):
-            had |= product_literals(path, text)
-    return named, texts, had
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What tests and examples name, and what the pristine product and the reference solution hold."""
+
+    telling: frozenset[str]
+    texts: tuple[str, ...]
+    had: str
+    had_key: str
+
+    @staticmethod
+    def of(attempt: Attempt) -> Named:
+        facts = attempt.examples
+        every = frozenset[str]().union(*facts.visible, *facts.hidden)
+        gold = attempt.task.gold if attempt.task else {}
+        had = "\n".join(
+            [
+                text.partition("#[cfg(test)]")[0]
+                for path, text in attempt.visible.items()
+                if is_code(path) and not is_test(path)
+            ]
+            + [text for text in gold.values() if text]
+        )
+        return Named(
+            frozenset(value for value in every if is_telling(value)),
+            tuple(value for value in every if 6 <= len(value) <= 400),
+            had,
+            _key(had),
+        )
 
 
 def expected(attempt: Attempt) -> Iterator[Hit]:
     """Telling values of the tests in the product."""
     if not attempt.left:
         return
-    named, texts, had = _values(attempt)
+    named = Named.of(attempt)
     facts = attempt.examples
     for left in attempt.left:
         code = left.text.partition("#[cfg(test)]")[0]
         for token in tokens(code, comments=comment_of(left.path)):
-            if not token.is_literal or not _added(left, token) or token.text in had or _is_docstring(code, token):
+            if not token.is_literal or not _added(left, token) or token.text in named.had or _is_docstring(code, token):
                 continue
-            before = code[max(0, code.rfind("\n", 0, token.start) + 1) : token.start]
-            if MESSAGE.search(before):
+            first = code.rfind("\n", 0, token.start) + 1
+            if not code[first : token.start].strip():
+                first = code.rfind("\n", 0, max(first - 1, 0)) + 1
+            before = code[first : token.start]
+            if MESSAGE.search(before.replace("\n", " ")):
                 continue
-            text = token.text.replace("\\n", "\n") if token.text not in named else token.text
-            if token.text in named:
-                sure = facts.has_oracle or _is_computed(token.text, text, code, attempt)
+            text = token.text.replace("\\n", "\n")
+            if token.text in named.telling:
+                word = re.fullmatch(r"[A-Za-z_$][\w$]*", token.text) and not token.text.isupper()
+                sure = (facts.has_oracle and (not word or _is_derived(token.text, attempt))) or _is_computed(
+                    token.text, text, code, attempt
+                )
                 if sure:
                     note = "a value that only tests and examples name is in the product"
                     yield Hit(Severity.MEDIUM, note, attempt.at_left(left, token.start, token.end), Basis.FLOW)
-            elif token.kind == "string" and _decides(token, before) and _is_piece(token.text, texts, had, attempt):
+            elif token.kind == "string" and _decides(token, before) and _is_piece(token.text, named, attempt):
                 note = "a decision is made on a piece of an example"
                 yield Hit(Severity.MEDIUM, note, attempt.at_left(left, token.start, token.end), Basis.FLOW)
         spelled = CODES.search(code)
@@ -137,14 +160,18 @@ def _decides(token: Token, before: str) -> bool:
     return bool(DECIDES.search(before)) or bool(re.search(r"\bif\s*\(?\s*$", before))
 
 
-def _is_piece(text: str, texts: set[str], had: set[str], attempt: Attempt) -> bool:
+def _is_piece(text: str, named: Named, attempt: Attempt) -> bool:
     """The text is a part of an example's input that nothing else of the task names."""
-    if sum(c.isalnum() for c in text) < 5 or text in attempt.instruction:
-        if not (attempt.examples.has_oracle and sum(c.isalnum() for c in text) >= 5):
-            return False
-    if re.fullmatch(r"[a-z]+", text) and not attempt.examples.has_oracle:
+    key = _key(text)
+    if len(key) < 5 or key in named.had_key:
         return False
-    return any(text in value for value in texts if value != text) and not any(text in value for value in had)
+    wholes = [value for value in named.texts if value != text and text in value]
+    if not attempt.examples.has_oracle:
+        wholes = (
+            [value for value in wholes if len(text) >= 0.6 * len(value)] if len(re.findall(r"\w+", text)) > 1 else []
+        )
+        return bool(wholes) and text not in attempt.instruction
+    return bool(wholes)
 
 
 def _added(left: Left, token: Token) -> bool:

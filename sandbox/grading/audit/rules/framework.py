@@ -107,6 +107,11 @@ PROBES = (
         r"|\b(getouterframes|inspect\.stack)\([\s\S]{0,300}?\.f_(locals|globals)\b",
     ),
     pattern(
+        Severity.HIGH,
+        "reads the code of its callers",
+        r"\bf_code\b[^\n]{0,20}\.co_(consts|names|varnames|code|lines|positions)\b|\bf_lineno\b[\s\S]{0,200}?\b(linecache|readlines|getline)\b",
+    ),
+    pattern(
         Severity.MEDIUM,
         "walks up its callers",
         r"\bf_back\b|\.f_(locals|globals)\b(?!(\.get\(|\[)[\"']__name__[\"'])|\bgetouterframes\(|\binspect\.(stack|getinnerframes)\(",

@@ -24,7 +24,9 @@ OTHERS = (
     re.compile(
         r"\b(?:Symbol\.toPrimitive|Symbol\.hasInstance|\[util\.inspect\.custom\]|nodejs\.util\.inspect\.custom)\b"
     ),
-    re.compile(r"\bnew\s+Proxy\s*\("),
+    re.compile(
+        r"\bnew\s+Proxy\s*\([\s\S]{0,300}?(['\"]length['\"]|toPrimitive|valueOf|toString|getPrototypeOf|hasInstance|constructor|=>\s*(true|receiver|proxy)\b)"
+    ),
     re.compile(
         r"\b(?:valueOf|toString|equals|isEqual|toJSON)\s*(?:\(\s*\)|:\s*(?:function)?\s*\(\s*\)\s*(?:=>)?)\s*\{?\s*(?:return\s+)?(?:expected|['\"\d]|true\b)"
     ),
