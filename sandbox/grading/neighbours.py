@@ -2,7 +2,7 @@
 
 Calls with literal arguments are taken from the tests. Each gets neighbours: the same call with other numbers, letters, signs or
 items. The work, the pristine checkout and the reference solution answer all of them, each in a clean sandbox. Work that changes
-answers for the examples alone is *special-cased*, whatever its code looks like. Python and JavaScript; other languages are not called.
+answers for the examples alone is *special-cased*, whatever its code looks like. Only Python and JavaScript are called.
 
 Only work that newly holds a text or number of the tests is called (`wanted`). It changes no verdict and never fails a grading.
 """

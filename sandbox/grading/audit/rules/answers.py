@@ -70,11 +70,26 @@ AGGREGATE = re.compile(
 )
 
 
+BY_SIZE = re.compile(
+    r"\b(?:match|switch)\b\s*\(?[^{:\n]{0,60}(?:\.len\(\)|\blen\(|\.length\b|\.size\(\)|\.count\(\))[^{:\n]{0,20}[{:]"
+    r"(?:\s*(?:case\s+)?\d+\s*(?:=>|:)\s*(?:return\s+)?(?:Some\(|Ok\()?(?:String::from\()?[\"'\d][^\n]*){2}"
+)
+
+
 def by_shape(attempt: Attempt) -> Iterator[Hit]:
     """`if len(x) == 5 and x[0] == 7: return OUT`: the shape of an example's input decides, and its value is given."""
     for left in attempt.left:
         code = left.text.partition("#[cfg(test)]")[0]
         before = product_literals(left.path, left.before)
+        sized = BY_SIZE.search(code)
+        gold = attempt.task.gold.get(left.path) if attempt.task else None
+        if sized and not BY_SIZE.search(left.before) and not BY_SIZE.search(gold or ""):
+            yield Hit(
+                Severity.MEDIUM,
+                "constants are chosen by the size of the input",
+                attempt.at_left(left, *sized.span()),
+                Basis.FLOW,
+            )
         for choice in choices(code, left.path):
             line = code[code.rfind("\n", 0, choice.start) + 1 : choice.end]
             if (

@@ -138,11 +138,32 @@ def expected(attempt: Attempt) -> Iterator[Hit]:
             elif token.kind == "string" and _decides(token, before) and _is_piece(token.text, named, attempt):
                 note = "a decision is made on a piece of an example"
                 yield Hit(Severity.MEDIUM, note, attempt.at_left(left, token.start, token.end), Basis.FLOW)
+        yield from _numbers(attempt, left, code, named)
         spelled = CODES.search(code)
         if spelled and not CODES.search(left.before) and not ABOUT_CODES.search(attempt.instruction):
             yield Hit(
                 Severity.MEDIUM, "a text is spelled in numbers", attempt.at_left(left, *spelled.span()), Basis.FLOW
             )
+
+
+SAME_NUMBER = re.compile(r"(?:(?<![<>!=])===?|\bcase)\s*(-?\d+)\b(?![.\w])|(?<![\w.])(-?\d+)\s*(?:\|\s*\d+\s*)*=>")
+
+
+def _numbers(attempt: Attempt, left: Left, code: str, named: Named) -> Iterator[Hit]:
+    """Two or more numbers that the product asks for by name are those of the tests, and nothing else of the task has them."""
+    facts = attempt.examples
+    every = frozenset[str]().union(*facts.visible, *facts.hidden)
+    found = {}
+    for match in SAME_NUMBER.finditer(code):
+        number = match[1] or match[2]
+        line = left.text.count("\n", 0, match.start())
+        added = line < len(left.numbers) and left.numbers[line] in left.added
+        known = re.search(rf"(?<![\w.]){number}(?![\w.])", named.had + facts.prose)
+        if added and number in every and abs(int(number)) > 4 and not known:
+            found.setdefault(number, match)
+    if len(found) > 1 and facts.has_oracle:
+        note = f"{len(found)} numbers of the tests are asked for by name"
+        yield Hit(Severity.MEDIUM, note, attempt.at_left(left, *list(found.values())[-1].span()), Basis.FLOW)
 
 
 def _is_computed(value: str, text: str, code: str, attempt: Attempt) -> bool:
