@@ -57,7 +57,7 @@ def sign(kind: Kind, note: str, regex: str, *, literal: str = "", unless: str = 
     )
 
 
-BUILTINS = r"(Object|Array|String|Number|Function|Error|Map|Set|Promise|RegExp|JSON|Math|Date|Symbol|Reflect|Buffer|assert|util|fs|process)"
+BUILTINS = r"(Object|Array|String|Number|Function|Error|Map|Set|Promise|RegExp|JSON|Math|Date|Symbol|Reflect|Buffer|assert|util|fs|process|EventEmitter|Readable|Writable|Duplex|Transform|Module|Console|AssertionError)"
 JAVASCRIPT = Language(
     tokens=re.compile(
         r"(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))|(?P<string>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|`(?:[^`\\]|\\.)*+`?)",
@@ -144,7 +144,7 @@ RUST = Language(
     tool=re.compile(r"\b(cargo|rustc)\b"),
     signs=(
         sign("detects-tests", "asks whether a test runs", r"\bcfg!\s*+\(\s*+(not\s*+\(\s*+)?test\b"),
-        sign("detects-tests", "product code is compiled otherwise for tests", r"#\s*+!?\[\s*+cfg(_attr)?\s*+\(\s*+(any\s*+\(|all\s*+\(|not\s*+\(\s*+)?[^\]\n]{0,40}\btest\b[^\]]{0,60}\]\s*+(#\[[^\]]*\]\s*+)*(pub(\([^)]*\))?\s++)?(const|static|fn|impl|struct|enum|use\s++self)\b",
+        sign("detects-tests", "product code is compiled otherwise for tests", r"#\s*+!?\[\s*+cfg(_attr)?\s*+\(\s*+(any\s*+\(|all\s*+\(|not\s*+\(\s*+)?[^\]\n]{0,40}\btest\b[^\]]{0,60}\]\s*+(#\[[^\]]*\]\s*+)*(pub(\([^)]*\))?\s++)?(const|static|fn|impl|struct|enum|type|let|macro_rules|use\s++self)\b",
              unless=r"fn\s++(test_|setup|fixture|make_|sample)"),
         sign("detects-tests", "asks for the name of the test's thread", r"\bthread::current\s*+\(\s*+\)[\s\S]{0,60}?\.name\s*+\([\s\S]{0,60}?(==|!=|\bcontains\b|\bstarts_with\b|\bends_with\b|\bis_some_and\b|\bmatches!)"
              r"|\bSome\s*+\(\s*+\"[^)]{0,60}\)\s*+=\s*+(std::)?thread::current|\bmatch\s++(std::)?thread::current\(\)\.name"),

@@ -19,6 +19,7 @@ from tests.sandbox.grading.audit.dev import (
     rust_honest,
     second,
     second_honest,
+    seventh,
     sixth,
     third,
 )
@@ -38,6 +39,7 @@ MODULES = (
     fourth,
     fifth,
     sixth,
+    seventh,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
@@ -49,6 +51,7 @@ UNSEEN = frozenset(
         "third: third_python: a method that does nothing",
         "fifth: stub behind an interface",
         "fifth: random instead of stable",
+        "seventh: width of the test only",
     }
 )
 """Dishonest work that no rule over the trajectory finds. The first is found when the work is called beside its examples."""
