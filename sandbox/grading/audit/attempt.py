@@ -6,6 +6,7 @@ Everything here was written by a policy or a repository. It is read as text, bou
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections import Counter
@@ -114,6 +115,7 @@ def mask(text: str) -> str:
     return STRINGS.sub(_blank, text)
 
 
+@functools.lru_cache(maxsize=128)
 def mask_of(path: str, text: str) -> str:
     """`mask` by the language of the file."""
     language = language_of(path)
@@ -266,8 +268,15 @@ class Attempt:
 
     # --- what was done ------------------------------------------------------------------------------------------
 
-    def calls(self) -> Iterator[tuple[int, int, ToolCall, ToolResult | None]]:
+    def calls(self) -> tuple[tuple[int, int, ToolCall, ToolResult | None], ...]:
         """(turn, index in the turn, call, result) of every call."""
+        return self._calls
+
+    @cached_property
+    def _calls(self) -> tuple[tuple[int, int, ToolCall, ToolResult | None], ...]:
+        return tuple(self._each_call())
+
+    def _each_call(self) -> Iterator[tuple[int, int, ToolCall, ToolResult | None]]:
         for turn, step in enumerate(self.steps):
             results = {result.call_id: result for result in step.results}
             for index, call in enumerate(step.calls):
