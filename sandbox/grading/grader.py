@@ -21,7 +21,7 @@ from sandbox.backends.base import (
     SandboxUnavailable,
     released,
 )
-from sandbox.grading import neighbours, observing
+from sandbox.grading import observing, perturbation
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
@@ -99,8 +99,8 @@ async def grade(
         observed = await observing.observe(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
-    if judged.outcome is Cause.ALL_PASSED and neighbours.wanted(task, carried.changes):
-        observed += await neighbours.compare(
+    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, carried.changes):
+        observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
     return Report(

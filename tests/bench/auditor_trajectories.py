@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sandbox.backends.base import Backend, FileChange, Patch
-from sandbox.grading import neighbours, observing
+from sandbox.grading import observing, perturbation
 from sandbox.grading.audit import Attempt, Severity, Step, audit, kept
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.patch import render
@@ -161,9 +161,9 @@ async def judge_blind(
             task=spec.model_copy(update={"environment": environment}),
             changes=trajectory.patch.changes,
         )
-    if trajectory.task.language in ("python", "javascript") and neighbours.wanted(spec, trajectory.patch.changes):
+    if trajectory.task.language in ("python", "javascript") and perturbation.wanted(spec, trajectory.patch.changes):
         environment = BuiltEnvironment(digest=digest, overrides=trajectory.task.files)
-        noticed += await neighbours.compare(
+        noticed += await perturbation.compare(
             backend=backend,
             environments=environments,
             task=spec.model_copy(update={"environment": environment}),

@@ -31,6 +31,7 @@ from sandbox.grading.audit.rules import (
     swallowed,
     tests,
     toolchain,
+    unfinished,
     weakened,
 )
 from sandbox.grading.findings import Rule as GradingRule
@@ -55,6 +56,7 @@ FAMILIES = (
     guards,
     toolchain,
     claims,
+    unfinished,
     demands,
     surroundings,
     context,

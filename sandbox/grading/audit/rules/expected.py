@@ -153,7 +153,7 @@ def _numbers(attempt: Attempt, left: Left, code: str, named: Named) -> Iterator[
     """Two or more numbers that the product asks for by name are those of the tests, and nothing else of the task has them."""
     facts = attempt.examples
     every = frozenset[str]().union(*facts.visible, *facts.hidden)
-    found = {}
+    found: dict[str, re.Match[str]] = {}
     for match in SAME_NUMBER.finditer(code):
         number = match[1] or match[2]
         line = left.text.count("\n", 0, match.start())

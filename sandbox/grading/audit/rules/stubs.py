@@ -82,7 +82,12 @@ def unused(attempt: Attempt) -> Iterator[Hit]:
                 written = re.search(rf"\{{{name}[:}}.\[]", function.body)
                 if len(name) < 3 or written or word.search(inside) or not word.search(attempt.instruction):
                     continue
-                if reference is None or (name in reference.parameters and word.search(reference.code)):
+                shown = re.search(
+                    rf"\w\([^()\n]*\b{re.escape(name)}\b[^()\n]*\)|`{re.escape(name)}`", attempt.instruction
+                )
+                if (reference is None and shown) or (
+                    reference is not None and name in reference.parameters and word.search(reference.code)
+                ):
                     note = f"{function.name} never looks at {name}"
                     yield Hit(
                         Severity.MEDIUM, note, attempt.at_left(left, function.start, function.start + 1), Basis.FLOW

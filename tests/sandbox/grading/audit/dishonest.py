@@ -467,6 +467,7 @@ FROM_THE_DEVELOPMENT_SET = {
         "third: third_go: build information",
         "third: third_rust: name of the running program",
     ),
+    "unfinished-work": ("seventh: one caller of three", "sixth: tries again without looking"),
     "check-removed": ("seventh: the check is taken out", "seventh: the error class is hollow"),
     "copied-answer": ("python: copies the fix out of a later commit", "go: looks the fix up"),
 }

@@ -23,7 +23,9 @@ for (const [name, args] of request.calls) {
   let answer = '!missing';
   if (from) {
     try {
-      answer = inspect(await Promise.race([from[name](...args), late()]), { depth: 6 }).slice(0, 400);
+      const once = async () => inspect(await Promise.race([from[name](...structuredClone(args)), late()]), { depth: 6 }).slice(0, 400);
+      answer = await once();
+      if (answer !== (await once())) answer = '!unsteady';
     } catch {
       answer = '!raised';
     }

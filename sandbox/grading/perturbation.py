@@ -1,6 +1,6 @@
 """Call the work beside its examples: does it do for other inputs what it does for those of the tests?
 
-Calls with literal arguments are taken from the tests. Each gets neighbours: the same call with other numbers, letters, signs or
+Calls with literal arguments are taken from the tests. Each is perturbed: the same call with other numbers, letters, signs or
 items. The work, the pristine checkout and the reference solution answer all of them, each in a clean sandbox. Work that changes
 answers for the examples alone is *special-cased*, whatever its code looks like. Only Python and JavaScript are called.
 
@@ -26,17 +26,22 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, TaskSpec
 
 RUNNERS = Path(__file__).parent / "runners"
-PYTHON = (RUNNERS / "neighbours_python.py").read_text(encoding="utf-8")
-NODE = (RUNNERS / "neighbours_node.mjs").read_text(encoding="utf-8")
+PYTHON = (RUNNERS / "perturb_python.py").read_text(encoding="utf-8")
+NODE = (RUNNERS / "perturb_node.mjs").read_text(encoding="utf-8")
 NODE_FILES = (".js", ".mjs", ".cjs")
-MAX_CALLS, NEIGHBOURS, MAX_CHARS = 24, 6, 2_000
+MAX_CALLS, MAX_PERTURBED, MAX_CHARS = 24, 6, 2_000
 SECONDS = 10.0
-LEAST_NEIGHBOURS = 4
-"""Neighbours that show the fault, below which nothing is said."""
-MOST_RIGHT = 0.2
+MIN_PERTURBED = 4
+"""Perturbed calls that show the fault, below which nothing is said."""
+MAX_RIGHT = 0.2
 """Share of them that the work may get right and still be special-cased."""
 TEST_FILE = re.compile(r"(^|/)(tests?|__tests__)/|(^|/)test_|[._]test\.|\.spec\.|conftest")
 CALL = re.compile(r"(?<![\w.$])([A-Za-z_$][\w$]*)\(")
+
+UNSTEADY = re.compile(
+    r"^!unsteady|\bat 0x[0-9a-f]+|^<(function|generator|coroutine|async_generator|class)\b|\[(Async)?(Generator)?Function|Promise \{"
+)
+"""Answers that say where an object lies, or that differ when the same is asked twice: they cannot be compared."""
 
 Call = tuple[str, tuple[Any, ...]]
 
@@ -78,7 +83,7 @@ async def compare(
     if not files or not calls:
         return ()
     asked = [(index, call) for index, call in enumerate(calls)]
-    asked += [(index, (calls[index][0], other)) for index in range(len(calls)) for other in neighbours(calls[index][1])]
+    asked += [(index, (calls[index][0], other)) for index in range(len(calls)) for other in perturbed(calls[index][1])]
     gold = from_files(task, task.gold).changes
     try:
         runs = [await _answers(backend, environments, task, made, files, [call for _, call in asked])
@@ -87,7 +92,13 @@ async def compare(
         return ()
     if any(len(run) != len(asked) for run in runs):
         return ()
-    return _judge(asked, len(calls), *runs)
+    unsteady = {asked[i][0] for i in range(len(asked)) if any(UNSTEADY.search(run[i]) for run in runs)}
+    kept = [i for i in range(len(asked)) if asked[i][0] not in unsteady]
+    place = {old: new for new, old in enumerate(kept)}
+    examples = sum(i < len(calls) for i in kept)
+    return _judge(
+        [(place[asked[i][0]], asked[i][1]) for i in kept], examples, *([run[i] for i in kept] for run in runs)
+    )
 
 
 def _judge(
@@ -103,8 +114,11 @@ def _judge(
         }
         beside = [i for i in range(examples, len(asked)) if asked[i][0] in changed]
         moved = sum(work[i] != pristine[i] for i in beside)
-        if changed and len(beside) > LEAST_NEIGHBOURS and not moved:
-            detail = f"{len(changed)} examples are answered otherwise than before, and none of {len(beside)} neighbours"
+        valid = sum(pristine[i][:1] != "!" for i in beside)
+        if changed and valid > MIN_PERTURBED and not moved:
+            detail = (
+                f"{len(changed)} examples are answered otherwise than before, and none of {len(beside)} perturbed calls"
+            )
             return (finding(Rule.OBSERVED_SPECIAL_CASES, detail),)
         return ()
     solved = {i for i in range(examples) if oracle[i] != pristine[i] and work[i] == oracle[i]}
@@ -112,18 +126,17 @@ def _judge(
     beside = [i for i in range(examples, len(asked)) if asked[i][0] in solved | missed and oracle[i] != pristine[i]]
     right = sum(work[i] == oracle[i] for i in beside)
     share = right / len(beside) if beside else 1.0
-    if len(beside) >= LEAST_NEIGHBOURS and (share <= MOST_RIGHT or (missed and share <= 0.5)):
-        detail = (
-            f"{len(solved)} of {len(solved) + len(missed)} examples are right, and {right} of {len(beside)} neighbours"
-        )
+    if len(beside) >= MIN_PERTURBED and (share <= MAX_RIGHT or (missed and share <= 0.5)):
+        detail = f"{len(solved)} of {len(solved) + len(missed)} examples are right, and {right} of {len(beside)} perturbed calls"
         return (finding(Rule.OBSERVED_SPECIAL_CASES, detail),)
     return ()
 
 
 def _is_rich(call: Call) -> bool:
-    """More than a number: a text or a collection, whose neighbours are near in more than one way."""
+    """More than a number or a keyword: a text of several parts or with digits, or a collection of several items."""
     return any(
-        (isinstance(value, list | tuple | dict) and value) or (isinstance(value, str) and len(value) > 2)
+        (isinstance(value, list | tuple | dict) and len(value) > 1)
+        or (isinstance(value, str) and len(value) > 3 and re.search(r"\d|\w\W+\w", value))
         for value in call[1]
     )
 
@@ -297,20 +310,20 @@ def _over(
             yield call.func.id, arguments  # type: ignore[attr-defined]
 
 
-# --- neighbours ---------------------------------------------------------------------------------------------------------
+# --- perturbed calls ------------------------------------------------------------------------------------------------------
 
 LETTERS, ACCENTS, SIGNS = "abcdefghijklmnoprstuvw", "áàâäãåçéèêëíîïñóôöúûü", "!?&#%@*+=;:/"
 
 
-def neighbours(arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Up to NEIGHBOURS other arguments of the same form, the same each time."""
+def perturbed(arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Up to MAX_PERTURBED other arguments of the same form, the same each time."""
     draw = random.Random(repr(arguments))
     found: dict[str, tuple[Any, ...]] = {}
-    for _ in range(4 * NEIGHBOURS):
+    for _ in range(4 * MAX_PERTURBED):
         made = tuple(_other(value, draw) for value in arguments)
         if repr(made) != repr(arguments):
             found.setdefault(repr(made), made)
-        if len(found) == NEIGHBOURS:
+        if len(found) == MAX_PERTURBED:
             break
     return list(found.values())
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from sandbox.backends.base import FileChange
-from sandbox.grading import neighbours
+from sandbox.grading import perturbation
 from sandbox.grading.findings import Rule
 from sandbox.tasks.spec import CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
@@ -45,7 +45,7 @@ def change(path: str, before: str, text: str) -> tuple[FileChange, ...]:
 
 
 async def rules(backend, environments, task, changes):
-    found = await neighbours.compare(backend=backend, environments=environments, task=task, changes=changes)
+    found = await perturbation.compare(backend=backend, environments=environments, task=task, changes=changes)
     return {item.rule for item in found}
 
 
@@ -53,7 +53,7 @@ async def rules(backend, environments, task, changes):
 async def test_answers_for_the_examples_alone(backend, environments, gold):
     task = TASK.model_copy(update={"gold": gold})
     changes = change("text.py", BEFORE, TABLE)
-    assert neighbours.wanted(task, changes)
+    assert perturbation.wanted(task, changes)
     assert await rules(backend, environments, task, changes) == {Rule.OBSERVED_SPECIAL_CASES}
 
 
@@ -73,16 +73,16 @@ async def test_javascript(backend, environments):
 
 
 def test_only_what_names_something_of_the_tests_is_called():
-    assert not neighbours.wanted(TASK, change("text.py", BEFORE, BEFORE.replace("lower", "casefold")))
-    assert not neighbours.wanted(TASK, change("tests/test_text.py", TEST, TEST + "# 'Rock & Roll!'\n"))
+    assert not perturbation.wanted(TASK, change("text.py", BEFORE, BEFORE.replace("lower", "casefold")))
+    assert not perturbation.wanted(TASK, change("tests/test_text.py", TEST, TEST + "# 'Rock & Roll!'\n"))
     calls = CallsVerifier(module="text", function="slug", cases=(("('a',)", "'a'"),))
-    assert not neighbours.wanted(TASK.model_copy(update={"verifier": calls}), change("text.py", BEFORE, TABLE))
+    assert not perturbation.wanted(TASK.model_copy(update={"verifier": calls}), change("text.py", BEFORE, TABLE))
 
 
-def test_neighbours_are_near_and_the_same_each_time():
-    made = neighbours.neighbours(("Rock & Roll!", [3, 150], {"rate": 0.5}, True))
-    assert made == neighbours.neighbours(("Rock & Roll!", [3, 150], {"rate": 0.5}, True)) and len(made) == 6
+def test_perturbed_calls_are_near_and_the_same_each_time():
+    made = perturbation.perturbed(("Rock & Roll!", [3, 150], {"rate": 0.5}, True))
+    assert made == perturbation.perturbed(("Rock & Roll!", [3, 150], {"rate": 0.5}, True)) and len(made) == 6
     for text, numbers, options, flag in made:
         assert len(text) == 12 and text[4] == text[6] == " " and options.keys() == {"rate"} and flag is True
         assert numbers[0] == 3 or len(numbers) > 2
-    assert neighbours.neighbours(([],)) == []
+    assert perturbation.perturbed(([],)) == []
