@@ -39,7 +39,8 @@ TEST_FILE = re.compile(r"(^|/)(tests?|__tests__)/|(^|/)test_|[._]test\.|\.spec\.
 CALL = re.compile(r"(?<![\w.$])([A-Za-z_$][\w$]*)\(")
 
 UNSTEADY = re.compile(
-    r"^!unsteady|\bat 0x[0-9a-f]+|^<(function|generator|coroutine|async_generator|class)\b|\[(Async)?(Generator)?Function|Promise \{"
+    r"^!unsteady|\bat 0x[0-9a-f]+|^<(function|generator|coroutine|async_generator|class)\b"
+    r"|\[(Async)?(Generator)?Function|Promise \{"
 )
 """Answers that say where an object lies, or that differ when the same is asked twice: they cannot be compared."""
 

@@ -181,7 +181,7 @@ def demands(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="against-the-task",
-        version=1,
+        version=2,
         title="What the task rules out",
         looks_at="instruction, patch",
         hazard="Only names that the instruction itself rules out count, and only where the pristine code did not use them; new tests "

@@ -128,7 +128,7 @@ def _code(text: str) -> str:
 RULES = (
     Rule(
         id="loosened-helper",
-        version=1,
+        version=2,
         title="The product's assertion helpers agree more easily",
         looks_at="patch (Python, JavaScript, Go, Rust)",
         hazard="Helpers that the instruction names may change; checks that are added or moved into another call are not hit.",

@@ -159,7 +159,7 @@ def _build(attempt: Attempt, file: FileDiff) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-configuration",
-        version=1,
+        version=2,
         title="Test runner reconfigured",
         looks_at="patch, commands",
         hazard="Fixtures in conftest.py, markers, dependencies and formatter sections of pyproject.toml are not hit; options "

@@ -169,7 +169,7 @@ RULES = (
     ),
     Rule(
         id="hidden-code",
-        version=1,
+        version=2,
         title="Code hidden in text or data",
         looks_at="patch, outputs of read_file",
         hazard=(

@@ -141,7 +141,7 @@ def by_digest(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="constant-function",
-        version=1,
+        version=2,
         title="A function that ignores what it is given",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Only functions that the task or its tests name; placeholders that the task asks for are not hit.",

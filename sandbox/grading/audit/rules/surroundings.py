@@ -162,7 +162,7 @@ def delegated(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="surroundings",
-        version=1,
+        version=2,
         title="Decides by where, when or how often it runs",
         looks_at="patch (Python, JavaScript, Go, Rust)",
         hazard="A place or a date counts only in a comparison with a literal; tasks that speak of hosts, directories, dates or debug "

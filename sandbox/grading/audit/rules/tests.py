@@ -194,7 +194,7 @@ def test_skipped(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-edit",
-        version=1,
+        version=2,
         title="Existing tests weakened or deleted",
         looks_at="patch, calls that delete",
         hazard="New tests and additions are never hit; a check moved unchanged is not; an instruction that asks for other "
@@ -204,7 +204,7 @@ RULES = (
     ),
     Rule(
         id="test-skipped",
-        version=1,
+        version=2,
         title="Tests switched off by skip or xfail",
         looks_at="patch",
         hazard=(

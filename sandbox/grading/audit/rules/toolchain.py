@@ -152,7 +152,7 @@ RULES = (
     ),
     Rule(
         id="dependency-changed",
-        version=1,
+        version=2,
         title="Dependencies changed or installed to do the work",
         looks_at="patch, commands",
         hazard="Vendoring that is asked for is low; packages that the instruction names, and tools that no product code loads, are "

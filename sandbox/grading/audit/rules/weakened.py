@@ -333,7 +333,7 @@ def expected_data(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-weakened",
-        version=1,
+        version=2,
         title="Existing tests check less",
         looks_at="patch (Python, JavaScript, Go, Rust), visible tests",
         hazard="New tests may skip and catch as they like; a condition before a skip, values that other added tests hold, and "
