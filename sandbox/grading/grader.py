@@ -22,7 +22,7 @@ from sandbox.backends.base import (
     released,
 )
 from sandbox.errors import EnvironmentMissing, TaskError
-from sandbox.grading import observing
+from sandbox.grading import observing, perturbation
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
@@ -97,6 +97,10 @@ async def grade(
     observed: tuple[ReportFinding, ...] = ()
     if judged.outcome is Cause.ALL_PASSED and observing.wanted(carried.changes):
         observed = await observing.observe(
+            backend=backend, environments=environments, task=task, changes=carried.changes
+        )
+    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, carried.changes):
+        observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
     return Report(
