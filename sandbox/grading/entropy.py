@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sandbox.grading.canaries.base import Language, Twin
@@ -13,7 +13,7 @@ from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import is_text
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.values import Types, Unreadable, Value, decode
-from sandbox.tasks.spec import SuiteVerifier
+from sandbox.tasks.spec import CallsVerifier, SuiteVerifier
 
 MIN_ENTROPY = 4.0
 """Bits that a task must ask for before it may train: blind work is then right once in 16 attempts at most, which is no
@@ -48,6 +48,28 @@ def task_entropy(
         }
         bits += sum(site_bits(sites[one.site], one) for one in seen.values())
     return bits + cluster_bits(verifier, plan, twins, language)
+
+
+def calls_entropy(verifier: CallsVerifier, missed: Collection[int]) -> float:
+    """Bits of hidden calls. `missed`: numbers of the cases that the untouched checkout does not meet.
+
+    Each different answer to these counts once, because one guess serves all cases that share it. Where others are met
+    already and must stay so, so does telling a case that must change from them, as for the real test among its twins.
+    """
+    if not missed:
+        return 0.0
+    answers = {verifier.cases[number][1] for number in missed}
+    met = len({arguments for number, (arguments, _) in enumerate(verifier.cases) if number not in missed})
+    return sum(map(answer_bits, answers)) + math.log2(1 + met)
+
+
+def answer_bits(expected: str) -> float:
+    """Bits of an expected `repr`; of one that is no literal, those of the texts and numbers in it."""
+    try:
+        return value_bits(ast.literal_eval(expected))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        parts = SPOKEN.search(expected.replace("'", '"'))
+        return RAISES_BITS if parts is None else text_bits(f"({expected})".replace("'", '"'))
 
 
 def cluster_bits(verifier: SuiteVerifier, plan: Plan | None, twins: Sequence[Twin], language: Language) -> float:

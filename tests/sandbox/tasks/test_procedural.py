@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.grading.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.generators.procedural import (
     CASES,
     MIN_CASES,
     RUN_TESTS,
     SKELETONS,
+    SPLITS,
     evaluate,
     generate,
     problem,
@@ -159,6 +161,17 @@ def test_problem_of_recovers_the_choices_and_refuses_other_tasks() -> None:
         problem_of(task.model_copy(update={"id": "mutation-1"}))
     with pytest.raises(ValueError, match="neither"):
         generate(0, "test")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_hidden_calls_ask_for_what_work_cannot_know(split: Split) -> None:
+    """Seeds 925 and 2205 first give a function that always returns 0."""
+    for seed in (*SEEDS, 925, 2205):
+        task = generate(seed, split)
+        assert isinstance(task.verifier, CallsVerifier)
+        met = outcomes(task, files(task)[task.verifier.module])
+        missed = [number for number, right in enumerate(met) if not right]
+        assert calls_entropy(task.verifier, missed) >= MIN_ENTROPY, task.id
 
 
 class FileTools:
