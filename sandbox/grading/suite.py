@@ -106,10 +106,12 @@ async def _collect_bare(
     blank = {path: text for path, text in plan.blank.items() if path in looked_at}
     canaries = canaries_of(language, planted, blank)
     files = {path: text.encode() for path, text in verifier.test_files.items() if path not in plan.files}
-    await write_tests(sandbox, {**files, **dict.fromkeys(blank, b"")})
+    modules = with_canaries(language, blank, planted, draw)
+    on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
+    await write_tests(sandbox, {**files, **on_disk})
     order = replace(
         order, ids=tuple(sorted({*plan.notes, *canaries})), files=tuple(sorted(blank)),
-        modules=with_canaries(language, blank, planted, draw), preload=plan.preload, indexed="use",
+        modules={} if plan.on_disk else modules, preload=plan.preload, indexed="use",
     )  # fmt: skip
     return Bare(await collect(sandbox, adapter, order), {name: name for name in plan.notes}, canaries)
 
@@ -127,7 +129,7 @@ async def _collect_planted(
     if plan is None:
         await write_tests(sandbox, planted.files)
         return await collect(sandbox, adapter, order)
-    held = held_in_memory(adapter, order.files, planted.files)
+    held = set() if plan.on_disk else held_in_memory(adapter, order.files, planted.files)
     await write_tests(sandbox, {path: b"" if path in held else text for path, text in planted.files.items()})
     modules = {path: planted.files[path].decode() for path in sorted(held)}
     sites = {} if rewriter is None else _sites(rewriter, plan, planted)
@@ -202,7 +204,7 @@ async def canary_pool(
             await apply(sandbox, gold)
             texts = {**data, **trial.modules}
             files = tuple(sorted(trial.modules)) if rewriter is None else files_of(expected)
-            held = held_in_memory(adapter, files, texts)
+            held = set() if trial.on_disk else held_in_memory(adapter, files, texts)
             await write_tests(sandbox, {path: b"" if path in held else t.encode() for path, t in texts.items()})
             order = order_of(task, verifier, environments, None, files=files, scale=POOL_TIME)
             modules = {path: texts[path] for path in sorted(held)}
