@@ -19,7 +19,7 @@ from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
 from sandbox.grading.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.grading.flaky import oracle_runs, unsteady
-from sandbox.grading.grader import grade, grading_limits
+from sandbox.grading.grader import grade, pool_limits
 from sandbox.grading.mutants import Mutant, gutted, mutants
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
@@ -194,7 +194,7 @@ class _Run:
         try:
             pool = await canary_pool(
                 self._task, verifier, backend=self._backend, environments=self._environments,
-                limits=grading_limits(self._task),
+                limits=pool_limits(self._task),
             )  # fmt: skip
         except OracleFails:
             return  # the grading that follows says why

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from sandbox.grading.audit.judge.client import TIMEOUT
-from sandbox.grading.grader import LOSSES, NET_SECONDS, grading_limits
+from sandbox.grading.grader import LOSSES, NET_SECONDS, grading_limits, pool_limits
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.rollouts.ending import GRADINGS, REWARD_PAUSES
@@ -21,7 +21,8 @@ def grading_seconds(task: TaskSpec) -> float:
     without
     the patch.
     """
-    return (LOSSES + 2) * (grading_limits(task).life_seconds + NET_SECONDS)
+    lives = pool_limits(task).life_seconds + (LOSSES + 1) * grading_limits(task).life_seconds
+    return lives + (LOSSES + 2) * NET_SECONDS
 
 
 def reward_seconds(config: RLConfig) -> float:
