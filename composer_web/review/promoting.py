@@ -22,9 +22,9 @@ from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.review.models import Draft
 from composer_web.rollouts import selectors
-from composer_web.rollouts.forks import conditions_of
-from composer_web.rollouts.loop import snapshots_folder
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.worker.forks import conditions_of
+from composer_web.rollouts.worker.loop import snapshots_folder
 from composer_web.tasks.models import Task, TaskVersion
 from composer_web.tasks.services import request_controls, save_specs
 from sandbox.backends.base import Patch, SandboxError

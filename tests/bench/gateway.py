@@ -107,7 +107,7 @@ def prepare(sizes: Sizes) -> tuple[str, str]:
     from composer_web.accounts.models import Role
     from composer_web.accounts.services import create_token, create_user
     from composer_web.gateway.configuration import change
-    from composer_web.policies import promotion
+    from composer_web.policies.promotion import services as promotion
     from composer_web.policies.services import import_base
 
     name = f"bench-gateway-{time.time_ns()}"  # the database may be one that is kept

@@ -26,7 +26,7 @@ from typing import Any
 
 import plotly.graph_objects as plot
 
-from composer_web.runs.presets import preset
+from composer_web.runs.launch.presets import preset
 from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore

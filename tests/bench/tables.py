@@ -134,17 +134,17 @@ def measure(arguments: argparse.Namespace) -> None:
 
 def addresses() -> Iterator[tuple[str, bool]]:
     """Every way to ask for a list, and whether it is how the page opens."""
-    from composer_web.evals.filters import EvaluationFilter
-    from composer_web.evals.tables import EvaluationTable, ReleaseTable
-    from composer_web.policies.tables import PolicyTable
-    from composer_web.repositories.tables import EnvironmentTable
-    from composer_web.rollouts.filters import FindingFilter, RolloutFilter
-    from composer_web.rollouts.tables import FindingTable, RolloutTable
-    from composer_web.runs.filters import RunFilter
-    from composer_web.runs.tables import RunTable
-    from composer_web.tasks.facets import OTHERS
-    from composer_web.tasks.filters import TaskFilter
-    from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
+    from composer_web.evals.http.filters import EvaluationFilter
+    from composer_web.evals.http.tables import EvaluationTable, ReleaseTable
+    from composer_web.policies.http.tables import PolicyTable
+    from composer_web.repositories.http.tables import EnvironmentTable
+    from composer_web.rollouts.http.tables import FindingTable, RolloutTable
+    from composer_web.rollouts.search.filters import FindingFilter, RolloutFilter
+    from composer_web.runs.http.filters import RunFilter
+    from composer_web.runs.http.tables import RunTable
+    from composer_web.tasks.curation.facets import OTHERS
+    from composer_web.tasks.curation.filters import TaskFilter
+    from composer_web.tasks.http.tables import MemberTable, SuiteTable, TaskTable
 
     yield "/", True
     for path, table, filters in (

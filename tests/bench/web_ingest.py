@@ -91,7 +91,7 @@ def _rollouts(pk: int, seconds: float) -> Done:
     from django.db.models import Max
 
     from composer_web.core.artifacts import artifacts
-    from composer_web.rollouts import services
+    from composer_web.rollouts.dispatch import services
     from composer_web.rollouts.models import Group, Rollout, RolloutState
     from composer_web.tasks.models import TaskVersion
     from sandbox.grading.report import Verdict

@@ -33,7 +33,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Origin
 
-from composer_web.runs.panels import headline
+from composer_web.runs.charts.panels import headline
 from scripts.stack import ports
 from trainer.inference import transport
 

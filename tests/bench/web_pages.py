@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.test import Client
 from django.test.utils import setup_test_environment
 
-from composer_web.runs.panels import RL
+from composer_web.runs.charts.panels import RL
 from composer_web.warm import warm
 from tests.bench import tables
 from tests.bench.web_data import LONGEST, World

@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from composer_web.env import REPOSITORY
-from composer_web.evals import tasks
 from composer_web.evals.models import Evaluation
+from composer_web.evals.results import tasks
 from composer_web.policies.models import Policy
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import record_controls
 from tests.browser import episodes

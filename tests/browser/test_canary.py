@@ -8,16 +8,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from composer_web.env import REPOSITORY
-from composer_web.evals import tasks
 from composer_web.evals.models import Evaluation
+from composer_web.evals.results import tasks
 from composer_web.gateway import configuration
-from composer_web.gateway.canary import compare
-from composer_web.gateway.tasks import watch
+from composer_web.gateway.sessions.canary import compare
+from composer_web.gateway.sessions.tasks import watch
 from composer_web.live.hints import hint
-from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import gate
+from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import GROUP_OPEN
 from tests.browser import episodes
 from tests.browser.conftest import Product, confirmed

@@ -11,7 +11,7 @@ from composer_web.review import services as review
 from composer_web.review.models import Draft, Label, Queue
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.models import Rollout
-from composer_web.tasks import curation
+from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Suite, Task, TaskReview
 from tests.browser import seed
 from tests.browser.conftest import PATIENCE_MS, Product

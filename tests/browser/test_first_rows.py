@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from composer_web.accounts.models import User
 from composer_web.env import REPOSITORY
 from composer_web.policies.services import import_base
-from composer_web.rollouts import findings
+from composer_web.rollouts.dispatch import findings
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run
 from tests.browser import seed, walking

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from composer_web.runs import services
-from composer_web.runs.config_io import load
+from composer_web.runs.launch.config_io import load
 from composer_web.runs.models import Run, RunTemplate, Sweep
 from tests.browser import seed
 from tests.browser.conftest import Product

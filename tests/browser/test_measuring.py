@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from composer_web.policies import measurement_jobs
+from composer_web.policies.measurement import measurement_jobs
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.repositories.models import Repository
 from tests.browser import seed

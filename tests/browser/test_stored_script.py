@@ -1,6 +1,6 @@
 """Script in whatever a model, a repository or a person can write does not run, also without the content policy.
 
-`tests/web/test_attacks.py` reads what the server sends; here the pages' own modules have had their turn too.
+`tests/web/accounts/test_attacks.py` reads what the server sends; here the pages' own modules have had their turn too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.screenshots import log_in, settle
-from tests.web.test_attacks import PAYLOAD, poison
+from tests.web.accounts.test_attacks import PAYLOAD, poison
 from trainer.types import Trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]

@@ -9,9 +9,11 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from composer_web.live.hints import publish
-from composer_web.rollouts import selectors, services, trajectory_store
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import services
+from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.services import pump
+from composer_web.rollouts.trajectory import trajectory_store
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from tests.browser.conftest import Product
 from tests.browser.episodes import finish_claimed

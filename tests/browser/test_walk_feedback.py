@@ -19,8 +19,8 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.celery import app
 from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation
-from composer_web.gateway import pipeline, routing, transcripts
 from composer_web.gateway.models import Session, SessionUse
+from composer_web.gateway.serving import pipeline, routing, transcripts
 from composer_web.policies.services import import_base
 from composer_web.runs.models import Run
 from composer_web.tasks.services import build_procedural

@@ -8,9 +8,10 @@ import re
 import pytest
 from playwright.sync_api import Page, WebSocket, WebSocketRoute, expect
 
-from composer_web.live import consumer, counting
+from composer_web.live import counting
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
+from composer_web.runs.live import consumer
 from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.browser.conftest import Product

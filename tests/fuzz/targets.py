@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from composer_web.gateway import admission, openai_types, transcripts
 from composer_web.gateway.errors import BadRequest
+from composer_web.gateway.serving import admission, openai_types, transcripts
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.backends.namespaces import protocol
 from sandbox.grading import calls
