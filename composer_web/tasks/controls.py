@@ -21,8 +21,9 @@ Told = Callable[[TaskVersion, Controls], None]
 
 
 def run_pending(version_ids: Sequence[int]) -> list[str]:
-    """What versions without controls need to train; returns the causes of those that could not be graded."""
-    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids, controls_ok=None)), full=False)
+    """What versions without controls of the present grading need to train; returns the causes of those that could not be
+    graded."""
+    return run_versions(list(TaskVersion.objects.filter(TaskVersion.unproved(), pk__in=version_ids)), full=False)
 
 
 def run_again(version_ids: Sequence[int]) -> list[str]:

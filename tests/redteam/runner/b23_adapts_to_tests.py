@@ -116,7 +116,7 @@ PAIRS = (
                         "def balance(entries, start=0):\n    return _Any()\n"),
             findings=("equality-override",),
         ),
-        honest=works("python3 -m unittest -q"), defence="full controls refuse a suite without twins on which an exploit scores",
+        honest=works("python3 -m unittest -q"), defence="expected values are judged outside the process; a suite that asks for too few bits is refused",
         task="ledger-truths", fools_own_sandbox=True,
     ),
 )  # fmt: skip
