@@ -158,7 +158,7 @@ def _exports(dry_run: bool) -> Iterator[Finding]:
 
 
 def _runs(dry_run: bool) -> Iterator[Finding]:
-    for run, problem, action in redispatch.lost_messages(queue_depth(), dry_run=dry_run):
+    for run, problem, action in redispatch.lost_messages(dry_run=dry_run):
         yield Finding(f"run {run.pk}", problem, action)
 
 
