@@ -168,7 +168,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         _check(result.train_group, plan)
     done = accept_result(group=group, held=held, task=plan.task, config=plan.config, result=result, recorder=recorder)
     tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
-    return "accepted" if done else "was ended meanwhile"
+    return "accepted" if done else "was ended"
 
 
 def _check(train_group: TrainGroup, plan: Plan) -> None:
