@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from composer_web.ops import inference
-from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth
+from composer_web.runs.models import Run
+from trainer.config import RLConfig
+from trainer.inference.contract import DeploymentStatus, EngineStatus, InferenceError, ServerHealth
 
 log = logging.getLogger(__name__)
 WATCH_SECONDS = 10.0
@@ -25,6 +27,17 @@ class Event(Protocol):
     def __call__(
         self, level: Literal["info", "warning", "error"], message: str, data: Mapping[str, Any] | None = None
     ) -> None: ...
+
+
+def allowed_lag(run: Run) -> int:
+    """Versions that an engine of the run may be behind before people are told."""
+    stage = run.configuration.stage
+    return max(1, stage.staleness_limit if isinstance(stage, RLConfig) else 0)
+
+
+def lagging(served: DeploymentStatus, *, newest: int, max_lag: int) -> list[EngineStatus]:
+    """Engines that are more than `max_lag` versions behind `newest`."""
+    return [engine for engine in served.by_engine if 0 <= engine.version < newest - max_lag]
 
 
 class EngineWatch:
@@ -91,10 +104,10 @@ class EngineWatch:
     def _lags(self, served: DeploymentStatus) -> None:
         """Report engines that lag behind the weight store, once until they catch up."""
         newest = max(self._digests, default=-1)
-        for engine in served.by_engine:
-            if not 0 <= engine.version < newest - self._max_lag:
-                self._lagging.discard(engine.url)
-            elif engine.url not in self._lagging:
+        late = lagging(served, newest=newest, max_lag=self._max_lag)
+        self._lagging &= {engine.url for engine in late}
+        for engine in late:
+            if engine.url not in self._lagging:
                 self._lagging.add(engine.url)
                 who = f"the engine {engine.url}" if engine.url else "the engine"
                 self._event(

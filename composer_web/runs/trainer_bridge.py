@@ -27,7 +27,7 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
 from composer_web.runs.clusters import EngineMeter
-from composer_web.runs.engine_watch import EngineWatch
+from composer_web.runs.engine_watch import EngineWatch, allowed_lag
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.wakes import Wakes
 from composer_web.runs.whereabouts import deployment_name, weights_folder
@@ -139,9 +139,7 @@ class DatabaseSink:
         self.run = control.run
         self._pins: set[int] = set()
         self._home = threading.get_ident()
-        stage = self.run.configuration.stage
-        allowed = stage.staleness_limit if isinstance(stage, RLConfig) else 0
-        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store, max_lag=max(1, allowed))
+        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store, max_lag=allowed_lag(self.run))
         self._meter = EngineMeter()
         self._reported: int | None = None
 
