@@ -106,7 +106,7 @@ def execute(group_id: int) -> str:
         survives_restart(services.drop_claimed)(group=group, held=held, loss=loss_of(error))
         return f"dropped: {error}"
     except Exception as error:
-        if full := disk.why_full(error, by_words=False):
+        if full := disk.why_full(error):
             return _wait_for_space(group, held, full)
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
