@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 from django.http import HttpRequest
 from pydantic import BaseModel
 
-from composer_web.accounts.reach import CHOSEN
-from composer_web.ops.filters import WrongFilter
+from composer_web.accounts.permissions import CHOSEN
+from composer_web.ui.filters import WrongFilter
 
 
 def refuse_unknown(view: Callable[..., Any]) -> Callable[..., Any]:

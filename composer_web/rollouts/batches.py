@@ -14,9 +14,9 @@ from functools import partial
 from django.db import Error, connection, transaction
 from django.utils import timezone
 
+from composer_web.core import leases
+from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactUnusable, artifacts
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactUnusable, artifacts
 from composer_web.rollouts import scheduling
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.services import consume, drop_stale, drop_unusable

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs.models import Run
 from trainer.config import RLConfig
 from trainer.inference.contract import DeploymentStatus, EngineStatus, InferenceError, ServerHealth

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from django.db.models import Max
 from django.utils import timezone
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.models import Lease, WorkerHeartbeat
+from composer_web.core.artifacts import artifacts
+from composer_web.core.models import Lease, WorkerHeartbeat
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.messages import holder, lease_name

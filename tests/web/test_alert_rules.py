@@ -10,12 +10,12 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.alerts import services, watching
 from composer_web.alerts.models import Alert, Notice, Rule
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs.models import Run
+from composer_web.runs.paths import deployment_name
 from composer_web.runs.services import record_version
-from composer_web.runs.whereabouts import deployment_name
 from trainer.inference.contract import DeploymentStatus, EngineStatus, ServerHealth
 
 pytestmark = pytest.mark.django_db

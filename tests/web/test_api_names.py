@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.api.root import api
+from composer_web.api_root import api
 from tests.web.addresses import KEY
 
 SCHEMA = api.get_openapi_schema()
