@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.models import Lease, WorkerHeartbeat
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.messages import holder, lease_name
 from composer_web.runs.models import Run, RunEvent, RunState, TrainBatch

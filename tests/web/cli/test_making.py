@@ -17,17 +17,17 @@ from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
 from composer_web.review import promoting
 from composer_web.rollouts.models import Rollout
-from composer_web.runs.config_io import render
+from composer_web.runs.launch.config_io import render
 from composer_web.runs.models import Run, RunTemplate
-from composer_web.tasks import importing
+from composer_web.tasks.exchange import importing
 from composer_web.tasks.models import Suite
 from tests.chat_server import ChatServer
-from tests.sandbox.tasks.formats.examples import RECORD
+from tests.sandbox.formats.examples import RECORD
 from tests.web.cli.support import Cli, data, error
+from tests.web.evals.test_evals_endpoints import KEY, allowed, server
 from tests.web.making import SMALL
-from tests.web.test_drafts import rollout
-from tests.web.test_evals_endpoints import KEY, allowed, server
-from tests.web.test_importing import checkout, lines, row
+from tests.web.review.test_drafts import rollout
+from tests.web.tasks.test_importing import checkout, lines, row
 from trainer.config import RunConfig
 
 __all__ = ["allowed", "checkout", "rollout", "server"]  # fixtures
@@ -259,3 +259,15 @@ def test_a_project_changes_by_what_is_named(
     assert (changed["name"], changed["library"]) == ("All of us", False)
     assert cli("projects", "update", "none", "--library")[0] == 2
     assert "no project 'none'" in capsys.readouterr().err
+
+
+def test_an_export_says_how_far_it_is_beside_its_content(
+    draft: Run, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, content = cli("exports", "create", "runs", "--format", "csv")
+    told = capsys.readouterr().err.splitlines()
+    assert status == 0 and content.startswith("run,name,") and "is done" not in content
+    assert told and all(line.startswith("export ") for line in told)
+    assert told[-1].endswith("is done: 1 of 1 rows")
+    assert cli("exports", "create", "runs", "--format", "csv", "--json")[0] == 0
+    assert capsys.readouterr().err == ""
