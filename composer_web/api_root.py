@@ -17,6 +17,7 @@ from composer_web.accounts.http.project_api import router as projects
 from composer_web.alerts.http.api import router as alerts
 from composer_web.api import errors
 from composer_web.api.auth import needs
+from composer_web.api.names import refuse_unknown
 from composer_web.core.errors import worded
 from composer_web.datasets.http.api import router as datasets
 from composer_web.evals.http.api import router as evals
@@ -86,6 +87,7 @@ api = Api(
     docs_url=None,
 )
 errors.install(api)
+api.add_decorator(refuse_unknown)
 api.add_router("/runs", runs, tags=["runs"])
 api.add_router("/templates", templates, tags=["runs"])
 api.add_router("/sweeps", sweep_router, tags=["runs"])

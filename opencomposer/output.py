@@ -58,6 +58,12 @@ class Output:
         self.line(json.dumps(data) if self.as_json else words)
         self.out.flush()
 
+    def progress(self, words: str) -> None:
+        """How far something is, beside the output: nothing for programs."""
+        if not self.as_json:
+            sys.stderr.write(f"{words}\n")
+            sys.stderr.flush()
+
     def last(self, item: Item, columns: Sequence[str]) -> None:
         """The end of a stream: a row for people, one more line of JSON for programs."""
         if self.as_json:

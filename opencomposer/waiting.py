@@ -32,6 +32,8 @@ class Job(BaseModel):
     failure: str = ""
     cause: str = ""
     doing: str = ""
+    rows: int | None = None
+    total: int | None = None
     groups_done: int | None = None
     groups_total: int | None = None
 
@@ -100,6 +102,28 @@ def wait_evaluation(client: Client, pk: int, output: Output, *, timeout: float) 
         what=f"evaluation {pk}",
         ended=("finished", "failed", "cancelled"),
         good=("finished",),
+        timeout=timeout,
+        progress=progress,
+    )
+
+
+def wait_export(client: Client, pk: int, *, timeout: float, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The finished export; `tell` hears how far it is, as that changes."""
+    told = ""
+
+    def progress(job: Job) -> None:
+        nonlocal told
+        of = f" of {job.total}" if job.total is not None else ""
+        words = f"export {pk} is {job.state}" + (f": {job.rows}{of} rows" if job.rows else "")
+        if words != told:
+            told = words
+            tell(words)
+
+    return wait(
+        lambda: client.get("/exports/{export_id}", export_id=pk),
+        what=f"export {pk}",
+        ended=("done", "failed", "void"),
+        good=("done",),
         timeout=timeout,
         progress=progress,
     )

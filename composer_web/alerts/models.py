@@ -16,6 +16,7 @@ class Kind(models.TextChoices):
     INFRA_SHARE = "infra_share", "Share of rollouts lost to infrastructure"
     WORKER_GONE = "worker_gone", "A process fell silent"
     GUARD = "guard", "A guard ended a canary"
+    ENGINE_LAG = "engine_lag", "An engine serves old weights"
 
 
 class Comparison(models.TextChoices):

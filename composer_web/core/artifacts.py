@@ -10,7 +10,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,11 +26,20 @@ MAX_GROUP_BYTES = 2 << 30
 """Limit for a serialised training group, which may include the routed experts of every token."""
 FRAME_HEADER = 18
 """Maximum size of a zstd frame header (RFC 8878)."""
+CHUNK_BYTES = 1 << 20
 M = TypeVar("M", bound=BaseModel)
 
 
 class ArtifactError(Exception):
     """A blob is missing, unreadable or cannot be written. The message names the blob and the remedy."""
+
+
+class ArtifactTooLarge(ArtifactError):
+    """A blob is larger than what may be read back. It is not stored, and the same content never will be."""
+
+
+class ArtifactUnusable(ArtifactError):
+    """A blob is missing from a store that answers, or its content is damaged."""
 
 
 class ArtifactStore:
@@ -45,7 +55,7 @@ class ArtifactStore:
     def put(self, key: str, content: bytes) -> int:
         """Write a compressed blob atomically. Returns its size on disk."""
         path = self.path(key)
-        data = zstandard.ZstdCompressor(level=3).compress(content)
+        data = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
@@ -76,6 +86,25 @@ class ArtifactStore:
             ) from error
         except (OSError, zstandard.ZstdError) as error:
             raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+
+    def verify(self, key: str, *, max_bytes: int) -> None:
+        """Read the blob to its end without keeping it. Raises ArtifactUnusable if `get` would refuse it now and later,
+        ArtifactError if the store does not answer."""
+        path, reader = self.path(key), zstandard.ZstdDecompressor().decompressobj()
+        try:
+            with path.open("rb") as file:
+                begin = file.read(FRAME_HEADER)
+                if zstandard.get_frame_parameters(begin).content_size > max_bytes:
+                    raise ArtifactUnusable(f"artifact {key} unpacks to more than {max_bytes} bytes")
+                for piece in chain([begin], iter(partial(file.read, CHUNK_BYTES), b"")):
+                    reader.decompress(piece)
+        except zstandard.ZstdError as error:
+            raise ArtifactUnusable(f"artifact {key} is damaged: {error}") from error
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError) and self.root.is_dir()
+            raise (ArtifactUnusable if gone else ArtifactError)(f"artifact {key} cannot be read: {error}") from error
+        if not reader.eof:
+            raise ArtifactUnusable(f"artifact {key} is cut off")
 
     def exists(self, key: str) -> bool:
         return self.path(key).is_file()
@@ -108,7 +137,7 @@ class ArtifactStore:
         """Write a blob for `get_model`. Raises ArtifactError, also if `get_model` would reject its size."""
         content, max_bytes = model.model_dump_json().encode(), MAX_BYTES if max_bytes is None else max_bytes
         if len(content) > max_bytes:
-            raise ArtifactError(
+            raise ArtifactTooLarge(
                 f"{key} is not stored: {len(content) >> 20} MiB of {type(model).__name__} are more than the {max_bytes >> 20} "
                 "MiB that can be read back; use shorter contexts or fewer rollouts a group"
             )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 
 from composer_web.env import env
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
-WORDS = ("No space left on device", "Disk quota exceeded", "os error 28")
-"""Messages of libraries that raise no OSError."""
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 REMEDY = "then resume the run"
 
 
@@ -28,21 +28,24 @@ def require_space() -> None:
         )
 
 
-def why_full(error: BaseException, *, by_words: bool = True) -> str | None:
-    """What to tell people when a full disk is behind `error`, else None.
-
-    `by_words` also reads the messages of libraries that raise no OSError; not for errors that may quote a policy.
-    """
+def why_full(error: BaseException) -> str | None:
+    """What to tell people when a full disk is behind `error`, else None. By the types of the error and its causes: what it
+    says may quote a policy."""
     if isinstance(error, DiskFull):
         return str(error)
     seen: BaseException | None = error
     while seen is not None:
-        if (isinstance(seen, OSError) and seen.errno in FULL) or (by_words and _mentions(str(seen))):
+        if (isinstance(seen, OSError) and seen.errno in FULL) or _of_safetensors(seen):
             return f"the disk is full ({error}); free some space below {env().data}, {REMEDY}"
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _mentions(text: str) -> bool:
-    """Whether a full disk caused an error that was passed on as text."""
-    return any(words in text for words in WORDS)
+def _of_safetensors(error: BaseException) -> bool:
+    """safetensors raises no OSError; its own error ends with the number of the system's."""
+    from safetensors import SafetensorError
+
+    if not isinstance(error, SafetensorError):
+        return False
+    found = OS_ERROR.search(str(error))
+    return found is not None and int(found[1]) in FULL

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -81,6 +81,20 @@ def require(held: Held) -> None:
     if row is None or row["token"] != held.token or not row["owner"]:
         held.lost.set()
         raise LeaseLost(f"{held.resource} was taken from {held.owner} (token {held.token})")
+
+
+@contextlib.contextmanager
+def each_free(resources: Iterable[str], *, owner: str, seconds: float) -> Iterator[dict[str, Held]]:
+    """Take those of several resources that nobody holds, keep them alive during the block, and release them."""
+    taken = {name: held for name in resources if (held := take(name, owner=owner, seconds=seconds)) is not None}
+    for held in taken.values():
+        keeper.keep(held)
+    try:
+        yield taken
+    finally:
+        for held in taken.values():
+            keeper.drop(held)
+            release(held)
 
 
 _current: ContextVar[Held | None] = ContextVar("lease", default=None)

@@ -41,3 +41,8 @@ def pool_queues(names: Iterable[str]) -> list[str]:
 def pool_title(queue: str) -> str:
     """Display name of a queue's pool."""
     return queue.removeprefix(f"{DEFAULT}.") if queue != DEFAULT else "default"
+
+
+def worker_command(queue: str) -> str:
+    """Shell command that starts a train worker of a pool's queue."""
+    return f"celery -A composer_web worker -Q {queue} --pool threads -c 1"

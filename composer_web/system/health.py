@@ -19,6 +19,8 @@ from composer_web.core import inference
 from composer_web.core.heartbeats import SILENT_SECONDS
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.env import env
+from composer_web.runs.models import Run, RunState
+from composer_web.runs.train_queues import is_train_queue, pool_queue, pool_title, worker_command
 from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30
@@ -166,8 +168,14 @@ def _queues(depth: dict[str, int]) -> tuple[bool, str, dict[str, Any]]:
     if not stuck:
         return True, f"{sum(depth.values())} messages wait", {}
     words = ", ".join(f"{count} in {name}" for name, count in stuck.items())
-    workers = ", ".join(f"`celery -A composer_web worker -Q {name}`" for name in stuck)
+    workers = ", ".join(f"`{_command(name)}`" for name in stuck)
     return False, f"messages wait and no living process takes them: {words}. Start {workers} (`make up` does)", stuck
+
+
+def _command(queue: str) -> str:
+    return (
+        worker_command(queue) if is_train_queue(queue) else f"celery -A composer_web worker -Q {queue} --pool threads"
+    )
 
 
 def _outbox() -> tuple[bool, str, dict[str, Any]]:
@@ -189,8 +197,8 @@ def _workers() -> tuple[bool, str, dict[str, Any]]:
         for w in WorkerHeartbeat.objects.all()
     ]
     living = [row for row in rows if row["silent"] < SILENT_SECONDS]
-    serving = {row["kind"] for row in living} | {queue for row in living for queue in row["detail"].get("queues", [])}
-    missing = {"train", "control", "io", "rollout", "clock"} - serving
+    queues = {queue for row in living for queue in row["detail"].get("queues", [])}
+    missing = {"train", "control", "io", "rollout", "clock"} - {row["kind"] for row in living} - queues
     text = (
         f"{len(rows)} processes"
         if not missing
@@ -198,4 +206,15 @@ def _workers() -> tuple[bool, str, dict[str, Any]]:
     )
     if "clock" in missing:
         text += " (the clock is `celery -A composer_web beat`: without it nothing is dispatched, reconciled or alerted)"
-    return not missing, text, {"workers": rows}
+    alone = sorted(_wanted_pools() - queues)
+    if alone:
+        pools = ", ".join(pool_title(queue) for queue in alone)
+        commands = ", ".join(f"`{worker_command(queue)}`" for queue in alone)
+        text += f"; runs wait for a worker of the pool {pools}, and none lives: start {commands} where its GPUs are"
+    return not missing and not alone, text, {"workers": rows}
+
+
+def _wanted_pools() -> set[str]:
+    """Queues of the pools of all runs that are trained or wait for it."""
+    configs = Run.objects.filter(state__in=[RunState.QUEUED, RunState.RUNNING, RunState.PAUSING])
+    return {pool_queue(pool or "") for pool in configs.values_list("config__pool", flat=True).distinct().order_by()}

@@ -159,7 +159,7 @@ def _exports(dry_run: bool) -> Iterator[Repair]:
 
 
 def _runs(dry_run: bool) -> Iterator[Repair]:
-    for run, problem, action in redispatch.lost_messages(queue_depth(), dry_run=dry_run):
+    for run, problem, action in redispatch.lost_messages(dry_run=dry_run):
         yield Repair(f"run {run.pk}", problem, action)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from composer_web.core import leases
 from composer_web.env import env
@@ -17,32 +18,48 @@ from sandbox.tasks.environments import EnvironmentStore
 RUNS = 3
 """Times that the oracle must pass and the empty patch must fail."""
 AT_ONCE = 4
+Held = Mapping[int, leases.Held]
+"""Leases by version."""
 Told = Callable[[TaskVersion, Controls], None]
 
 
-def run_pending(version_ids: Sequence[int]) -> list[str]:
+def resource(version_id: int) -> str:
+    """Name of the lease under which the controls of a version run."""
+    return f"controls:{version_id}"
+
+
+def run_pending(version_ids: Sequence[int], *, held: Held = MappingProxyType({})) -> list[str]:
     """What versions without controls of the present grading need to train; returns the causes of those that could not be
     graded."""
-    return run_versions(list(TaskVersion.objects.filter(TaskVersion.unproved(), pk__in=version_ids)), full=False)
+    pending = list(TaskVersion.objects.filter(TaskVersion.unproved(), pk__in=version_ids))
+    return run_versions(pending, full=False, held=held)
 
 
-def run_again(version_ids: Sequence[int]) -> list[str]:
+def run_again(version_ids: Sequence[int], *, held: Held = MappingProxyType({})) -> list[str]:
     """Every control of these versions, whatever was found before; returns the causes of those that could not be graded."""
-    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids)), full=True)
+    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids)), full=True, held=held)
 
 
 def run_versions(
-    versions: Sequence[TaskVersion], *, full: bool, told: Told = lambda version, controls: None
+    versions: Sequence[TaskVersion],
+    *,
+    full: bool,
+    told: Told = lambda version, controls: None,
+    held: Held = MappingProxyType({}),
 ) -> list[str]:
     """Grade and record the controls of these versions, several at once; each is given to `told` when it is recorded.
-    Raises LeaseLost where another worker grades them by now."""
+    `held` are their leases: a version whose lease was lost is left to the worker that has it now."""
+
+    def ours(version: TaskVersion) -> bool:
+        return version.pk not in held or not held[version.pk].lost.is_set()
+
     failed = []
     for start in range(0, len(versions), AT_ONCE):
-        leases.check()
-        part = versions[start : start + AT_ONCE]
+        part = [version for version in versions[start : start + AT_ONCE] if ours(version)]
         for version, controls in zip(part, asyncio.run(_grade(part, full)), strict=True):
+            if not ours(version):
+                continue
             if controls.graded:
-                leases.check()
                 record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
                 if controls.flaky:
                     quarantine_tests(version=version, ids=controls.flaky)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from composer_web.accounts.models import DEFAULT_PROJECT
-from composer_web.core.work import task
+from composer_web.core import leases
+from composer_web.core.outbox import enqueue
+from composer_web.core.work import AGAIN_SECONDS, LEASE_SECONDS, task
 from composer_web.tasks import services
 from composer_web.tasks.models import Suite
 
@@ -17,17 +20,26 @@ class ControlsNotGraded(Exception):
 @task(
     "tasks.run_controls",
     queue="build",
-    lease="controls:{version_ids[0]}",
+    lease="controls:{version_ids}",  # of each version by itself
+    inside=True,
     bind=True,
     max_retries=3,
     default_retry_delay=5,
 )
 def run_controls(self: Any, *, version_ids: list[int], again: bool = False, **_: Any) -> None:
     """Run the controls that these versions need for training; versions with controls are skipped. `again`: rerun all
-    controls."""
-    from composer_web.tasks.controls import run_again, run_pending
+    controls. Each version has a lease: what another worker grades is asked for again later, and then skipped."""
+    from composer_web.tasks.controls import resource, run_again, run_pending
 
-    if failed := (run_again if again else run_pending)(version_ids):
+    owner = f"{leases.identity('controls')}/{threading.get_ident() % 10_000}"
+    names = {resource(pk): pk for pk in version_ids}
+    with leases.each_free(names, owner=owner, seconds=LEASE_SECONDS) as held:
+        if rest := [pk for name, pk in names.items() if name not in held]:
+            later = {"version_ids": rest, "again": again}
+            enqueue("tasks.run_controls", later, queue="build", key=f"again:controls:{rest}"[:120], delay=AGAIN_SECONDS)
+        mine = {names[name]: lease for name, lease in held.items()}
+        failed = (run_again if again else run_pending)(list(mine), held=mine)
+    if failed:
         raise self.retry(exc=ControlsNotGraded("; ".join(failed)[:500]))
 
 

@@ -11,7 +11,7 @@ from opencomposer.errors import UsageError
 from opencomposer.files import Target, readable
 from opencomposer.nouns import PATIENCE, Follow, Noun, OutputFile, Timeout, fields
 from opencomposer.session import Session
-from opencomposer.waiting import EXPORT_SECONDS, wait
+from opencomposer.waiting import EXPORT_SECONDS, wait, wait_export
 
 EXPORT_COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
 DATASET_COLUMNS = ("id", "name", "state", "conversations", "dropped", "cause", "created_at")
@@ -32,7 +32,7 @@ def create_export(
     output: OutputFile = "-",
     timeout: Timeout = EXPORT_SECONDS,
 ) -> None:
-    """Export a table and wait for its file."""
+    """Export a table and wait for its file. Progress goes to standard error."""
     if wrong := [word for word in filters or [] if "=" not in word]:
         raise UsageError(f"{wrong[0]!r}: write name=value")
     query = urlencode([(name, value) for name, _, value in (word.partition("=") for word in filters or [])])
@@ -40,13 +40,7 @@ def create_export(
         if format == "parquet":
             file.refuse_terminal("Parquet")
         asked = session.api.post("/exports", {"what": what, "query": query, "format": format})
-        wait(
-            lambda: session.api.get("/exports/{export_id}", export_id=asked["id"]),
-            what=f"export {asked['id']}",
-            ended=("done", "failed", "void"),
-            good=("done",),
-            timeout=timeout,
-        )
+        wait_export(session.api, asked["id"], timeout=timeout, tell=session.output.progress)
         session.api.download("/exports/{export_id}/file", file, export_id=asked["id"])
 
 

@@ -53,6 +53,8 @@ class Cause(StrEnum):
     REWARD_FAILED = "reward_failed"
     NOT_FINITE = "not_finite"
     TOO_STALE = "too_stale"
+    TOO_LARGE = "too_large"
+    DATA_LOST = "data_lost"
     GROUP_DEADLINE = "group_deadline"
     SNAPSHOT_MISSING = "snapshot_missing"
     QUARANTINED = "quarantined"
@@ -128,6 +130,8 @@ OUTCOMES: dict[Cause, Outcome] = {
     Cause.REWARD_FAILED: _lost("a reward part raised: the work is judged but not priced", retry=False),
     Cause.NOT_FINITE: _lost("a finished group holds NaN or infinity", retry=True),
     Cause.TOO_STALE: _lost("a finished group's oldest tokens lag more than the run allows", retry=True),
+    Cause.TOO_LARGE: _lost("a finished group is larger than what can be stored and read back", retry=False),
+    Cause.DATA_LOST: _lost("the stored training data of a finished group is gone or damaged", retry=False),
     Cause.GROUP_DEADLINE: _lost("one try of the group took longer than its deadline", retry=True),
     Cause.SNAPSHOT_MISSING: _lost("the recorded rollout cannot be continued", retry=False, fault=Fault.PERSON),
     Cause.QUARANTINED: _lost(

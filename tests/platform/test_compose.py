@@ -20,12 +20,14 @@ from composer_web.core.queues import QUEUES
 from composer_web.env import Env
 from composer_web.env.addresses import MIRRORS, mirror_targets
 from composer_web.runs.management.commands.mirror import Command
+from sandbox.backends.capacity import SETTING as SANDBOXES
 from scripts.stack.layout import REPOSITORY
 from trainer.inference.discovery import MemberSpec, fixed_members, members_arguments
 from trainer.rewards.plugins import FOLDER
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OVERRIDES = ("ports", "nfs", "worker")
 LOCK = (REPOSITORY / "requirements.lock").read_text()
 SCHEMA = json.loads(files("check_jsonschema.builtin_schemas").joinpath("vendor/compose-spec.json").read_text())
 
@@ -65,7 +67,7 @@ def test_each_queue_has_exactly_one_kind_of_worker() -> None:
 
 
 def test_every_setting_is_one_that_the_product_reads() -> None:
-    known = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields} | {FOLDER}
+    known = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields} | {FOLDER, SANDBOXES}
     for name, service in SERVICES.items():
         assert {key for key in service.get("environment", {}) if key.startswith("OPENCOMPOSER")} <= known, name
     dockerfile = (REPOSITORY / "Dockerfile").read_text()
@@ -85,7 +87,10 @@ OF_THE_IMAGE = {
 
 def test_every_setting_reaches_every_container_of_the_product() -> None:
     """A new setting fails here until the file hands it on: a variable that is set and heeded by nobody helps nobody."""
-    wanted_by = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields.keys() - OF_THE_IMAGE} | {FOLDER}
+    wanted_by = {f"OPENCOMPOSER_{name}".upper() for name in Env.model_fields.keys() - OF_THE_IMAGE} | {
+        FOLDER,
+        SANDBOXES,
+    }
     wanted_by |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"}
     ours = {name: service for name, service in SERVICES.items() if service.get("image") == "opencomposer"}
     assert len(ours) > 8
@@ -103,6 +108,83 @@ def test_only_the_pages_are_published_and_only_on_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert set(published) == {"web"}
     assert all(port.startswith("127.0.0.1:") for port in published["web"])
+
+
+class Reset:
+    """`!reset`: Compose drops what the files before have there."""
+
+
+class Loader(yaml.SafeLoader):
+    pass
+
+
+Loader.add_constructor("!reset", lambda loader, node: Reset())
+
+
+def override(name: str) -> dict[str, Any]:
+    """An override file as it is; `!reset` needs a tag that plain YAML does not know."""
+    found: dict[str, Any] = yaml.load((REPOSITORY / f"docker-compose.{name}.yml").read_text(), Loader)
+    return found
+
+
+def merged(*names: str) -> dict[str, Any]:
+    """The files together, as Compose merges what is in these: maps by key, ports by addition, `!reset` by removal."""
+
+    def into(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        out = dict(base)
+        for key, value in more.items():
+            if isinstance(value, Reset):
+                out.pop(key, None)
+            elif isinstance(value, dict) and isinstance(out.get(key), dict):
+                out[key] = into(out[key], value)
+            elif isinstance(value, list) and key == "ports":
+                out[key] = [*out.get(key, []), *value]
+            else:
+                out[key] = value
+        return out
+
+    whole = COMPOSE
+    for name in names:
+        whole = into(whole, {key: value for key, value in override(name).items() if not key.startswith("x-")})
+    return whole
+
+
+@pytest.mark.parametrize("names", [("ports",), ("ports", "nfs"), ("nfs", "worker")])
+def test_overrides_follow_the_specification_and_change_only_what_is_there(names: tuple[str, ...]) -> None:
+    whole = merged(*names)
+    jsonschema.validate(whole, SCHEMA)
+    assert whole["services"].keys() == SERVICES.keys() and whole["volumes"].keys() == COMPOSE["volumes"].keys()
+
+
+def test_a_second_host_starts_its_worker_alone_and_speaks_to_the_first() -> None:
+    services = merged("nfs", "worker")["services"]
+    for name in ("worker-train", "worker-train-gpu"):
+        worker, environment = services[name], services[name]["environment"]
+        assert "depends_on" not in worker, "Postgres would start here as well"
+        assert worker["build"] == ".", "nobody else builds the image there"
+        for setting in ("DATABASE_URL", "REDIS_URL", "INFERENCE_URL"):
+            assert environment[f"OPENCOMPOSER_{setting}"].startswith(f"${{OPENCOMPOSER_{setting}:?"), "no local default"
+        assert environment["OPENCOMPOSER_DATABASE_PASSWORD"] == "${POSTGRES_PASSWORD:?set it in .env}"
+        assert worker["volumes"] == ["data:/data"] and worker["command"] == SERVICES[name]["command"]
+    assert merged("nfs")["volumes"]["data"]["driver_opts"]["type"] == "nfs"
+
+
+def test_services_are_published_to_other_hosts_only_by_the_override_and_where_it_is_told() -> None:
+    services = override("ports")["services"]
+    assert services.keys() == {"postgres", "valkey", "router", "inference-vllm"}
+    for service in services.values():
+        assert service.keys() == {"ports"}
+        assert all(port.startswith("${BIND_ADDRESS:?") for port in service["ports"]), "no address is the default"
+    ports = {port.rpartition("}:")[2] for service in services.values() for port in service["ports"]}
+    assert ports == {"5432:5432", "6379:6379", "8100:8100"}
+
+
+def test_the_guide_to_a_second_host_names_the_files_and_what_they_ask_for() -> None:
+    text = (REPOSITORY / "docs" / "operations.md").read_text().partition("### A second GPU host")[2]
+    for name in OVERRIDES:
+        assert f"docker-compose.{name}.yml" in text
+        wanted = set(re.findall(r"\$\{(\w+):\?", (REPOSITORY / f"docker-compose.{name}.yml").read_text()))
+        assert wanted and all(variable in text for variable in wanted), (name, wanted)
 
 
 def test_no_password_has_a_default() -> None:

@@ -65,8 +65,8 @@ class ForkedProduct(Product):
     def pids(self, name: str) -> list[int]:
         return self._asked(" ".join(self.commands[name]))
 
-    def trainer_pids(self) -> list[int]:
-        return self._asked("manage.py trainer ")
+    def trainer_pids(self, run_id: int | None = None) -> list[int]:
+        return self._asked("manage.py trainer " if run_id is None else f"manage.py trainer {run_id} ")
 
     def _asked(self, command: str) -> list[int]:
         with socket.socket(socket.AF_UNIX) as asking:

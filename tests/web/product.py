@@ -66,8 +66,9 @@ class Product:
         """The process of a program, while it lives."""
         return [self.running[name].pid] if self.running[name].poll() is None else []
 
-    def trainer_pids(self) -> list[int]:
-        """Trainer processes on this database, as the kernel lists them: also one that no heartbeat tells of yet."""
+    def trainer_pids(self, run_id: int | None = None) -> list[int]:
+        """Trainer processes (of the run) on this database, as the kernel lists them: also one that no heartbeat tells of
+        yet."""
         database = f"OPENCOMPOSER_DATABASE_URL={self.variables['OPENCOMPOSER_DATABASE_URL']}".encode()
         found = []
         for folder in Path("/proc").iterdir():
@@ -77,7 +78,9 @@ class Product:
                     ours = database in (folder / "environ").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if ours and b"trainer" in words and any(word.endswith(b"manage.py") for word in words):
+                if not ours or b"trainer" not in words or not any(word.endswith(b"manage.py") for word in words):
+                    continue
+                if run_id is None or words[words.index(b"trainer") + 1] == str(run_id).encode():
                     found.append(int(folder.name))
         return found
 

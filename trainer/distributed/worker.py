@@ -50,7 +50,7 @@ def main(job_file: str) -> None:
     except REFUSALS as error:
         if remote is None:
             raise
-        remote.call("ended", {"error": str(error)})
+        remote.call("ended", {"error": str(error), "errno": _errno(error)})
     except Exception:
         if job.stage.parallel.max_nodes > 1:
             time.sleep(GRACE_SECONDS)
@@ -58,6 +58,15 @@ def main(job_file: str) -> None:
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
+
+
+def _errno(error: BaseException | None) -> int | None:
+    """Number of the system error behind `error`."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _run(job: Job, remote: Remote | None) -> None:

@@ -119,9 +119,11 @@ class ChatClient:
             body["temperature"] = temperature
         if self.endpoint.effort:
             body["reasoning_effort"] = self.endpoint.effort
-        return read_reply(await self._post(json.dumps(body), seconds))
+        # In threads: transcripts and answers of megabytes would hold up everything else on this loop.
+        written = await asyncio.to_thread(_written, body)
+        return await asyncio.to_thread(read_reply, await self._post(written, seconds))
 
-    async def _post(self, body: str, seconds: float) -> Any:
+    async def _post(self, body: bytes, seconds: float) -> Any:
         end, tries, problem = time.monotonic() + seconds, 0, "nothing was asked"
         while (left := end - time.monotonic()) > 0:
             tries += 1
@@ -135,7 +137,7 @@ class ChatClient:
                 problem = f"{type(error).__name__} {error}".strip()
             else:
                 if status == 200:
-                    return _json(content)
+                    return await asyncio.to_thread(_json, content)
                 problem = f"status {status}: {_said(content)}"
                 if _code(content) in TOO_LONG:
                     raise TranscriptTooLong(problem)
@@ -146,7 +148,7 @@ class ChatClient:
             await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
         raise InferenceError(f"{self._name} gave no answer within {seconds:.3g} s, {tries} tries; last: {problem}")
 
-    async def _once(self, body: str) -> tuple[int, httpx.Headers, bytes]:
+    async def _once(self, body: bytes) -> tuple[int, httpx.Headers, bytes]:
         address = f"{self.endpoint.url.rstrip('/')}/chat/completions"
         headers, found = {"content-type": "application/json"}, bytearray()
         async with self._http.stream("POST", address, content=body, headers=headers, timeout=None) as answer:
@@ -203,6 +205,10 @@ def _calls(wanted: Sequence[Any]) -> tuple[tuple[ToolCall, ...], str | None]:
             return (), f"arguments of {name!r} must be an object, found {type(arguments).__name__}"
         calls.append(ToolCall(id=identity, name=name, arguments=arguments))
     return tuple(calls), None
+
+
+def _written(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body).encode()
 
 
 def _json(content: bytes) -> Any:

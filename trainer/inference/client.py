@@ -202,7 +202,14 @@ class InferenceAdmin:
 
 def _failure(response: httpx.Response) -> InferenceError:
     kind = InferenceRefused if response.status_code in REFUSED else InferenceError
-    return kind(_problem(response))
+    return kind(_problem(response), code=_code(response))
+
+
+def _code(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"]["code"])
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return ""
 
 
 def _problem(response: httpx.Response) -> str:

@@ -271,6 +271,11 @@ class InferenceError(Exception):
     outcome: ClassVar[Cause] = Cause.ENGINE_FAILED
     """Row in the table of outcomes."""
 
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        """`code` is the server's own (`errors.py`), empty if it gave none."""
+        super().__init__(message)
+        self.code = code
+
 
 class InferenceRefused(InferenceError):
     """The server refuses the request permanently; retrying does not help."""

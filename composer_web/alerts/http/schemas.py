@@ -26,7 +26,7 @@ class AlertOut(Schema):
 
 class RuleIn(Body):
     name: str = Field(min_length=1, max_length=80)
-    kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard"]
+    kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard", "engine_lag"]
     metric: str = Field(default="", max_length=100)
     comparison: Literal["above", "below"] = "above"
     threshold: float = 0.0

@@ -14,11 +14,15 @@ from django.utils import timezone
 from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, Severity
 from composer_web.alerts.rules import services
 from composer_web.alerts.sending import send_later
+from composer_web.core import inference
 from composer_web.core.heartbeats import SILENT_SECONDS
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Promotion
 from composer_web.rollouts.models import Finding, Rollout
+from composer_web.runs.engine_lag import allowed_lag, lagging
 from composer_web.runs.models import Metric, MetricKey, Run
+from composer_web.runs.paths import deployment_name
+from trainer.inference.contract import InferenceError
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,8 @@ LEAST_ROLLOUTS = 10
 RECENT = timedelta(hours=1)
 """Runs that ended within this are still looked at: a short run may end between two looks."""
 STUCK = timedelta(seconds=60)
+ENGINE_SECONDS = 2.0
+"""Timeout of the inference server."""
 
 Seen = Iterator[tuple[str, str]]
 """What it is about → the message."""
@@ -42,6 +48,7 @@ def look() -> int:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [ADVISORY_LOCK])
             if not cursor.fetchone()[0]:
                 return 0
+        _engine_lag_is_watched()
         found = sum(_apart(rule) for rule in Rule.objects.filter(active=True).select_related("webhook"))
         _send_what_is_stuck()
     return found
@@ -146,6 +153,40 @@ def _guard(rule: Rule) -> Seen:
         yield f"channel:{row.channel}", f"the canary of {row.channel} was {row.note[:500]}"
 
 
+def _lagging() -> dict[Run, str]:
+    """Live runs with engines that serve older weights than they may, in words. Empty while the server does not answer."""
+    runs = {deployment_name(run): run for run in Run.objects.filter(kind="rl", state="running").order_by("-pk")[:MOST]}
+    if not runs:
+        return {}
+    try:
+        served = inference.health(timeout=ENGINE_SECONDS).deployments
+    except InferenceError as error:
+        log.info("nothing is known about lagging engines: %s", error)
+        return {}
+    found = {}
+    for status in served:
+        if (run := runs.get(status.name)) is not None:
+            late = lagging(status, newest=run.policy_version, max_lag=allowed_lag(run))
+            words = ", ".join(f"{engine.url or 'the engine'} serves version {engine.version}" for engine in late)
+            if late:
+                found[run] = (
+                    f"{words}; {run.policy_version} is published. Look at its log and at its way to the weight store"
+                )
+    return found
+
+
+def _engine_lag_is_watched() -> None:
+    """The first engine that lags makes the rule that tells of it; who wants to hear nothing switches the rule off."""
+    if not Rule.objects.filter(kind=Kind.ENGINE_LAG).exists() and _lagging():
+        services.make_rule(actor=None, name=Kind.ENGINE_LAG.label, kind=Kind.ENGINE_LAG.value)
+
+
+def _engine_lag(rule: Rule) -> Seen:
+    for run, words in _lagging().items():
+        if rule.run_name.lower() in run.name.lower():
+            yield f"run:{run.pk}", f"run {run.pk} ({run.name}): {words}"
+
+
 WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
     Kind.METRIC: _metric,
     Kind.FINDING: _finding,
@@ -153,6 +194,7 @@ WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
     Kind.INFRA_SHARE: _infra_share,
     Kind.WORKER_GONE: _worker_gone,
     Kind.GUARD: _guard,
+    Kind.ENGINE_LAG: _engine_lag,
 }
 
 

@@ -14,11 +14,12 @@ def score(tasks: Sequence[Sequence[bool]], *, samples: int, lost: int, seconds: 
     """`tasks[i]` are the passes of task i's rollouts with a verdict of the tests; the others count as `lost`.
 
     pass1: mean over tasks of the share of passes; best: share of tasks that at least one of `samples` rollouts
-    solves. 95 % intervals over tasks. None where no task has a verdict.
+    solves, over the tasks that lost none: fewer rollouts solve a task less often. 95 % intervals over tasks. None where
+    no task has a verdict, or for best none has `samples`.
     """
     valid = [task for task in tasks if task]
     shares = [fmean(task) for task in valid]
-    best = [pass_at_k(len(task), sum(task), min(samples, len(task))) for task in valid]
+    best = [pass_at_k(len(task), sum(task), samples) for task in valid if len(task) >= samples]
     passed = sum(sum(task) for task in valid)
     low, high = mean_interval(shares) if shares else (None, None)
     best_low, best_high = wilson_interval(fmean(best), len(best)) if best else (None, None)

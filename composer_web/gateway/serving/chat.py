@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -63,7 +64,7 @@ async def _whole(work: Work, started: Started) -> HttpResponse:
     written = started.first
     async for _ in started.pieces:
         pass  # `written` grows
-    shown, calls, error = started.reader.final(written, prefix=_call_prefix(work))
+    shown, calls, error = await asyncio.to_thread(started.reader.final, written, prefix=_call_prefix(work))
     said = _said(started, written, shown, calls)
     await _keep(work, started, written, said, error)
     answer = JsonResponse(work.envelope.completion(said))
@@ -94,7 +95,7 @@ async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:
             written, sent = now, _joined(sent, delta)
             for part in _deltas(envelope, delta):
                 yield part
-        shown, calls, error = started.reader.final(written, prefix=_call_prefix(work))
+        shown, calls, error = await asyncio.to_thread(started.reader.final, written, prefix=_call_prefix(work))
         said = _said(started, written, shown, calls)
         await _keep(work, started, written, said, error)
     except GatewayError as failure:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from composer_web.gateway.errors import BadRequest, ContextExceeded, Unavailable
+from composer_web.gateway.serving.decoding import UNFINISHED, Growing, Stops, decode
 from sandbox.harness.types import ToolCall
 from trainer.inference.contract import GenerateRequest, InferenceClient, InferenceError, InferenceRefused
+from trainer.inference.errors import UnknownDeployment
 
 if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
@@ -59,6 +61,7 @@ class Ask:
 async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, stream: bool) -> AsyncIterator[Written]:
     """Yield the tokens so far after each piece. Raises BadRequest, Unavailable, NotDeployed."""
     written, piece, aborts = Written(), 0, 0
+    stops = Stops(Growing(render), ask.stops)
     seed = ask.seed if ask.seed is not None else random.randrange(1 << 31)
     while not written.finish:
         left = ask.most_tokens - len(written.token_ids)
@@ -90,7 +93,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
                 raise Unavailable(f"the engine stopped the answer {aborts} times; try again in a moment")
         elif len(answer.token_ids) < size or len(written.token_ids) >= ask.most_tokens:
             written.finish = "length"
-        if ask.stops and (cut := stopped_at(written.token_ids, render, ask.stops)) is not None:
+        if ask.stops and (cut := stops.cut(written.token_ids)) is not None:
             del written.token_ids[cut:], written.logprobs[cut:]
             written.finish = "stop"
         yield written
@@ -105,7 +108,7 @@ async def _ask(client: InferenceClient, request: GenerateRequest):  # type: igno
         async with asyncio.timeout(request.timeout_seconds + 5.0):
             return await client.generate(request)
     except InferenceRefused as error:
-        if "unknown_deployment" in str(error):
+        if error.code == UnknownDeployment.code:
             raise NotDeployed(str(error)) from error
         if (found := re.search(r"prompt has (\d+) tokens, the context holds (\d+)", str(error))) is not None:
             raise ContextExceeded(context=int(found[2]), tokens=int(found[1])) from error
@@ -114,29 +117,15 @@ async def _ask(client: InferenceClient, request: GenerateRequest):  # type: igno
         raise Unavailable(f"the inference engine gives no answer: {error or 'its time has passed'}") from error
 
 
-def stopped_at(token_ids: Sequence[int], render: ChatRenderer, stops: Sequence[str]) -> int | None:
-    """Number of tokens up to the end of the first stop string. None without one."""
-    if not any(stop in _decode(token_ids, render) for stop in stops):
-        return None
-    low, high = 1, len(token_ids)
-    while low < high:
-        middle = (low + high) // 2
-        if any(stop in _decode(token_ids[:middle], render) for stop in stops):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     reasoning: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reader:
-    """Parses a growing response. The text shown for a part is always a prefix of the text shown for the whole."""
+    """Parses one growing response. The text shown for a part is always a prefix of the text shown for the whole."""
 
     render: ChatRenderer
     tools: bool
@@ -144,9 +133,14 @@ class Reader:
     thinking: bool
     """Whether the prompt has opened a thinking block."""
     stops: tuple[str, ...] = ()
+    _growing: Growing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._growing = Growing(self.render)
 
     def partial(self, token_ids: Sequence[int]) -> Shown:
-        text = _held(_before(_decode(token_ids, self.render).rstrip("\ufffd"), self.stops), self.stops)
+        """For ever more tokens of the response."""
+        text = _held(_before(self._growing.text(token_ids).rstrip(UNFINISHED), self.stops), self.stops)
         reasoning, said, open_ = self._split(text)
         if open_ or (not said and THINK.startswith(text.lstrip()) and self.render.syntax.thinks):
             return Shown(_held(reasoning, (THINK_END,)).rstrip("\n"), "")
@@ -158,7 +152,7 @@ class Reader:
         """Final result: shown text, calls with ids that begin with `prefix`, and the reason if a call does not
         parse."""
         parsed = self.render.parse(written.token_ids)
-        reasoning, said, open_ = self._split(_before(_decode(written.token_ids, self.render), self.stops))
+        reasoning, said, open_ = self._split(_before(decode(written.token_ids, self.render), self.stops))
         if open_:
             return Shown(reasoning, ""), (), None
         if not self.tools:
@@ -199,10 +193,3 @@ def _held(text: str, marks: Sequence[str]) -> str:
                 keep = min(keep, len(text) - size)
                 break
     return text[:keep]
-
-
-def _decode(token_ids: Sequence[int], render: ChatRenderer) -> str:
-    kept = list(token_ids)
-    while kept and kept[-1] in render.stop_ids:
-        kept.pop()
-    return str(render.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))

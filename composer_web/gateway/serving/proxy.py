@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpResponseBase, JsonResponse, StreamingHttpResponse
 
@@ -32,7 +33,7 @@ async def answer(work: Work) -> HttpResponseBase:
     if work.recorded == "yes":
         await _record(work, reply, said)
     if not work.request.stream:
-        found: HttpResponseBase = JsonResponse(work.envelope.completion(said))
+        found: HttpResponseBase = await asyncio.to_thread(JsonResponse, work.envelope.completion(said))
     else:
         parts = [work.envelope.opening()]
         parts += [work.envelope.chunk({"content": said.text})] if said.text else []
@@ -51,7 +52,7 @@ async def answer(work: Work) -> HttpResponseBase:
 
 
 async def _asked(work: Work) -> ChatReply:
-    messages = [message.model_dump(mode="json", exclude_none=True) for message in work.request.messages]
+    messages = await asyncio.to_thread(_messages, work)
     try:
         row = await beside(endpoint_of, work.admitted.target)
         where = await beside(endpoints.asked, row)
@@ -71,6 +72,11 @@ async def _asked(work: Work) -> ChatReply:
         raise Unavailable(str(error)) from error
     except UserError as error:
         raise Unavailable(f"the endpoint cannot be asked: {error.message}") from error
+
+
+def _messages(work: Work) -> list[dict[str, Any]]:
+    """Messages as JSON: megabytes, which must not be written on the event loop."""
+    return [message.model_dump(mode="json", exclude_none=True) for message in work.request.messages]
 
 
 async def _record(work: Work, reply: ChatReply, said: responses.Said) -> None:

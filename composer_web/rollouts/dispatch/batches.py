@@ -17,9 +17,11 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from composer_web.core import leases
+from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactUnusable, artifacts
 from composer_web.live.hints import hint
 from composer_web.rollouts.dispatch import scheduling
-from composer_web.rollouts.dispatch.services import consume, drop_stale
+from composer_web.rollouts.dispatch.services import consume, drop_stale, drop_unusable
+from composer_web.rollouts.models import Group
 from composer_web.rollouts.signals import group_ended
 from composer_web.runs.messages import send_step
 from composer_web.runs.models import Run, RunState, TrainBatch
@@ -69,7 +71,8 @@ def choice(run: Run, stage: RLConfig, step: int) -> tuple[Choice, dict[int, int]
 def assign(*, run_id: int, held: leases.Held | None = None) -> bool:
     """Record the batch that the run's trainer waits for, if there are groups for it; whether it is recorded now.
 
-    With `held`, for the trainer: proves its lease first. Raises LeaseLost.
+    Groups whose training data cannot be read are dropped instead: a recorded batch is trained on whatever happens. With
+    `held`, for the trainer: proves its lease first. Raises LeaseLost, ArtifactError.
     """
     if held is not None:
         leases.require(held)
@@ -86,16 +89,38 @@ def assign(*, run_id: int, held: leases.Held | None = None) -> bool:
         return False
     if recorded(run, step) is not None:
         return True
-    chosen, groups = choice(run, stage, step)
-    if chosen.stale:
-        drop_stale(run=run, group_ids=[groups[prompt] for prompt in chosen.stale], step=step)
-    if chosen.batch is None:
+    ids = _readable(run, stage, step)
+    if ids is None:
         return False
-    ids = [groups[prompt] for prompt in chosen.batch]
     consume(run=run, group_ids=ids, step=step)
     record_batch(run=run, step=step, group_ids=ids)
     send_step(run_id, step)
     return True
+
+
+def _readable(run: Run, stage: RLConfig, step: int) -> list[int] | None:
+    """Groups to train on, whose data can be read; None while there are too few. Drops the others."""
+    while True:
+        chosen, groups = choice(run, stage, step)
+        if chosen.stale:
+            drop_stale(run=run, group_ids=[groups[prompt] for prompt in chosen.stale], step=step)
+        if chosen.batch is None:
+            return None
+        ids = [groups[prompt] for prompt in chosen.batch]
+        if not (unusable := _unusable(ids)):
+            return ids
+        drop_unusable(run=run, unusable=unusable, step=step)
+
+
+def _unusable(ids: list[int]) -> dict[int, str]:
+    """Groups whose training data is gone or damaged, with the reason. Raises ArtifactError if the store does not answer."""
+    found = {}
+    for pk, key in Group.objects.filter(pk__in=ids).values_list("pk", "train_key"):
+        try:
+            artifacts().verify(key, max_bytes=MAX_GROUP_BYTES)
+        except ArtifactUnusable as error:
+            found[pk] = str(error)
+    return found
 
 
 @receiver(group_ended)
@@ -108,5 +133,9 @@ def assign_later(*, run_id: int, **_: Any) -> None:
 def _assign_quietly(run_id: int) -> None:
     try:
         assign(run_id=run_id)
-    except (Error, AssertionError) as error:  # a lost connection, a deadlock, a group that was quarantined meanwhile
+    except (
+        Error,
+        AssertionError,
+        ArtifactError,
+    ) as error:  # a lost connection, a deadlock, a group that was quarantined meanwhile
         log.warning("run %d: no batch was recorded now: %s", run_id, error)

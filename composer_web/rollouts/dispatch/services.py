@@ -47,6 +47,7 @@ __all__ = [
     "drop_claimed",
     "drop_open",
     "drop_stale",
+    "drop_unusable",
     "fail",
     "give_back",
     "pump",
@@ -179,7 +180,7 @@ def fail(
     row.infra_errors += max(1, len(infra_errors))
     row.save(update_fields=["infra_errors"])
     leases.release(held)
-    again = row.attempts < MAX_ATTEMPTS
+    again = row.attempts < MAX_ATTEMPTS and loss.outcome is not Cause.TOO_LARGE  # played again, it would be as large
     if row.run:
         _note_infra(row, f"attempt {row.attempts} of {MAX_ATTEMPTS} failed: {loss}", infra_errors)
     if again:
@@ -259,6 +260,15 @@ def drop_stale(*, run: Run, group_ids: Sequence[int], step: int) -> None:
         loss = stale_loss(group.prompt_index, step, stage.staleness_limit)
         drop(group=group, loss=loss, actor="trainer")
         add_event(run=run, kind="infra", level="warning", message=f"group {group.pk} is dropped: {loss}")
+
+
+@transaction.atomic
+def drop_unusable(*, run: Run, unusable: Mapping[int, str], step: int) -> None:
+    """Drop accepted groups whose training data cannot be read, with the reason of each, before they are in a batch."""
+    for group in Group.objects.select_for_update(of=("self",)).filter(run=run, pk__in=unusable, state="accepted"):
+        loss = Loss(Cause.DATA_LOST, f"its training data cannot be read at step {step}: {unusable[group.pk]}")
+        drop(group=group, loss=loss, actor="trainer")
+        add_event(run=run, kind="infra", level="error", message=f"group {group.pk} is dropped: {loss}")
 
 
 def _write_findings(group: Group, audit: Audited) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from composer_web.core import leases
-from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactTooLarge, artifacts
 from composer_web.core.database import survives_restart
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker.recorder import Recorder
+from sandbox.grading.outcomes import Cause, Loss
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
@@ -25,14 +26,25 @@ def accept_result(
 ) -> bool:
     """Accept a group whose `result` has a `train_group`; False when it was ended meanwhile, and nothing is written.
 
-    Blobs of earlier tries of the group are removed. Raises ArtifactError and LeaseLost.
+    Blobs of earlier tries of the group are removed. A group that is too large to store keeps its verdicts and is dropped
+    (False). Raises ArtifactError and LeaseLost.
     """
     assert result.train_group is not None, "a group without a training view is not accepted"
     audited, train_group = _audit(group, task, config, result)
     train_key = ""
     if group.run_id and train_group is not None:
         train_key = f"{recorder.prefix}/train.json.zst"
-        artifacts().put_model(train_key, train_group, max_bytes=MAX_GROUP_BYTES)
+        try:
+            artifacts().put_model(train_key, train_group, max_bytes=MAX_GROUP_BYTES)
+        except ArtifactTooLarge as error:
+            survives_restart(services.fail)(
+                group=group,
+                held=held,
+                loss=Loss(Cause.TOO_LARGE, str(error)),
+                graded=graded_of(result, recorder),
+                infra_errors=result.infra_errors,
+            )
+            return False
     done = survives_restart(services.accept)(
         group=group,
         held=held,

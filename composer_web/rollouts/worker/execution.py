@@ -108,7 +108,7 @@ def execute(group_id: int) -> str:
         survives_restart(services.drop_claimed)(group=group, held=held, loss=loss_of(error))
         return f"dropped: {error}"
     except Exception as error:
-        if full := disk.why_full(error, by_words=False):
+        if full := disk.why_full(error):
             return _wait_for_space(group, held, full)
         # Whatever went wrong here is not the policy's doing: an infra error with its cause, never a reward.
         expected = isinstance(error, GroupFailed | InferenceError)
@@ -170,7 +170,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         _check(result.train_group, plan)
     done = accept_result(group=group, held=held, task=plan.task, config=plan.config, result=result, recorder=recorder)
     tracing.trace(group, result.trajectories, began=began, graded=ready, now=timezone.now())
-    return "accepted" if done else "was ended meanwhile"
+    return "accepted" if done else "was ended"
 
 
 def _check(train_group: TrainGroup, plan: Plan) -> None:

@@ -108,4 +108,7 @@ def pump_all(**_: Any) -> None:
         if health is not None:
             scheduling.adapt(run, health)
         services.pump(run_id=run.pk)
-        batches.assign(run_id=run.pk)
+        try:
+            batches.assign(run_id=run.pk)
+        except ArtifactError as error:  # the other runs go on; the next pump tries this one again
+            log.error("run %d: no batch was recorded: %s", run.pk, error)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from composer_web.core import inference
+from composer_web.runs.engine_lag import lagging
 from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth
 
 log = logging.getLogger(__name__)
@@ -91,10 +92,10 @@ class EngineWatch:
     def _lags(self, served: DeploymentStatus) -> None:
         """Report engines that lag behind the weight store, once until they catch up."""
         newest = max(self._digests, default=-1)
-        for engine in served.by_engine:
-            if not 0 <= engine.version < newest - self._max_lag:
-                self._lagging.discard(engine.url)
-            elif engine.url not in self._lagging:
+        late = lagging(served, newest=newest, max_lag=self._max_lag)
+        self._lagging &= {engine.url for engine in late}
+        for engine in late:
+            if engine.url not in self._lagging:
                 self._lagging.add(engine.url)
                 who = f"the engine {engine.url}" if engine.url else "the engine"
                 self._event(

@@ -27,6 +27,7 @@ from composer_web.rollouts.models import Group
 from composer_web.rollouts.trajectory import lens
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs import services
+from composer_web.runs.engine_lag import allowed_lag
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.paths import deployment_name, weights_folder
 from composer_web.runs.training.clusters import EngineMeter
@@ -140,9 +141,7 @@ class DatabaseSink:
         self.run = control.run
         self._pins: set[int] = set()
         self._home = threading.get_ident()
-        stage = self.run.configuration.stage
-        allowed = stage.staleness_limit if isinstance(stage, RLConfig) else 0
-        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store, max_lag=max(1, allowed))
+        self.engines = EngineWatch(deployment_name(self.run), self.event, self._in_store, max_lag=allowed_lag(self.run))
         self._meter = EngineMeter()
         self._reported: int | None = None
 

@@ -21,6 +21,7 @@ from composer_web.runs.models import Run, RunState
 from composer_web.runs.training.stages import run_stage
 from composer_web.runs.training.trainer_bridge import DatabaseSink, Interrupted, RunControl
 from composer_web.runs.training.wakes import Wakes
+from trainer.distributed.errors import RanksLost
 from trainer.stages.base import StageError
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def _train(run: Run, held: leases.Held, wakes: Wakes) -> None:
     except Interrupted:
         stopped = True
     except Exception as error:
-        if full := disk.why_full(error):
+        if full := _why_full(error):
             log.error("run %d pauses: %s", run.pk, full)
             pause_without_room(run, full)
         elif isinstance(error, StageError | UserError):
@@ -62,6 +63,16 @@ def _train(run: Run, held: leases.Held, wakes: Wakes) -> None:
             _failed(run, f"{type(error).__name__}: {error}")
         return
     _ended(run, control, stopped=stopped)
+
+
+def _why_full(error: Exception) -> str | None:
+    """What to tell people when the disk is full; ranks that were lost cannot say, so the disk is asked."""
+    if isinstance(error, RanksLost):
+        try:
+            disk.require_space()
+        except disk.DiskFull as full:
+            return str(full)
+    return disk.why_full(error)
 
 
 def _starting_weights(run: Run) -> Path:

@@ -12,7 +12,7 @@ from composer_web.core.models import WorkerHeartbeat
 from composer_web.quotas import gpus
 from composer_web.runs.messages import holder, queue_of
 from composer_web.runs.models import Run, RunState, TrainBatch
-from composer_web.runs.train_queues import pool_queue, pool_title
+from composer_web.runs.train_queues import pool_queue, pool_title, worker_command
 
 
 def waits_for(run: Run) -> str:
@@ -37,8 +37,8 @@ def _worker(run: Run) -> str:
     ]
     if not workers:
         return (
-            f"It waits for a worker of the pool {pool}, and none is alive: start "
-            f"`celery -A composer_web worker -Q {queue} --pool threads -c 1` where its GPUs are."
+            f"It waits for a worker of the pool {pool}, and none is alive: start `{worker_command(queue)}` where its GPUs "
+            "are."
         )
     busy = [f"{name} trains run {current}" for name, current in workers if current]
     if len(busy) == len(workers):

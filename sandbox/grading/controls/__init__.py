@@ -4,7 +4,6 @@
 """
 
 from sandbox.grading.controls.run import (
-    GRADER,
     Attempt,
     Controls,
     require_controls,

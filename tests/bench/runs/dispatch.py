@@ -1,9 +1,11 @@
-"""`make bench NAME=dispatch`: train workers and trainer processes are killed -9 at random moments of real runs.
+"""`make bench NAME=dispatch`: what dispatches and trains real runs is killed -9 at random moments.
 
 A throw-away Postgres and Valkey, real Celery workers (two of the queue `train`, one of `control`, the clock) and real trainer
-processes. Groups are accepted through the services, without sandboxes and engine, so that steps come quickly. Each kill is
-at a random moment; the conditions say between which acts it fell. Every run is then trained again in one process, without
-interruption, on the batches that were recorded: the digests of the weights after each step must be the same ones.
+processes. Groups are accepted through the services, without sandboxes and engine, so that steps come quickly. Killed are
+trainers, train workers, the sender of the outbox and the clock: every other one at a random moment, the rest in the stretch
+of a run's way (dispatch, claim, step, acknowledgement) in which the fewest kills fell. Every run is then trained again in one
+process, without interruption, on the batches that were recorded: the digests of the weights after each step must be the same
+ones.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
     from composer_web.runs.models import Run
     from tests.web.kills import Chaos
 
-GOALS: dict[str, report.Goal] = {"kills": (">=", 200.0), "trained_twice": ("==", 0.0), "lost": ("==", 0.0)}
+GOALS: dict[str, report.Goal] = {
+    "kills": (">=", 200.0),
+    "trained_twice": ("==", 0.0),
+    "lost": ("==", 0.0),
+    "kills_dispatch_to_claim": (">=", 1.0),
+    "kills_claim_to_step": (">=", 1.0),
+    "kills_step_to_acknowledgement": (">=", 1.0),
+}
 LIVE_RUNS = 2
 SPARED = 6
 """A run that lost so many trainers in a row is let get to its next checkpoint."""
@@ -34,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--steps", type=int, default=20, help="of each run")
-    parser.add_argument("--between", type=float, default=8.0, help="most seconds between two kills")
+    parser.add_argument("--between", type=float, default=6.0, help="most seconds between two kills")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -52,7 +61,7 @@ def main() -> None:
 def measure(arguments: argparse.Namespace) -> None:
     """Print the line. The database of the environment is migrated and empty."""
     from tests.web.forked import ForkedProduct
-    from tests.web.kills import Chaos, prove
+    from tests.web.kills import STRETCHES, Chaos, prove
 
     began = time.monotonic()
     prepare(2 * arguments.steps)
@@ -72,6 +81,7 @@ def measure(arguments: argparse.Namespace) -> None:
     proofs = [prove(run) for run in runs]
     metrics = {
         "kills": float(chaos.count),
+        **{f"kills_{stretch.replace(' ', '_')}": float(chaos.stretches[stretch]) for stretch in STRETCHES},
         "trained_twice": float(sum(proof.trained_twice for proof in proofs)),
         "lost": float(sum(proof.lost for proof in proofs)),
         "steps": float(sum(proof.steps for proof in proofs)),
@@ -119,7 +129,7 @@ def kill_and_train(chaos: Chaos, arguments: argparse.Namespace) -> list[Run]:
         chaos.play(live, moments.uniform(0.0, arguments.between))
         while any(run.lost_in_a_row >= SPARED for run in live):
             chaos.play(live, 0.5)  # a run is given up that loses its trainers too often without a checkpoint
-        if chaos.kill(live) and chaos.count % 10 == 0:
+        if chaos.kill(live, aimed=chaos.count % 2 == 1) and chaos.count % 10 == 0:
             print(f"{chaos.count} kills; runs {[(run.step, run.recoveries) for run in runs]}", flush=True)
     end = time.monotonic() + END_SECONDS
     while live := [run for run in runs if run.state not in RUN_FINAL]:

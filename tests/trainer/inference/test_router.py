@@ -29,6 +29,7 @@ from trainer.inference.router.affinity import SLACK, Affinity
 from trainer.inference.router.merge import merged
 from trainer.inference.router.replicas import BorrowPolicy, Member
 from trainer.inference.router.server import Router
+from trainer.weights import WeightStore
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]
 
@@ -235,6 +236,37 @@ async def test_groups_spread_over_engines_and_share_their_prompt(fleet: Fleet) -
     assert sum(engine.prompt_tokens for engine in status.engines) == status.prompt_tokens > 0
     again = await all_of(fleet, [ask(prompt, seed=n) for prompt in groups for n in range(4)])
     assert [a.token_ids for a in again] == [a.token_ids for a in answers]
+
+
+async def test_requests_go_to_the_engine_that_follows_and_to_one_that_lags_only_where_there_is_no_other(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    store = WeightStore(tmp_path / "weights", dtype="float32")
+    for version in range(3):
+        store.publish(version, long_model(version).state_dict())
+    policy_dir = models.save(long_model(0), tmp_path / "policy")
+    spec = DeploymentSpec(name="two", policy_dir=str(policy_dir), store=str(store.root), version=0)
+    await asyncio.to_thread(fleet.admin.deploy, spec)
+    with InferenceAdmin(fleet.engines[1].url) as second:
+        await asyncio.to_thread(second.update, "two", 2)
+
+    def versions() -> dict[str, int]:
+        status = next(d for d in fleet.admin.deployments() if d.name == "two")
+        return {engine.url: engine.version for engine in status.engines}
+
+    first, second_url = (engine.url for engine in fleet.engines)
+    await asyncio.to_thread(wait_for, lambda: versions() == {first: 0, second_url: 2}, "two versions")
+    questions = [ask([number, *PROMPT], deployment="two") for number in range(8)]
+    answers = await all_of(fleet, questions)
+    assert {span.version for answer in answers for span in answer.spans} == {2}
+    asked = await all_of(fleet, [question.model_copy(update={"min_version": 1}) for question in questions])
+    assert {span.version for answer in asked for span in answer.spans} == {2}
+    await asyncio.to_thread(fleet.members, fleet.engines[0])
+    alone = await all_of(fleet, questions)
+    assert {span.version for answer in alone for span in answer.spans} == {0}
+    await asyncio.to_thread(fleet.members, *fleet.engines)
+    await asyncio.to_thread(fleet.serving, 2)
+    await asyncio.to_thread(fleet.admin.remove, "two")
 
 
 async def test_an_engine_that_dies_loses_no_request_and_comes_back(fleet: Fleet) -> None:

@@ -8,11 +8,15 @@ import pytest
 from django.utils import timezone
 
 from composer_web.accounts.models import User
-from composer_web.alerts.models import Alert, Notice
+from composer_web.alerts.models import Alert, Notice, Rule
 from composer_web.alerts.rules import services, watching
+from composer_web.core import inference
 from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.runs.models import Run
+from composer_web.runs.paths import deployment_name
+from composer_web.runs.services import record_version
+from trainer.inference.contract import DeploymentStatus, EngineStatus, ServerHealth
 
 pytestmark = pytest.mark.django_db
 
@@ -75,3 +79,35 @@ def test_a_share_of_lost_rollouts_is_told_from_ten_on(people: dict[str, User], r
     assert "4 of 10 rollouts of run" in Alert.objects.get().message
     ended(group, ["failed"] * 10)
     assert watching.look() == 0
+
+
+def test_an_engine_that_lags_is_told_without_anybody_having_made_a_rule(
+    people: dict[str, User], running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it catches up; and not to who has switched the rule off."""
+    versions = {"http://gpu-1": 9, "http://gpu-2": 9}
+
+    def said(**_: object) -> ServerHealth:
+        engines = [EngineStatus(url=url, version=version) for url, version in versions.items()]
+        status = DeploymentStatus(
+            name=deployment_name(running), version=9, digest="", state="serving", follow=True, engines=engines
+        )
+        return ServerHealth(ok=True, engine="router", deployments=[status])
+
+    monkeypatch.setattr(inference, "health", said)
+    record_version(run=running, version=9)
+    assert watching.look() == 0 and not Rule.objects.exists()
+    versions["http://gpu-2"] = 8
+    assert watching.look() == 0, "as the run allows"
+    versions["http://gpu-2"] = 3
+    assert watching.look() == 1
+    alert = Alert.objects.get(rule__kind="engine_lag", about=f"run:{running.pk}")
+    assert "http://gpu-2 serves version 3; 9 is published" in alert.message and "gpu-1" not in alert.message
+    assert Notice.objects.filter(alert=alert, user=people["operator"]).count() == 1
+    versions["http://gpu-2"] = 9
+    assert watching.look() == 0
+    alert.refresh_from_db()
+    assert alert.state == "resolved"
+    Rule.objects.update(active=False)
+    versions["http://gpu-2"] = 3
+    assert watching.look() == 0 and Rule.objects.count() == 1

@@ -259,3 +259,15 @@ def test_a_project_changes_by_what_is_named(
     assert (changed["name"], changed["library"]) == ("All of us", False)
     assert cli("projects", "update", "none", "--library")[0] == 2
     assert "no project 'none'" in capsys.readouterr().err
+
+
+def test_an_export_says_how_far_it_is_beside_its_content(
+    draft: Run, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, content = cli("exports", "create", "runs", "--format", "csv")
+    told = capsys.readouterr().err.splitlines()
+    assert status == 0 and content.startswith("run,name,") and "is done" not in content
+    assert told and all(line.startswith("export ") for line in told)
+    assert told[-1].endswith("is done: 1 of 1 rows")
+    assert cli("exports", "create", "runs", "--format", "csv", "--json")[0] == 0
+    assert capsys.readouterr().err == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from django.test import Client
+from safetensors import SafetensorError
 
 from composer_web.accounts.models import User
 from composer_web.core import disk, leases
@@ -30,6 +31,7 @@ from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 from tests.web.product import Product
 from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
+from trainer.stages.base import StageError
 
 STEPS = 6
 STAGE = RLConfig(
@@ -78,7 +80,11 @@ def test_a_full_disk_is_recognised_behind_other_errors(small_disk: Path) -> None
     told = disk.why_full(error.value)
     assert told is not None and "the disk is full" in told and "then resume the run" in told
     assert disk.why_full(OSError(errno.EACCES, "Permission denied")) is None
-    assert disk.why_full(RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"))
+    words = "Error while serializing: I/O error: No space left on device (os error 28)"
+    assert disk.why_full(SafetensorError(words))
+    assert disk.why_full(SafetensorError(words.replace("28", "13"))) is None
+    assert disk.why_full(RuntimeError(words)) is None, "a policy may have said so"
+    assert disk.why_full(StageError(f"the policy wrote: {words}")) is None
 
 
 @pytest.fixture

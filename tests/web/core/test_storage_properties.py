@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +12,21 @@ from django.db import transaction
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from composer_web.core.artifacts import artifacts
+from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.rollouts import selectors
-from composer_web.rollouts.dispatch import services
+from composer_web.rollouts.dispatch import batches, services
 from composer_web.rollouts.models import Finding, Group, Rollout, RolloutText
 from composer_web.rollouts.trajectory import trajectory_store
+from composer_web.rollouts.worker import accepting
 from composer_web.rollouts.worker.accepting import accept_result
 from composer_web.rollouts.worker.recorder import Recorder
-from composer_web.runs.models import Run
+from composer_web.runs.models import Run, TrainBatch
 from sandbox.grading.findings import ReportFinding, Rule
 from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
 from sandbox.grading.report import CaseResult, Report
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json, storable_text
-from tests.web.making import claim, trajectory
+from tests.web.making import claim, take_run, trajectory
 from trainer.config import RLConfig
 from trainer.rollouts.ending import stored
 from trainer.rollouts.group import run_attempts
@@ -116,8 +118,9 @@ def content(words: dict[str, str], values: dict[str, Any], *, passed: bool) -> d
     }  # fmt: skip
 
 
-def play(group: Group, odd: dict[str, Any], *, checked: bool = True) -> None:
-    """What a worker does with a group: each attempt stored as it ends, then audited and accepted. Sample 0 holds `odd`."""
+def play(group: Group, odd: dict[str, Any], *, checked: bool = True) -> bool:
+    """What a worker does with a group: each attempt stored as it ends, then audited and accepted. Sample 0 holds `odd`.
+    Whether it was accepted."""
     claimed = claim(group)
     group, held = claimed.group, claimed.held
     stage = group.run.configuration.stage if group.run else None
@@ -142,7 +145,7 @@ def play(group: Group, odd: dict[str, Any], *, checked: bool = True) -> None:
         )
     )
     assert result.train_group is not None, f"the group is lost: {result.loss}"
-    assert accept_result(group=group, held=held, task=task, config=stage, result=result, recorder=recorder)
+    return accept_result(group=group, held=held, task=task, config=stage, result=result, recorder=recorder)
 
 
 def rows_of(group: Group) -> list[Rollout]:
@@ -173,7 +176,7 @@ def test_every_field_is_stored_and_read_back(
     group: Group, words: dict[str, str], values: dict[str, Any], passed: bool
 ) -> None:
     with transaction.atomic():
-        play(group, content(words, values, passed=passed))
+        assert play(group, content(words, values, passed=passed))
         odd, _ = rows_of(group)
         kept = selectors.trajectory(odd)
         assert (odd.verdict, odd.reward) == (("passed", 1.0) if passed else ("failed", 0.0))
@@ -219,7 +222,7 @@ def test_what_no_store_takes_costs_that_rollout_alone(group: Group, field: str, 
         "reward_parts": (part["reward_parts"][0].model_copy(update={"detail": {text: text}}),),
     }
     with transaction.atomic():
-        play(group, {**part, field: raw[field]}, checked=False)
+        assert play(group, {**part, field: raw[field]}, checked=False)
         odd, _ = rows_of(group)
         if odd.outcome == Cause.UNSTORABLE:
             assert (odd.verdict, odd.reward) == ("failed", 0.0), "it is the policy's content"
@@ -227,3 +230,57 @@ def test_what_no_store_takes_costs_that_rollout_alone(group: Group, field: str, 
             assert (odd.verdict, odd.reward) == (("passed", 1.0) if passed else ("failed", 0.0))
         assert selectors.trajectory(odd).verdict == Verdict(odd.verdict)
         transaction.set_rollback(True)
+
+
+def test_a_group_that_is_too_large_to_store_is_dropped_at_once_with_its_verdicts(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "MAX_GROUP_BYTES", 100)
+    assert not play(group, {})
+    group.refresh_from_db()
+    assert (group.state, group.outcome, group.attempts) == ("dropped", Cause.TOO_LARGE, 1), (
+        "played again, it is as large"
+    )
+    assert "more than the 0 MiB that can be read back" in group.cause
+    verdicts = Rollout.objects.filter(group=group).order_by("sample").values_list("verdict", flat=True)
+    assert list(verdicts) == ["failed", "passed"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_a_group_whose_stored_data_cannot_be_read_is_in_no_batch(group: Group, running: Run, damage: str) -> None:
+    """A recorded batch is trained on whatever happens, so that a resume would fail the same way for ever."""
+    for one in Group.objects.filter(run=running):
+        assert play(one, {})
+    group.refresh_from_db()
+    path = artifacts().path(group.train_key)
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-8] if damage == "cut" else content[:-6] + bytes(6))
+    held = take_run(running)
+    assert held is not None
+    batches.want(run=running, held=held, step=1)
+    assert batches.assign(run_id=running.pk)
+    batch = TrainBatch.objects.get(run=running, step=1)
+    group.refresh_from_db()
+    assert group.pk not in batch.group_ids and len(batch.group_ids) == 2
+    assert (group.state, group.outcome) == ("dropped", Cause.DATA_LOST)
+    for key in Group.objects.filter(pk__in=batch.group_ids).values_list("train_key", flat=True):
+        assert artifacts().get_model(key, TrainGroup)
+
+
+def test_a_store_that_does_not_answer_costs_no_group(group: Group, running: Run, tmp_path: Path) -> None:
+    for one in Group.objects.filter(run=running):
+        assert play(one, {})
+    held = take_run(running)
+    assert held is not None
+    batches.want(run=running, held=held, step=1)
+    away = artifacts().root.rename(tmp_path / "away")
+    try:
+        with pytest.raises(ArtifactError):
+            batches.assign(run_id=running.pk)
+    finally:
+        away.rename(artifacts().root)
+    assert not Group.objects.filter(run=running, state="dropped").exists()
+    assert batches.assign(run_id=running.pk)

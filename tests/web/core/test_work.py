@@ -19,11 +19,14 @@ from composer_web.core.models import Lease, Outbox
 from composer_web.core.queues import QUEUES
 from composer_web.core.work import TASKS
 from composer_web.env import REPOSITORY
-from composer_web.tasks import generating, generation_jobs
-from composer_web.tasks.models import GeneratorRun, Suite
+from composer_web.tasks import controls, generating, generation_jobs
+from composer_web.tasks.models import GeneratorRun, Suite, TaskVersion
 from composer_web.tasks.tasks import generate as generate_task
+from composer_web.tasks.tasks import run_controls
 from sandbox.generators.building.yields import Yield
+from sandbox.grading.controls import Controls
 from sandbox.tasks.procedural import generate
+from sandbox.tasks.spec import TaskSpec
 from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,6 +126,35 @@ def test_a_second_delivery_is_put_off_while_the_first_runs(name: str) -> None:
     assert rows == [{"task": name, "kwargs": given, "queue": TASKS[name].queues[0], "sent_at": None}] * 2
     assert len(set(Outbox.objects.values_list("key", flat=True))) == 1, "sent once"
     assert leases.is_held(resource)
+
+
+def test_every_version_of_a_message_has_a_lease_of_its_own(
+    make_suite: Callable[..., Suite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two messages that share a version never grade it at the same time, and a second delivery grades nothing again."""
+    make_suite(count=3)
+    pks = list(TaskVersion.objects.order_by("pk").values_list("pk", flat=True))
+    TaskVersion.objects.update(controls_ok=None)
+    graded: list[int] = []
+
+    by_hash = {version.bundle.bundle_hash: version.pk for version in TaskVersion.objects.all()}
+
+    async def grade(*, task: TaskSpec, **_: Any) -> Controls:
+        graded.append(by_hash[task.bundle_hash])
+        return Controls(bundle_hash=task.bundle_hash, ok=True)
+
+    monkeypatch.setattr(controls, "grade_controls", grade)
+    other = leases.take(f"controls:{pks[1]}", owner="another worker", seconds=60)
+    assert other is not None
+    run_controls(version_ids=pks)
+    assert sorted(graded) == [pks[0], pks[2]]
+    assert not leases.is_held(f"controls:{pks[0]}")
+    asked = Outbox.objects.get(task="tasks.run_controls", sent_at=None)
+    assert asked.kwargs == {"version_ids": [pks[1]], "again": False}
+    leases.release(other)
+    for _ in range(2):
+        run_controls(version_ids=pks)
+    assert sorted(graded) == pks
 
 
 class Work:

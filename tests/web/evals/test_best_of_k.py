@@ -79,6 +79,21 @@ def test_curves_of_older_runs_are_taken_apart(run: Run) -> None:
     assert run.latest["eval/best_of_k"] == 0.9
 
 
+@pytest.mark.django_db
+def test_a_task_that_lost_rollouts_is_in_no_best_of_the_full_k(run: Run) -> None:
+    """Otherwise a curve falls because an engine was down."""
+    whole, lost = [True, *[False] * 7], [False] * 3
+    results = score([whole, lost], samples=8, lost=5, seconds=1.0)
+    assert (results["best"], results["best_at"]["8"], results["tasks"]) == (1.0, 1.0, 2)
+    made = for_version(run=run, version=0)
+    assert made is not None
+    mark_running(evaluation=made)
+    mark_finished(evaluation=made, results=results)
+    assert points(run, "eval/best_of_k") == {0: 1.0}
+    nothing = score([lost], samples=8, lost=5, seconds=1.0)
+    assert nothing["best"] is None and nothing["pass1"] == 0.0
+
+
 def test_a_k_counts_the_tasks_that_have_as_many_verdicts() -> None:
     assert best_at([[True, False], [False]], samples=2) == {"2": 1.0}
     assert best_at([[False]], samples=2) == {}

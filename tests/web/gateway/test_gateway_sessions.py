@@ -300,4 +300,5 @@ def test_what_is_shown_of_a_part_begins_what_is_shown_of_the_whole(base: Policy)
     for end in range(1, len(ids)):
         assert final.startswith(reader.partial(ids[:end]).text)
     call = render.turn((ToolCall(id="x", name="grep", arguments={"pattern": "x"}),))
+    reader = Reader(render, tools=True, thinking=False, stops=("STOP",))
     assert [reader.partial(call[:end]).text for end in range(1, len(call))] == [""] * (len(call) - 1)

@@ -103,8 +103,8 @@ def test_a_run_without_a_worker_is_asked_for_again_and_not_while_its_message_wai
     services.start_run(run=draft)
     assert resent() == [], "its message is in the outbox"
     Outbox.objects.update(sent_at=PAST)
-    broker.lpush("train", "a message that waits for a free worker")
-    assert resent() == []
+    app.send_task("train.run", kwargs={"run_id": draft.pk}, queue="train")
+    assert resent() == [], "its message waits for a free worker"
     broker.delete("train")
     assert resent() == [("its message was lost (not in the queue, not taken)", "send again")]
     assert resent() == [], "it is in the outbox again"
@@ -114,6 +114,14 @@ def test_a_run_without_a_worker_is_asked_for_again_and_not_while_its_message_wai
     assert resent() == []
     leases.release(held)
     assert resent() == [("no train worker holds it", "send again")]
+
+
+def test_a_lost_message_is_sent_again_although_others_always_wait_in_the_queue(draft: Run) -> None:
+    services.start_run(run=draft)
+    Outbox.objects.update(sent_at=PAST)
+    app.send_task("train.run", kwargs={"run_id": draft.pk + 1}, queue="train")
+    app.send_task("train.run", kwargs={"run_id": draft.pk}, queue="train.h100")
+    assert resent() == [("its message was lost (not in the queue, not taken)", "send again")]
 
 
 def test_a_step_and_a_pause_that_nobody_heard_of_are_sent_again(running: Run) -> None:

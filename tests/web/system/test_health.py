@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
@@ -13,9 +15,27 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.env import env
+from composer_web.runs.models import Run
+from composer_web.runs.services import create_run, start_run
 from composer_web.system import health
 
 pytestmark = pytest.mark.django_db
+
+STARTED = """
+import os, sys
+import django
+from celery.bin.celery import celery
+django.setup()
+from composer_web.runs.train_worker import TrainWorker
+
+def accepted(worker):
+    print("accepted", flush=True)
+    os._exit(0)
+
+TrainWorker.occupy = accepted
+celery(sys.argv[1:], prog_name="celery")
+"""
+"""`celery` with these arguments, up to where a train worker would take its place."""
 
 
 def test_messages_that_nobody_takes() -> None:
@@ -37,6 +57,50 @@ def test_messages_that_nobody_takes() -> None:
     worker.beat_at = now - timedelta(seconds=60)
     worker.save()
     assert not health._queues({"build": 3})[0]
+
+
+def test_the_remedy_for_a_queue_of_training_is_a_command_that_starts_a_train_worker() -> None:
+    """As typed: Celery's own parser and this product's checks take it."""
+    ok, message, _ = health._queues({"train": 1, "train.h100": 2})
+    assert not ok
+    for queue in ("train", "train.h100"):
+        command = f"celery -A composer_web worker -Q {queue} --pool threads -c 1"
+        assert f"`{command}`" in message
+        started = subprocess.run(
+            [sys.executable, "-c", STARTED, *command.split()[1:]],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert started.stdout.endswith("accepted\n"), started.stderr
+
+
+def test_each_pool_that_runs_wait_for_needs_a_worker(draft: Run) -> None:
+    now = timezone.now()
+    for kind, queues in (
+        ("control", ["control"]),
+        ("io", ["io"]),
+        ("rollout", ["rollout"]),
+        ("clock", []),
+        ("train", ["train", "train.worker.a.gpu-0"]),
+    ):
+        detail = {"queues": queues}
+        WorkerHeartbeat.objects.create(
+            name=f"{kind}@a", kind=kind, pid=1, started_at=now, beat_at=now + timedelta(hours=1), detail=detail
+        )
+    assert health._workers()[0]
+    other = create_run(config=draft.configuration.model_copy(update={"pool": "h100"}))
+    start_run(run=other)
+    ok, message, _ = health._workers()
+    assert not ok
+    assert "the pool h100" in message and "`celery -A composer_web worker -Q train.h100 --pool threads -c 1`" in message
+    detail = {"queues": ["train.h100"]}
+    WorkerHeartbeat.objects.filter(kind="train").update(detail=detail)
+    assert health._workers()[0]
+    start_run(run=draft)
+    ok, message, _ = health._workers()
+    assert not ok and "the pool default" in message, "a worker of another pool does not take it"
 
 
 def test_a_lease_that_nobody_takes_over() -> None:

@@ -105,7 +105,8 @@ def run_stage_on_ranks(
             if server.result is None:
                 raise RanksLost(_why(log.name, config, agent.returncode))
     if "error" in server.result:
-        raise StageError(server.result["error"])
+        number = server.result.get("errno")
+        raise StageError(server.result["error"]) from (None if number is None else OSError(number, os.strerror(number)))
     checkpoint = server.result["checkpoint"]
     return StageResult(server.result["outcome"], server.result["step"], Path(checkpoint) if checkpoint else None)
 

@@ -40,6 +40,8 @@ from trainer.inference.service import serve
 log = logging.getLogger(__name__)
 PLACE_SECONDS = 120.0
 """Maximum seconds for an engine to load and verify weights; the first ones compile."""
+TOLERATED_LAG = 1
+"""Versions that an engine may be behind the newest one: while all of them load a version, they do so one after another."""
 DIFFERS = "engine_differs"
 ELSEWHERE = {"unavailable", "internal", "unknown_deployment", DIFFERS}
 """Errors of one engine that another may not have: it is stopping, its step failed, it restarted without our deployment,
@@ -65,6 +67,14 @@ class Relayed(ServerError):
             self.code, message = "internal", f"HTTP {response.status_code} from {response.request.url}"
         super().__init__(message)
         self.status = response.status_code
+
+
+def caught_up(members: Sequence[Member], request: GenerateRequest) -> Sequence[Member]:
+    """Engines that do not lag: they have the version that is asked for, and are at most TOLERATED_LAG behind the newest. All
+    of them where none has it: an engine waits for a version itself."""
+    versions = {member.spec: member.version(request.deployment) for member in members}
+    least = max(request.min_version, max(versions.values()) - TOLERATED_LAG)
+    return [member for member in members if versions[member.spec] >= least] or members
 
 
 class Router:
@@ -161,8 +171,7 @@ class Router:
                 shunned.clear()
                 await self._next_look(left)
                 continue
-            current = [m for m in open_to if m.version(request.deployment) >= request.min_version]
-            member = self._affinity.choose(request, current or open_to)  # one that lags waits for the version itself
+            member = self._affinity.choose(request, caught_up(open_to, request))
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
             timeout = httpx.Timeout(left + 5.0, connect=min(left, 5.0))
             task = asyncio.ensure_future(member.connections.post("/generate", body, timeout))
