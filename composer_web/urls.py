@@ -24,5 +24,6 @@ urlpatterns = [
     path("", include("composer_web.repositories.urls")),
     path("", include("composer_web.gateway.urls")),
     path("", include("composer_web.alerts.urls")),
+    path("", include("composer_web.help.urls")),
     path("", include("composer_web.ops.urls")),
 ]

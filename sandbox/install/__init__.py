@@ -1,1 +1,1 @@
-"""Auto-install: from an unconfigured checkout to an environment whose tests run offline. docs/repositories.md."""
+"""Auto-install: from an unconfigured checkout to an environment whose tests run offline. docs/guides/repositories.md."""

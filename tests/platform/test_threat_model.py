@@ -1,4 +1,4 @@
-"""docs/threat-model.md: each threat names tests that exist, by file and function."""
+"""docs/sandbox/threat-model.md: each threat names tests that exist, by file and function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs/threat-model.md").read_text().splitlines()
+    for line in (ROOT / "docs/sandbox/threat-model.md").read_text().splitlines()
     if line.startswith("| ") and not line.startswith("| Threat ")
 ]
 

@@ -1,4 +1,4 @@
-"""The auditor: deterministic, outcome-blind rules over trajectories. See docs/auditor.md."""
+"""The auditor: deterministic, outcome-blind rules over trajectories. See docs/sandbox/grading.md."""
 
 from sandbox.grading.audit.attempt import Attempt, Step
 from sandbox.grading.audit.base import Evidence, Finding, Rule, Severity

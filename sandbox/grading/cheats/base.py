@@ -68,7 +68,7 @@ class Exploit:
     """A catalogued way to cheat. The expected verdict is always `failed`."""
 
     id: str
-    """`A1` … `C7` of the catalogue (docs/grading.md)."""
+    """`A1` … `C7` of the catalogue (docs/sandbox/grading.md)."""
     title: str
     run: Script
     findings: tuple[str, ...] = ()
