@@ -1,6 +1,8 @@
 """Files of the documentation site, for everybody who is logged in.
 
-The site has no inline scripts (`scripts.docs.scripts`), so the policy of all other pages holds for it as well.
+The site has no inline scripts (`scripts.docs.scripts`), so scripts are as restricted as on all other pages. Styles are
+not: the theme's search inserts a style element, whose hash changes with each release of the theme. The site shows no
+content of users.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import mimetypes
 from pathlib import Path
 
+from csp.constants import UNSAFE_INLINE
+from csp.decorators import csp_update
 from django.http import Http404, HttpResponse, HttpResponseBase, HttpResponseNotModified
 from django.shortcuts import redirect
 from django.utils.http import http_date
@@ -22,6 +26,7 @@ SITE = REPOSITORY / "build" / "help"
 
 
 @require_safe
+@csp_update({"style-src": [UNSAFE_INLINE]})
 @for_people()
 def help_page(request: PageRequest, page: str) -> HttpResponseBase:
     """A page or file of the site. 404 when there is none, or when the site is not built."""

@@ -14,7 +14,16 @@ OUTSIDE = ("README.md", "AGENTS.md")
 """Pages that link into docs/ and are no part of the site."""
 
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(?:#([^)\s]*))?\)")
-CODE = ("composer_web", "opencomposer", "sandbox", "scripts", "tests/bench/*.py", "trainer", "Makefile", "docker-compose.yml")
+CODE = (
+    "composer_web",
+    "opencomposer",
+    "sandbox",
+    "scripts",
+    "tests/bench/*.py",
+    "trainer",
+    "Makefile",
+    "docker-compose.yml",
+)
 """Where a path below docs/ is one of ours. Tests of tasks and patches make up such paths."""
 
 
