@@ -87,8 +87,8 @@ docs: install $(HELP) ## the help pages in build/help, strictly: broken links an
 $(HELP): $(HELP_SOURCES) | install
 	@$(PY) -m scripts.docs
 
-bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
-	@exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
+bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object; RECORD=1 NOTE=… keeps it)
+	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.toy.base_policy $(ARGS)
