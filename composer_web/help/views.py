@@ -19,8 +19,8 @@ from django.views.decorators.http import require_safe
 from django.views.static import was_modified_since
 
 from composer_web.env import REPOSITORY
-from composer_web.ops.pages import PageRequest
-from composer_web.ops.pages import page as for_people
+from composer_web.ui.pages import PageRequest
+from composer_web.ui.pages import page as for_people
 
 SITE = REPOSITORY / "build" / "help"
 

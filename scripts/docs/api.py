@@ -44,7 +44,7 @@ def described() -> dict[str, Any]:
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
     django.setup()
-    from composer_web.api.root import api
+    from composer_web.api_root import api
 
     schema: dict[str, Any] = api.get_openapi_schema()
     return schema

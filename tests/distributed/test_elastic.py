@@ -158,7 +158,7 @@ def test_a_machine_that_comes_later_joins_and_no_restart_is_counted(
         others.append(Other(meeting.folder, tmp_path / "log-2"))
         until(lambda: first not in parents(), "the ranks are started again, with the new ones")
 
-    sink, config = At(3, come), configuration(ranks=3, shards=3, machines=3, min_nodes=2, restarts=0)
+    sink, config = At(3, come), configuration(world_size=3, dp_shard=3, max_nodes=3, min_nodes=2, max_restarts=0)
     try:
         train(config, sink, meeting, tmp_path / "checkpoints")
     finally:
@@ -216,7 +216,9 @@ class Known:
 
     def __init__(self, machines: int) -> None:
         self.waiting, self.closed, self.lost = 0, False, False
-        self._state_holder = SimpleNamespace(state=SimpleNamespace(participants=dict.fromkeys(range(nodes)), round=7))
+        self._state_holder = SimpleNamespace(
+            state=SimpleNamespace(participants=dict.fromkeys(range(machines)), round=7)
+        )
 
     def next_rendezvous(self) -> Any:
         if self.lost:

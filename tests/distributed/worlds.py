@@ -110,7 +110,7 @@ def meshes(config: ParallelConfig) -> Meshes:
 
 
 def parallel(ranks: int, **sizes: Any) -> ParallelConfig:
-    sizes.setdefault("shards", ranks // (sizes.get("context", 1) * sizes.get("replicas", 1)))
+    sizes.setdefault("dp_shard", ranks // (sizes.get("cp", 1) * sizes.get("dp_replicate", 1)))
     return ParallelConfig(world_size=ranks, **sizes)
 
 

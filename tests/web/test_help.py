@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.env import PREFIX, Env
 from composer_web.help import views
 from opencomposer.app import NOUNS
