@@ -1,7 +1,7 @@
 """The packages of the formats' owners read what we write: `harbor` and `inspect_ai`, in an environment of their own.
 
-They need a newer Python and a hundred packages, so they are no part of ours: docs/guides/formats.md says how `.venv-peers` is made,
-and these tests skip where that is missing.
+They need a newer Python and a hundred packages, so they are no part of ours: docs/guides/formats.md says how `.venv-peers` is
+made, and these tests skip where that is missing.
 """
 
 import json
