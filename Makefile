@@ -61,7 +61,7 @@ test-vllm: install ## the inference contract on a real vLLM server (its CPU buil
 test-peers: install ## Harbor's and Inspect's own packages read our exports (in .venv-peers, made once; needs python3.12)
 	@test -x .venv-peers/bin/python || { python3.12 -m venv .venv-peers \
 	  && .venv-peers/bin/pip install -q harbor==0.24.0 inspect_ai==0.3.285; } || { rm -rf .venv-peers; exit 1; }
-	$(PY) -m pytest -q -m slow -n0 tests/sandbox/tasks/formats/test_peers.py $(ARGS)
+	$(PY) -m pytest -q -m slow -n0 tests/sandbox/formats/test_peers.py $(ARGS)
 
 redteam: install ## every exploit of the catalogue beside an honest run, on every backend (BACKENDS=namespaces,docker)
 	@exec $(PY) -m tests.redteam --backends "$(BACKENDS)" $(ARGS)
@@ -70,7 +70,7 @@ fuzz: install ## every parser of foreign bytes under a coverage-guided fuzzer (S
 	@exec $(PY) -m tests.fuzz --seconds $(or $(SECONDS),30) --targets "$(TARGETS)"
 
 fuzz-api: install ## every operation of the API against its description, with other inputs (EXAMPLES=30, SEED=1)
-	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -n $(TEST_WORKERS) --timeout 3600 tests/web/test_api_properties.py $(ARGS)
+	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -n $(TEST_WORKERS) --timeout 3600 tests/web/api/test_api_properties.py $(ARGS)
 
 lint: install ## ruff, mypy, the layers, the lock and the links of the docs
 	@$(PY) -m scripts.lint
@@ -88,7 +88,7 @@ $(HELP): $(HELP_SOURCES) | install
 	@$(PY) -m scripts.docs
 
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object; RECORD=1 NOTE=… keeps it)
-	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench.$(subst -,_,$(or $(NAME),$(error say which: make bench NAME=sandbox))) $(ARGS)
+	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.toy.base_policy $(ARGS)

@@ -9,36 +9,36 @@ from ninja import NinjaAPI
 from ninja.errors import ValidationError, ValidationErrorContext
 from ninja.operation import Operation
 
-from composer_web.accounts.api import router as accounts
-from composer_web.accounts.api import whoami
-from composer_web.accounts.audit_api import router as audit
-from composer_web.accounts.people_api import router as people
-from composer_web.accounts.project_api import router as projects
-from composer_web.alerts.api import router as alerts
+from composer_web.accounts.http.api import router as accounts
+from composer_web.accounts.http.api import whoami
+from composer_web.accounts.http.audit_api import router as audit
+from composer_web.accounts.http.people_api import router as people
+from composer_web.accounts.http.project_api import router as projects
+from composer_web.alerts.http.api import router as alerts
 from composer_web.api import errors
 from composer_web.api.auth import needs
 from composer_web.core.errors import worded
-from composer_web.datasets.api import router as datasets
-from composer_web.evals.api import router as evals
-from composer_web.evals.release_api import router as releases
-from composer_web.gateway.api import router as gateway
-from composer_web.policies.api import router as policies
-from composer_web.policies.endpoint_api import router as endpoints
-from composer_web.policies.measurement_api import router as measurements
-from composer_web.policies.promotion_api import router as promotions
-from composer_web.quotas.api import router as quotas
-from composer_web.repositories.api import router as environments
-from composer_web.review.api import drafts
-from composer_web.review.api import queues as review_queues
-from composer_web.rollouts.export_api import router as exports
-from composer_web.rollouts.finding_api import router as findings
-from composer_web.rollouts.fork_api import router as forks
-from composer_web.rollouts.trajectory_api import groups, rollouts
-from composer_web.runs.api import router as runs
-from composer_web.runs.launch_api import sweep_router, templates
+from composer_web.datasets.http.api import router as datasets
+from composer_web.evals.http.api import router as evals
+from composer_web.evals.http.release_api import router as releases
+from composer_web.gateway.http.api import router as gateway
+from composer_web.policies.http.api import router as policies
+from composer_web.policies.http.endpoint_api import router as endpoints
+from composer_web.policies.http.measurement_api import router as measurements
+from composer_web.policies.http.promotion_api import router as promotions
+from composer_web.quotas.http.api import router as quotas
+from composer_web.repositories.http.api import router as environments
+from composer_web.review.http.api import drafts
+from composer_web.review.http.api import queues as review_queues
+from composer_web.rollouts.http.export_api import router as exports
+from composer_web.rollouts.http.finding_api import router as findings
+from composer_web.rollouts.http.fork_api import router as forks
+from composer_web.rollouts.http.trajectory_api import groups, rollouts
+from composer_web.runs.http.api import router as runs
+from composer_web.runs.launch.launch_api import sweep_router, templates
 from composer_web.system.api import router as ops
-from composer_web.tasks.api import suites, tasks
-from composer_web.tasks.curation_api import router as curation
+from composer_web.tasks.http.api import suites, tasks
+from composer_web.tasks.http.curation_api import router as curation
 
 
 class Api(NinjaAPI):

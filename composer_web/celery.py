@@ -5,9 +5,9 @@ measurements, deliveries), maintenance (sweeps, audits, contamination checks), r
 an evaluation), build (environments, controls), train (a run; `train.<pool>` for another kind of GPU).
 `composer_web.core.work` says what each task declares. Start rollout workers as
 `celery -A composer_web worker -Q rollout,eval --pool=threads -c 4`: each thread only waits; all episodes of a
-worker run in one asyncio loop (`composer_web.rollouts.loop`). Start a train worker as
+worker run in one asyncio loop (`composer_web.rollouts.worker.loop`). Start a train worker as
 `celery -A composer_web worker -Q train --pool=threads -c 1`, one a place where a run is trained: it owns the trainer
-process (`composer_web.runs.train_worker`).
+process (`composer_web.runs.training.train_worker`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,16 @@ from kombu.entity import Exchange, Queue
 from composer_web.core.queues import QUEUES
 from composer_web.env import env
 from composer_web.runs.train_queues import is_train_queue, pool_queues
+
+TASK_PACKAGES = (
+    "composer_web.alerts.rules",
+    "composer_web.evals.results",
+    "composer_web.gateway.sessions",
+    "composer_web.policies.measurement",
+    "composer_web.rollouts.worker",
+    "composer_web.runs.training",
+)
+"""Packages inside apps with a module `tasks`; those of the apps themselves Celery finds in INSTALLED_APPS."""
 
 # A message that nobody acknowledged for this long is given to another worker. Tasks that may take longer hold a lease
 # (`composer_web.core.work`).
@@ -102,6 +112,7 @@ app.conf.update(
 )
 app.set_default()  # of every thread: the outbox sends through `celery.current_app`
 app.autodiscover_tasks()
+app.autodiscover_tasks(TASK_PACKAGES)
 
 
 @worker_init.connect
@@ -128,8 +139,8 @@ def _announce(sender: object = None, **_: object) -> None:
     kind = next((name for name in QUEUES if name in names), "train" if pool_queues(names) else "worker")
     detail: dict[str, Any] = {"queues": names}
     if pool_queues(names):
-        from composer_web.runs.gpu_memory import device_room
-        from composer_web.runs.train_worker import here
+        from composer_web.runs.training.gpu_memory import device_room
+        from composer_web.runs.training.train_worker import here
 
         worker, detail = here(), detail | device_room()
         worker.open = partial(_open, sender, worker.queues)
@@ -153,7 +164,7 @@ def _become_train_worker(sender: str = "", instance: Any = None, **_: object) ->
         return
     if "thread" not in str(instance.pool_cls):
         raise SystemExit("error: a worker of the queue train needs `--pool threads`: it owns the trainer process")
-    from composer_web.runs.train_worker import TrainWorker, install
+    from composer_web.runs.training.train_worker import TrainWorker, install
 
     worker = install(TrainWorker(sender.partition("@")[0], pools))
     worker.occupy()
@@ -184,10 +195,10 @@ def _give_groups_back(**_: object) -> None:
     """Groups and runs in progress go back to their queues instead of waiting for their leases to expire."""
     if worker := _train_worker():
         worker.stop()
-    if execution := sys.modules.get("composer_web.rollouts.execution"):
+    if execution := sys.modules.get("composer_web.rollouts.worker.execution"):
         execution.stopping.set()
 
 
 def _train_worker() -> Any:
-    module = sys.modules.get("composer_web.runs.train_worker")
+    module = sys.modules.get("composer_web.runs.training.train_worker")
     return module.installed() if module else None

@@ -61,7 +61,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "composer_web.system.prometheus.timing",
+    "composer_web.core.latency.timing",
     "django.middleware.security.SecurityMiddleware",
     "composer_web.ui.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -110,25 +110,25 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 AUTHENTICATION_BACKENDS = ["composer_web.accounts.backends.Backend"]
-ACCOUNT_ADAPTER = "composer_web.accounts.adapters.AccountAdapter"
+ACCOUNT_ADAPTER = "composer_web.accounts.http.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_UNIQUE_EMAIL = False  # addresses are no credential here
 ACCOUNT_SESSION_REMEMBER = True
-ACCOUNT_FORMS = {"login": "composer_web.accounts.forms.LoginForm"}
+ACCOUNT_FORMS = {"login": "composer_web.accounts.http.forms.LoginForm"}
 ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "reauthenticate": "10/m/user"}
-MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
+MFA_ADAPTER = "composer_web.accounts.http.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_FORMS = {
-    "add_webauthn": "composer_web.accounts.webauthn_forms.AddKeyForm",
-    "edit_webauthn": "composer_web.accounts.webauthn_forms.RenameKeyForm",
-    "authenticate_webauthn": "composer_web.accounts.webauthn_forms.UseKeyForm",
-    "reauthenticate_webauthn": "composer_web.accounts.webauthn_forms.ConfirmByKeyForm",
+    "add_webauthn": "composer_web.accounts.http.webauthn_forms.AddKeyForm",
+    "edit_webauthn": "composer_web.accounts.http.webauthn_forms.RenameKeyForm",
+    "authenticate_webauthn": "composer_web.accounts.http.webauthn_forms.UseKeyForm",
+    "reauthenticate_webauthn": "composer_web.accounts.http.webauthn_forms.ConfirmByKeyForm",
 }
 MFA_TOTP_TOLERANCE = 0  # a used code is remembered for one period: with more it would be good again afterwards
 MFA_ALLOW_UNVERIFIED_EMAIL = True
-SOCIALACCOUNT_ADAPTER = "composer_web.accounts.adapters.OIDCAdapter"
+SOCIALACCOUNT_ADAPTER = "composer_web.accounts.http.adapters.OIDCAdapter"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # an address alone never opens an account that is there already
 SOCIALACCOUNT_PROVIDERS = {

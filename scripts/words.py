@@ -36,6 +36,16 @@ RETIRED: dict[str, str] = {
     r"Workshop|Roster|Beginnings|Narrowing": "TaskBuilder, ReplicaRegistry, PrefixTree, SamplingMask",
     r"numba_half|shared_rows": "numba_bf16, prefix_sharing",
     r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
+    r"sandbox[./]tasks[./](?:generators|packages|formats|errors|sdist|archives|artefacts|history|ownership)": (
+        "sandbox/generators, packages, formats, errors, repositories; tasks/procedural"
+    ),
+    r"sandbox[./]install[./](?:sources|checkout|licences|recipe|goals|python|npm|cargo|go|services)": (
+        "sandbox/repositories, sandbox/install/recipes"
+    ),
+    r"sandbox[./]harness[./]fidelity": "sandbox/fidelity",
+    r"REWORKINGS|reworkable|checked_task": "REFACTORINGS, refactorable, verified_task",
+    r"shop: TaskBuilder": "builder: TaskBuilder",
+    r"MOST_(?:STEPS|TRIED|ASIDE|ASIDE_SHARE)": "MAX_…",
     r"accounts[./](?:reach|owners|owned|signing_in|changes|key_forms)": "permissions, url_resources, scoping, "
     "mfa_middleware, audit_triggers, webauthn_forms",
     r"(?:ops|core)[./](?:shelves|sheets|cells|posted|sealed|outbound|presence)": "saved_views, table_writers, "

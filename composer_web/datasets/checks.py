@@ -7,10 +7,16 @@ from collections.abc import Iterable
 from composer_web.core.errors import UserError
 from composer_web.datasets import guards, selectors
 from composer_web.env import env
-from trainer.config import MidtrainConfig, SFTConfig
+from trainer.config import MidtrainConfig, RunConfig, SFTConfig
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import provenance
+
+
+def check(config: RunConfig) -> list[str]:
+    """The check of a run's configuration that this app registers with `runs`. Raises UserError."""
+    stage = config.stage
+    return check_data(stage) if isinstance(stage, MidtrainConfig | SFTConfig) else []
 
 
 def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:

@@ -54,8 +54,10 @@ class Release(Material):
     unreviewed = models.PositiveIntegerField(
         default=0, db_default=0, help_text="Tasks that two reviewers had not admitted when it was published"
     )
-    statistics = models.JSONField(default=dict, help_text="composer_web.evals.statistics.Statistics")
-    contamination = models.JSONField(null=True, blank=True, help_text="composer_web.evals.contamination.Contamination")
+    statistics = models.JSONField(default=dict, help_text="composer_web.evals.results.statistics.Statistics")
+    contamination = models.JSONField(
+        null=True, blank=True, help_text="composer_web.evals.results.contamination.Contamination"
+    )
     versions = models.ManyToManyField(TaskVersion, through="ReleaseTask", related_name="releases")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
@@ -123,7 +125,7 @@ class Evaluation(Owned):
         related_name="graded",
         help_text="The endpoint that grades its side evaluations by rubric",
     )
-    sides = models.JSONField(default=dict, help_text="Aspect → composer_web.evals.behaviour_scores.Side")
+    sides = models.JSONField(default=dict, help_text="Aspect → composer_web.evals.results.behaviour_scores.Side")
     state = models.CharField(max_length=16, choices=EvaluationState, default=EvaluationState.PENDING)
     results = models.JSONField(default=dict, help_text="pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds")
     failure = models.TextField(blank=True)

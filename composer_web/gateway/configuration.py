@@ -14,7 +14,7 @@ from composer_web.accounts.services import audit
 from composer_web.core.errors import UserError
 from composer_web.gateway.models import Channel
 from composer_web.live.hints import hint
-from composer_web.policies.promotion import CHANNEL
+from composer_web.policies.promotion.services import CHANNEL
 from trainer.realtime.guards import CanaryGuards
 from trainer.realtime.reading import EDIT_TOOLS
 from trainer.realtime.signals import SignalReward

@@ -13,8 +13,8 @@ from django.db import transaction
 
 from composer_web.accounts.models import User
 from composer_web.gateway.models import Session, SessionExport
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 
 
 @transaction.atomic

@@ -1,6 +1,7 @@
 """Receives hints for one server process: a single subscription for all open pages.
 
-A burst on a topic becomes one message, written once for all sockets, at most every `INTERVAL` seconds. Feeds (`runs/feed.py`)
+A burst on a topic becomes one message, written once for all sockets, at most every `INTERVAL` seconds. Feeds
+(`runs/live/feed.py`)
 hear each hint at once.
 """
 

@@ -212,7 +212,7 @@ class Gate(models.Model):
     """Requirements for promoting a policy version on a channel."""
 
     channel = models.SlugField(max_length=40, unique=True)
-    rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.gate.Rule]")
+    rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.promotion.gate.Rule]")
     updated_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -237,7 +237,7 @@ class Promotion(models.Model):
     canary_version = models.PositiveIntegerField(null=True, blank=True)
     canary_share = models.FloatField(default=0.0, help_text="Share of new sessions that the canary answers")
     gate = models.JSONField(
-        default=list, blank=True, help_text="[composer_web.policies.gate.Outcome]: what the gate saw"
+        default=list, blank=True, help_text="[composer_web.policies.promotion.gate.Outcome]: what the gate saw"
     )
     note = models.TextField(blank=True)
     guard = models.BooleanField(default=False, db_default=False, help_text="A guard made it, not a person")

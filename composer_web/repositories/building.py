@@ -13,10 +13,10 @@ from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
 from composer_web.repositories.places import store
 from sandbox.backends.base import SandboxError
-from sandbox.tasks.errors import PackageError, TaskError
+from sandbox.errors import PackageError, TaskError
+from sandbox.packages.build import BuiltPackage, build_package_environments, with_backend
+from sandbox.repositories.pins import read_lock
 from sandbox.tasks.leaks import scan_environment
-from sandbox.tasks.packages import BuiltPackage, build_package_environments, with_backend
-from sandbox.tasks.sdist import read_lock
 from sandbox.tasks.spec import TaskSpec
 
 LEASE_SECONDS = 30.0
@@ -91,7 +91,7 @@ def build_report(built: BuiltPackage) -> str:
 
 def mutation_specs(*, packages: Sequence[str], count: int, seed: int, split: str) -> list[TaskSpec]:
     """`count` mutation tasks of each package (built first where needed, and registered). Raises TaskError, SandboxError."""
-    from sandbox.tasks.generators.mutation import generate_tasks
+    from sandbox.generators.registry import generate_tasks
 
     root = store()
     built = build_package_environments(root, list(packages))

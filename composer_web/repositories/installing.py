@@ -19,19 +19,19 @@ from composer_web.core.errors import UserError
 from composer_web.repositories import places, services, tokens
 from composer_web.repositories.models import Environment, Repository
 from sandbox.backends.base import Backend, SandboxError
+from sandbox.errors import TaskError
 from sandbox.install.agent.tier import install_by_agent
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallCancelled, InstallFailed
 from sandbox.install.installer import install
-from sandbox.install.licences import licence_of
+from sandbox.install.recipes.errors import InstallCancelled, InstallFailed
 from sandbox.install.record import InstallRecord
-from sandbox.install.sources import git, index
-from sandbox.install.sources.sdist import from_archive
-from sandbox.install.sources.upload import from_upload
 from sandbox.network import Upstreams, discover
-from sandbox.tasks.errors import TaskError
-from sandbox.tasks.packages import BuiltPackage, with_backend
-from sandbox.tasks.sdist import Pin
+from sandbox.packages.build import BuiltPackage, with_backend
+from sandbox.repositories import git, index
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.licences import licence_of
+from sandbox.repositories.pins import Pin
+from sandbox.repositories.sdist import from_archive
+from sandbox.repositories.upload import from_upload
 from trainer.inference.installer import EndpointInstaller
 
 T = TypeVar("T")

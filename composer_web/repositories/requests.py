@@ -18,10 +18,10 @@ from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.errors import UserError
 from composer_web.repositories import places, services
 from composer_web.repositories.models import Repository
-from sandbox.install.sources import git
-from sandbox.install.sources.upload import from_upload
-from sandbox.tasks.archives import MAX_PACKED_BYTES
-from sandbox.tasks.errors import PackageError
+from sandbox.errors import PackageError
+from sandbox.repositories import git
+from sandbox.repositories.archives import MAX_PACKED_BYTES
+from sandbox.repositories.upload import from_upload
 
 T = TypeVar("T")
 PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")

@@ -17,7 +17,7 @@ from composer_web.review import selectors
 from composer_web.review.blind import RULE
 from composer_web.review.models import Queue
 from composer_web.review.questions import Choice, Flags, Scale, Text
-from composer_web.rollouts import quarantine
+from composer_web.rollouts.dispatch import quarantine
 from composer_web.rollouts.models import FINDING_LEGAL, Finding, Rollout
 from composer_web.tasks.models import TaskVersion
 

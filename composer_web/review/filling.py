@@ -8,8 +8,8 @@ from django.http import QueryDict
 from composer_web.core.errors import UserError
 from composer_web.review.models import Queue
 from composer_web.rollouts import selectors
-from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.search.filters import RolloutFilter
 from composer_web.ui.filters import WrongFilter, strict
 
 

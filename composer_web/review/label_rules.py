@@ -17,10 +17,10 @@ from composer_web.review import selectors
 from composer_web.review.excluding import exclude_rollouts
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Text
-from composer_web.rollouts import quarantine
+from composer_web.rollouts.dispatch import quarantine
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
-from trainer.config import LabelsConfig, RLConfig
+from trainer.config import LabelsConfig, RLConfig, RunConfig
 from trainer.types import RewardPart, Trajectory
 
 PART = "label"
@@ -30,6 +30,13 @@ PART = "label"
 def rules_of(run: Run | None) -> LabelsConfig:
     stage = run.configuration.stage if run is not None else None
     return stage.labels if isinstance(stage, RLConfig) else LabelsConfig()
+
+
+def check_config(config: RunConfig) -> list[str]:
+    """The check of a run's configuration that this app registers with `runs`. Raises UserError."""
+    if isinstance(config.stage, RLConfig):
+        check(config.stage, "stage.labels.")
+    return []
 
 
 def check(stage: RLConfig, field: str) -> None:

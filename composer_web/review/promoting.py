@@ -22,18 +22,18 @@ from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.review.models import Draft
 from composer_web.rollouts import selectors
-from composer_web.rollouts.forks import conditions_of
-from composer_web.rollouts.loop import snapshots_folder
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.worker.forks import conditions_of
+from composer_web.rollouts.worker.loop import snapshots_folder
 from composer_web.tasks.models import Task, TaskVersion
 from composer_web.tasks.services import request_controls, save_specs
 from sandbox.backends.base import Patch, SandboxError
 from sandbox.backends.choice import default_backend
 from sandbox.backends.snapshots import SnapshotStore
+from sandbox.errors import TaskError
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import get_profile
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, TaskSpec
 from trainer.config import HarnessConfig
 from trainer.rollouts import fork as forking

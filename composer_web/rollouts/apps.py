@@ -1,3 +1,5 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -6,3 +8,6 @@ class RolloutsConfig(AppConfig):
     label = "rollouts"
     verbose_name = "Rollouts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        import_module("composer_web.rollouts.dispatch.batches")  # receives `group_ended`

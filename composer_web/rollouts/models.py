@@ -68,7 +68,7 @@ class Group(Owned):
     weights = models.JSONField(
         null=True,
         blank=True,
-        help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.advantages)",
+        help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.dispatch.advantages)",
     )
     audited_with = models.CharField(max_length=12, blank=True, help_text="Versions of the rules that read it")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -9,8 +9,8 @@ from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, When
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound
 from composer_web.policies.models import Policy
-from composer_web.review import blind
 from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout
+from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from trainer.types import Trajectory
 
@@ -76,7 +76,7 @@ def of_group(group: Group) -> QuerySet[Rollout]:
 
 def _held(column: str) -> Case:
     quarantine = Exists(Quarantine.objects.filter(rollout=OuterRef(column), state="active"))
-    return Case(When(Q(quarantine) & blind.quarantines(column), then=True), default=False)
+    return Case(When(Q(quarantine) & review().visible_quarantines(column), then=True), default=False)
 
 
 def forks_of(rollout: Rollout) -> QuerySet[Fork]:
@@ -121,14 +121,14 @@ def findings() -> QuerySet[Finding]:
         Finding.objects.select_related("run", "task_version__task", "rollout", "group__evaluation", "decided_by")
         .defer("task_version__spec", "run__config", "run__latest", "rollout__reward_parts", "rollout__seconds")
         .annotate(quarantined=_held("rollout"))
-        .filter(blind.findings())
+        .filter(review().visible_findings())
     )
 
 
 def finding_rows() -> QuerySet[Finding]:
     """Findings for the table, with its columns only. The task's name is a column of the finding."""
     shown = ("subject", "rollout_id", "rule", "severity", "summary", "evidence", "state", "slug", "created_at")
-    rows = Finding.objects.select_related("run").only(*shown, "run__name").filter(blind.findings())
+    rows = Finding.objects.select_related("run").only(*shown, "run__name").filter(review().visible_findings())
     return rows.annotate(quarantined=_held("rollout"))
 
 

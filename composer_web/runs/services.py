@@ -23,6 +23,7 @@ from composer_web.live.hints import hint
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import create_child, describe_architecture
+from composer_web.runs import config_checks
 from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.messages import send_look, send_run
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch, TrainedStep
@@ -54,9 +55,6 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 def check_config(config: RunConfig) -> list[str]:
     """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
-    from composer_web.datasets.checks import check_data  # datasets and review are built on runs
-    from composer_web.review.label_rules import check as check_labels
-
     check_words(config)
     weights = resolve(config.policy)
     describe_architecture(weights.path)  # refuses weights that cannot be read
@@ -66,7 +64,7 @@ def check_config(config: RunConfig) -> list[str]:
         check_plays(weights.policy)
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.textual_feedback, "stage.textual_feedback.")
-        check_labels(stage, "stage.labels.")
+        warnings += config_checks.warnings_of(config)
         if stage.sampling.num_speculative_tokens and not (weights.path / "mtp").is_dir():
             warnings.append(
                 f"{config.policy!r} has no head to guess tokens with, so "
@@ -94,7 +92,7 @@ def check_config(config: RunConfig) -> list[str]:
                     f"fewer than {stage.eval_tasks}"
                 )
     else:
-        warnings += check_data(config.stage)
+        warnings += config_checks.warnings_of(config)
         if weights.policy.template_problem:
             warnings.append(f"what is trained here cannot play episodes: {weights.policy.template_problem}")
     if weights.policy.toy:

@@ -17,7 +17,7 @@ from composer_web.core.outbox import enqueue
 from composer_web.env import env
 from sandbox.backends.base import SandboxError
 from sandbox.backends.choice import chosen, default_backend
-from sandbox.harness.fidelity import Result
+from sandbox.fidelity import Result
 from sandbox.harness.profile import get_profile
 
 FOLDER = "fidelity"
@@ -77,7 +77,7 @@ def measure(*, count: int | None = None) -> Kept:
 
 
 async def _measure(name: str, count: int | None) -> Result:
-    from sandbox.harness import fidelity
+    from sandbox import fidelity
     from sandbox.tasks.environments import EnvironmentStore
 
     machine = get_profile(PROFILE).machine

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.http import require_safe
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -27,6 +24,7 @@ from composer_web.accounts import access
 from composer_web.accounts.services import SCOPES, authenticate_token
 from composer_web.core import inference
 from composer_web.core.heartbeats import SILENT_SECONDS
+from composer_web.core.latency import registry
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.env import env
 from composer_web.system.reconcile import queue_depth
@@ -38,16 +36,6 @@ RUN_VALUES = {"reward/mean": "reward_mean", "staleness/max": "staleness_max", "s
 
 TOTALS_SECONDS = 60.0
 """Cache time of counts over whole tables. They scan an index, which is expensive with a million rows."""
-
-registry = CollectorRegistry()
-latency = Histogram(
-    "opencomposer_http_seconds",
-    "Time to the answer, by route",
-    ["method", "route", "status"],
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 10),
-    registry=registry,
-)
-
 
 Rows = dict[tuple[str, ...], float]
 
@@ -169,27 +157,3 @@ def metrics(request: HttpRequest) -> HttpResponse:
             "these numbers are of the whole installation; the token is of one project only\n", "text/plain", 403
         )
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
-
-
-@sync_and_async_middleware
-def timing(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Measure every response time; of a stream, the time until its headers."""
-
-    def note(request: HttpRequest, answer: HttpResponse, began: float) -> None:
-        found = request.resolver_match
-        route = (found.view_name or found.route) if found else "unknown"
-        latency.labels(request.method, route, answer.status_code).observe(time.perf_counter() - began)
-
-    def handle(request: HttpRequest) -> HttpResponse:
-        began = time.perf_counter()
-        answer: HttpResponse = get_response(request)
-        note(request, answer, began)
-        return answer
-
-    async def handle_async(request: HttpRequest) -> HttpResponse:
-        began = time.perf_counter()
-        answer: HttpResponse = await get_response(request)
-        note(request, answer, began)
-        return answer
-
-    return handle_async if iscoroutinefunction(get_response) else handle

@@ -22,16 +22,16 @@ from composer_web.core.outbox import enqueue
 from composer_web.core.queues import QUEUES
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
-from composer_web.policies import measurement_jobs
+from composer_web.policies.measurement import measurement_jobs
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
-from composer_web.rollouts import exports
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.models import GROUP_OPEN, Group
-from composer_web.runs import redispatch
 from composer_web.runs.train_queues import pool_queues
+from composer_web.runs.training import redispatch
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.quotas import views as quota_views
+from composer_web.quotas.http import views as quota_views
 from composer_web.system import fidelity_views, prometheus, views
 
 app_name = "ops"

@@ -7,12 +7,13 @@ from typing import Any
 from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 
+from composer_web.core import overview
 from composer_web.evals import selectors as evals
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
 from composer_web.runs import selectors as runs
 from composer_web.runs.models import RUN_LIVE
-from composer_web.system import health, overview
+from composer_web.system import health
 from composer_web.system.reconcile import Busy
 from composer_web.system.reconcile import reconcile as look
 from composer_web.tasks import selectors as tasks

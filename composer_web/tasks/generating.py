@@ -27,15 +27,15 @@ from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.overlap import drop_duplicates, store
 from composer_web.tasks.services import build_suite
 from sandbox.backends.base import Backend, SandboxError
-from sandbox.install.sources import git
-from sandbox.install.sources.history import Commit, commits
-from sandbox.tasks.errors import TaskError
-from sandbox.tasks.generators.instructions import Style
-from sandbox.tasks.generators.making import Rewrite
-from sandbox.tasks.generators.producing import GeneratorName, generate_tasks
-from sandbox.tasks.generators.rewriting import Rewriter
-from sandbox.tasks.generators.yields import Yield
-from sandbox.tasks.packages import BuiltPackage, build_package_environments, with_backend
+from sandbox.errors import TaskError
+from sandbox.generators.building.builder import Rewrite
+from sandbox.generators.building.instructions import Style
+from sandbox.generators.building.rewriting import Rewriter
+from sandbox.generators.building.yields import Yield
+from sandbox.generators.registry import GeneratorName, generate_tasks
+from sandbox.packages.build import BuiltPackage, build_package_environments, with_backend
+from sandbox.repositories import git
+from sandbox.repositories.commits import Commit, commits
 from sandbox.tasks.spec import TaskSpec
 
 

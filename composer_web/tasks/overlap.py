@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.tasks.models import TaskVersion
+from sandbox.errors import TaskError
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.overlap import Print, TasksOverlap, built_pristine, duplicates, overlap, print_of, refuse
 from sandbox.tasks.spec import TaskSpec
 

@@ -138,7 +138,7 @@ def build_procedural(
     actor: User | None = None,
 ) -> tuple[Suite, Suite]:
     """Create the procedural suites from one seed, with disjoint families and identifiers in `train` and `held_out`."""
-    from sandbox.tasks.generators.procedural import generate
+    from sandbox.tasks.procedural import generate
 
     suites = []
     for name, purpose, count in ((train, "train", n_train), (held_out, "held-out", n_held_out)):

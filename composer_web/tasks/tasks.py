@@ -36,13 +36,6 @@ def validate_suite(*, suite_id: int, **_: Any) -> None:
     services.request_suite_controls(suite=Suite.objects.get(pk=suite_id))
 
 
-@task("tasks.record_statistics", queue="maintenance", seconds=600)
-def record_statistics(*, evaluation_id: int, **_: Any) -> None:
-    from composer_web.tasks.difficulty import record_statistics
-
-    record_statistics(evaluation_id=evaluation_id)
-
-
 @task("tasks.generate", queue="build", lease="generate:{order}")
 def generate(*, wanted: dict[str, Any], project: int = DEFAULT_PROJECT, order: int = 0, **_: Any) -> None:
     """Execute an order once. Messages of earlier product versions name neither project nor order."""

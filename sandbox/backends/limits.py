@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.backends.base import Capabilities, Limits, LimitUnenforceable, SandboxUnavailable
+from sandbox.backends.users import users
 
 SMALLEST: dict[str, float] = {
     "memory_bytes": 16 << 20,
@@ -30,6 +31,7 @@ def refuse_unenforceable(limits: Limits, found: Capabilities) -> None:
     """Raises SandboxUnavailable when the backend cannot work here, LimitUnenforceable for `limits.required`."""
     if not found.usable:
         raise SandboxUnavailable("; ".join(found.reasons))
-    if missing := limits.required - found.enforced:
+    required = limits.required | ({"users"} if users() == "required" else set())
+    if missing := required - found.enforced:
         reasons = "; ".join(found.reasons) or "not supported here"
         raise LimitUnenforceable(f"cannot enforce the required limits {sorted(missing)}: {reasons}")

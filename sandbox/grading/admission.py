@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandbox.errors import TaskInvalid
 from sandbox.grading.observations.plan import Plan
-from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.spec import FrameworkVerifier, TaskSpec
 
 

@@ -18,7 +18,8 @@ from pathlib import PurePosixPath
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.adapters import ADAPTERS, adapter_of
 from sandbox.grading.findings import MAX_FINDINGS, ReportFinding, Rule, finding
-from sandbox.tasks.spec import FrameworkVerifier, SuiteVerifier, TaskSpec, check_relative_path
+from sandbox.repositories.files import check_relative_path
+from sandbox.tasks.spec import FrameworkVerifier, SuiteVerifier, TaskSpec
 
 MAX_CHANGES = 2000
 MAX_BYTES = 32 << 20

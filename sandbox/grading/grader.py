@@ -21,11 +21,12 @@ from sandbox.backends.base import (
     SandboxUnavailable,
     released,
 )
+from sandbox.errors import EnvironmentMissing, TaskError
 from sandbox.grading import observing
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
-from sandbox.grading.canaries.pool import CanaryPool
+from sandbox.grading.canary_pool import CanaryPool
 from sandbox.grading.filter import Carried, carry, without
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.helpers import protection_of
@@ -34,7 +35,6 @@ from sandbox.grading.outcomes import OUTCOMES, Cause
 from sandbox.grading.report import Report
 from sandbox.grading.suite import POOL_TIME, canary_pool, run_suite
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import EnvironmentMissing, TaskError
 from sandbox.tasks.spec import CallsVerifier, TaskSpec
 
 SPARE_SECONDS = 300.0

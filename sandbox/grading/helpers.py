@@ -18,12 +18,12 @@ from pathlib import PurePosixPath
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.backends.base import Backend, Limits
+from sandbox.errors import TaskInvalid
 from sandbox.grading.adapters import adapter_of
 from sandbox.grading.adapters.base import files_of
 from sandbox.grading.apply import write_tests
 from sandbox.grading.suite import collect, order_of
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskInvalid
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, SuiteVerifier, TaskSpec
 

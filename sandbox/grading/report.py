@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from sandbox.grading.adapters.base import CaseStatus
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
 from sandbox.storable import StorableText
 
-__all__ = ["CaseResult", "CaseStatus", "Report", "Verdict"]
-
-CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout"]
+__all__ = ["CaseResult", "Report", "Verdict"]
 
 
 class CaseResult(BaseModel):

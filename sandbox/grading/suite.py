@@ -8,16 +8,17 @@ from dataclasses import replace
 from functools import partial
 
 from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
-from sandbox.grading.adapters import adapter_of, language_of, rewriter_of
+from sandbox.grading.adapters import adapter_of
 from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, own_seconds, read_report, wall_seconds
 from sandbox.grading.admission import require_admissible
 from sandbox.grading.apply import apply, write_tests
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.planting import Planted, plant
-from sandbox.grading.canaries.pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
 from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.canary_pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
 from sandbox.grading.entropy import task_entropy
 from sandbox.grading.judging import Judgement, judge_difference, judge_run
+from sandbox.grading.languages import language_of, rewriter_of
 from sandbox.grading.observations.baits import bait_twins
 from sandbox.grading.observations.braces import Rewriter
 from sandbox.grading.observations.hiding import canaries_of, kept_files, with_canaries

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandbox.backends.machine import MACHINE, Machine
+
 ALL_TOOLS = (
     "read_file",
     "list_dir",
@@ -16,31 +18,6 @@ ALL_TOOLS = (
     "todo_write",
     "finish",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a sandbox shows of the person whose machine it seems to be: the place to mend what gives it away.
-
-    `manage.py fidelity` compares it with a recorded machine. User, host name and /etc belong to the backends
-    (`backends/namespaces/identity.py`, `mounts.py`): every sandbox of a host shares them.
-    """
-
-    person: str = "Robin Marsh"
-    email: str = "robin@marsh.lan"
-    """Uses a domain that cannot be registered, so the address belongs to no real person."""
-    history_lines: int = 720
-    home_age_days: float = 412.0
-    """Age of the oldest file at home when its layer is written; the others are younger."""
-    files: tuple[tuple[str, str], ...] = ()
-    """More files at home, or other contents of usual ones: path → text."""
-    variables: tuple[tuple[str, str], ...] = (
-        ("MAIL", "/var/mail/dev"),
-        ("XDG_SESSION_CLASS", "user"),
-        ("XDG_SESSION_ID", "3"),
-        ("XDG_SESSION_TYPE", "tty"),
-    )
-    """What a login sets besides the backend's plain environment; LANG too, where the host has that language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +36,7 @@ class Profile:
     command_seconds: float = 60.0
     announce_more_matches: bool = True
     """Whether `grep` says that there are more matches than it shows."""
-    machine: Machine = Machine()
+    machine: Machine = MACHINE
 
 
 _PROFILES = {

@@ -22,14 +22,13 @@ from pathlib import Path
 from sandbox.backends.base import HOME, Backend, EnvSpec, NetPolicy
 from sandbox.grading.adapters.base import TestRun
 from sandbox.install import verify as check
-from sandbox.install.cargo.recipe import CargoRecipe
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallFailed, Reason
-from sandbox.install.go.recipe import GoRecipe
-from sandbox.install.goals import GoalSet, draw
-from sandbox.install.npm.recipe import NpmRecipe
-from sandbox.install.python.recipe import PythonRecipe
-from sandbox.install.recipe import Installed, Log, Recipe
+from sandbox.install.recipes.base import Installed, Log, Recipe
+from sandbox.install.recipes.cargo import CargoRecipe
+from sandbox.install.recipes.errors import InstallFailed, Reason
+from sandbox.install.recipes.go import GoRecipe
+from sandbox.install.recipes.goals import GoalSet, draw
+from sandbox.install.recipes.npm.recipe import NpmRecipe
+from sandbox.install.recipes.python.recipe import PythonRecipe
 from sandbox.install.record import Attempt, Evidence, InstallRecord
 from sandbox.install.tools import tools_layer
 from sandbox.install.tree import lay_out, merge, scrub, size_of
@@ -37,11 +36,12 @@ from sandbox.network import AuditRecord, RegistryPolicy, Upstreams
 from sandbox.network.audit import Sink
 from sandbox.network.gateway import RegistryGateway
 from sandbox.network.upstream import SETTINGS
+from sandbox.packages.build import BuiltPackage
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.ownership import give_to_sandbox
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.leaks import scan_layers
-from sandbox.tasks.ownership import give_to_sandbox
-from sandbox.tasks.packages import BuiltPackage
 
 ATTEMPTS = 5
 FORMAT = "install-5"
@@ -50,7 +50,7 @@ SECONDS = 1800.0
 """All attempts together."""
 STAGE_SECONDS = 600.0
 """Installing, or the final check, of one attempt."""
-MOST_ASIDE, MOST_ASIDE_SHARE = 2, 0.02
+MAX_ASIDE, MAX_ASIDE_SHARE = 2, 0.02
 """Tests that are not the same in every repeat: so many are set aside, and three further repeats are to agree."""
 HOMES = (".cache", ".npm", ".local", ".config")
 """What installing leaves in the home directory."""
@@ -294,7 +294,7 @@ class _Stage2:
         """The unseen goals and the suite in fresh sandboxes without network. Raises InstallFailed, SandboxError."""
         found = await check.verify(preview, installed, self.goals.unseen, backend=self.backend, log=self.log)
         aside = check.unsteady(found.runs)
-        if aside and not found.problem and len(aside) <= max(MOST_ASIDE, MOST_ASIDE_SHARE * found.evidence.collected):
+        if aside and not found.problem and len(aside) <= max(MAX_ASIDE, MAX_ASIDE_SHARE * found.evidence.collected):
             self.log(f"not the same in every repeat, set aside by name: {', '.join(aside)}")
             installed = check.without(installed, aside)
             found = await check.verify(preview, installed, self.goals.unseen, backend=self.backend, log=self.log)

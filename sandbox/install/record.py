@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from sandbox.install.errors import Reason
-from sandbox.install.goals import GoalSet
-from sandbox.tasks.packages import BuiltPackage
+from sandbox.install.recipes.errors import Reason
+from sandbox.install.recipes.goals import GoalSet
+from sandbox.packages.build import BuiltPackage
 
 
 class _Frozen(BaseModel):

@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from sandbox.errors import PackageUnavailable
+from sandbox.repositories.ownership import give_to_sandbox
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import PackageUnavailable
-from sandbox.tasks.ownership import give_to_sandbox
 
 
 def find_uv() -> Path:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.backends.namespaces.layers import is_opaque, is_whiteout
-from sandbox.tasks.artefacts import CACHES, PRODUCTS
+from sandbox.repositories.artefacts import CACHES, PRODUCTS
+from sandbox.repositories.history import TreeFile
 from sandbox.tasks.environments import REPO
-from sandbox.tasks.history import TreeFile
 
 ENDINGS = (".egg-info", ".dist-info", *PRODUCTS)
 

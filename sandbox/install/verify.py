@@ -12,8 +12,8 @@ from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.suite import collect
-from sandbox.install.goals import Goal, judge, judge_suite
-from sandbox.install.recipe import Installed, Log
+from sandbox.install.recipes.base import Installed, Log
+from sandbox.install.recipes.goals import Goal, judge, judge_suite
 from sandbox.install.record import Evidence
 
 REPEATS = 3
@@ -150,14 +150,14 @@ def without(installed: Installed, aside: Sequence[str]) -> Installed:
     return replace(installed, order=order)
 
 
-def changed(runs: Sequence[TestRun], most: int = 10) -> dict[str, str]:
+def changed(runs: Sequence[TestRun], limit: int = 10) -> dict[str, str]:
     """Tests whose outcome is not the same in every run → the outcomes, in the order of the runs; `most` at most."""
     found = [_outcomes(run) for run in runs]
     ids = sorted(set().union(*found))
     differ = {
         i: ", ".join(one.get(i, "not run") for one in found) for i in ids if len({one.get(i) for one in found}) > 1
     }
-    return dict(itertools.islice(differ.items(), most))
+    return dict(itertools.islice(differ.items(), limit))
 
 
 def _outcomes(run: TestRun) -> dict[str, str]:

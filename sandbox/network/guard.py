@@ -22,7 +22,7 @@ import httpx
 
 from sandbox.network.addresses import allowed, plain
 
-MOST_TRIED = 4
+MAX_TRIED = 4
 """Addresses of one name that are connected to, one after another, until one answers."""
 
 
@@ -81,7 +81,7 @@ class Backend(httpcore.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         end, failed = _end(timeout), None
-        for address in self._guard.addresses(host, port)[:MOST_TRIED]:
+        for address in self._guard.addresses(host, port)[:MAX_TRIED]:
             try:
                 return super().connect_tcp(address, port, _left(end), local_address, socket_options)
             except httpcore.ConnectError as error:
@@ -109,7 +109,7 @@ class AsyncBackend(httpcore.AnyIOBackend):
                 found = await asyncio.to_thread(self._guard.addresses, host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"{host} was not looked up in {timeout:g} s") from error
-        for address in found[:MOST_TRIED]:
+        for address in found[:MAX_TRIED]:
             try:
                 return await super().connect_tcp(address, port, _left(end), local_address, socket_options)
             except httpcore.ConnectError as error:

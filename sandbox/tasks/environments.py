@@ -24,18 +24,16 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.backends.base import EnvSpec
-from sandbox.harness.profile import Machine
-from sandbox.tasks.errors import EnvironmentMissing, TaskInvalid
-from sandbox.tasks.history import TreeFile, write_history
-from sandbox.tasks.ownership import give_to_sandbox
+from sandbox.backends.machine import MACHINE, Machine
+from sandbox.errors import EnvironmentMissing, TaskInvalid
+from sandbox.repositories.history import TreeFile, write_history
+from sandbox.repositories.ownership import give_to_sandbox
 from sandbox.tasks.skeleton import home_files, write_home
 from sandbox.tasks.spec import BuiltEnvironment, Environment, InlineEnvironment
 
 FORMAT = b"environment-4"
 """Part of every digest; changed whenever the way in which layers are written changes."""
 REPO = "repo"
-MACHINE = Machine()
-"""Whose machine it seems to be where no profile says."""
 EPOCH = 1_717_400_000
 """Commits are dated in the 200 days after this second, each by its digest."""
 STALE_SECONDS = 24 * 3600.0
@@ -87,7 +85,7 @@ class EnvironmentStore:
         if not self.has(digest):
             raise EnvironmentMissing(
                 f"built environment {digest[:16]} is not in {self.root}",
-                remedy="Build it with `python -m sandbox.tasks.packages --data DIR`",
+                remedy="Build it with `python -m sandbox.generators --data DIR`",
             )
         try:
             return Manifest.model_validate_json(path.read_bytes())

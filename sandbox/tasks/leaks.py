@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sandbox.tasks.artefacts import CACHES, PRODUCTS
+from sandbox.repositories.artefacts import CACHES, PRODUCTS
 from sandbox.tasks.environments import REPO, EnvironmentStore
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.spec import BuiltEnvironment, Environment, TaskSpec

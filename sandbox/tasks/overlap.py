@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rensa import RMinHash, RMinHashLSH
 
-from sandbox.tasks.errors import TaskInvalid
+from sandbox.errors import TaskInvalid
 from sandbox.tasks.spec import BuiltEnvironment, SuiteVerifier, TaskSpec
 
 PERMUTATIONS = 128

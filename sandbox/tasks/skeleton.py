@@ -1,6 +1,6 @@
 """The home directory that every environment starts from: what people have on the machine they work on.
 
-What a `Machine` (`sandbox/harness/profile.py`) leaves out gives training away; `manage.py fidelity` says what does.
+What a `Machine` (`sandbox/backends/machine.py`) leaves out gives training away; `manage.py fidelity` says what does.
 Nothing here may change what tools print in a checkout: no ignore file of git, no settings of pip or pytest.
 """
 
@@ -10,7 +10,7 @@ import os
 import random
 from pathlib import Path
 
-from sandbox.harness.profile import Machine
+from sandbox.backends.machine import Machine
 
 DAY = 86_400.0
 

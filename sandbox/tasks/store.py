@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox.tasks.errors import TaskInvalid
+from sandbox.errors import TaskInvalid
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import TaskSpec
 

@@ -1,5 +1,5 @@
 // The overview of a transcript: a strip with all turns at once, and a list of them of which only the rows on the screen exist.
-// Both are drawn from the facts that came with the page (`rollouts/overview.py`); no turn is read for them.
+// Both are drawn from the facts that came with the page (`rollouts/trajectory/overview.py`); no turn is read for them.
 import { colour } from "./theme.js";
 
 const ROW = 26; // pixels of a row of the list

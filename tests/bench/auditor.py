@@ -36,7 +36,7 @@ from sandbox.grading.cheats.honest import honest
 from sandbox.grading.cheats.play import play
 from sandbox.grading.patch import render
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.bench import report
 from tests.bench.auditor_trajectories import BlindResult, BlindTrajectory, judge_blind, load

@@ -20,8 +20,9 @@ from sandbox.grading.audit import Attempt, Severity, Step, audit, kept
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.patch import render
 from sandbox.harness.types import ToolCall, ToolResult
+from sandbox.repositories.files import Files, RelativePath
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.spec import BuiltEnvironment, Files, InlineEnvironment, PytestVerifier, RelativePath, TaskSpec
+from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifier, TaskSpec
 
 FOLDER = Path(__file__).with_name("auditor_blind")
 Language = Literal["python", "javascript", "go", "rust"]

@@ -26,7 +26,7 @@ from tests.bench import report
 BASE = "43c5eb9"
 PACKAGES = ("sandbox", "trainer", "composer_web")
 MAINTAINED = (".py", ".html", ".js", ".css", ".sh", ".toml", ".yml", ".sql")
-WORKER = "composer_web.rollouts.execution"
+WORKER = "composer_web.rollouts.worker.execution"
 TIMES = REPOSITORY / ".data" / "test_seconds"
 GOALS: dict[str, report.Goal] = {
     "cycles_files": ("==", 0),

@@ -28,7 +28,7 @@ Point = dict[str, Any]
 
 def folder(bench: str, settings: Mapping[str, object]) -> Path:
     """Where the points of a bench are kept, with these settings, at this commit. Raises CalledProcessError outside a checkout."""
-    paths = [*MEASURED, f"tests/bench/{bench.replace('-', '_')}.py"]
+    paths = [*MEASURED, f"tests/bench/runs/{bench.replace('-', '_')}.py"]
     command = ["git", "log", "-1", "--format=%h", "--", *paths]
     commit = subprocess.check_output(command, text=True, cwd=REPOSITORY).strip()
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]

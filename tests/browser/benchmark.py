@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 from composer_web.accounts.models import User
-from composer_web.evals import releases, tasks
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation, Release
-from composer_web.policies import gate, promotion
+from composer_web.evals.results import releases, tasks
 from composer_web.policies.models import Endpoint, Policy
-from composer_web.rollouts import services as rollouts
+from composer_web.policies.promotion import gate
+from composer_web.policies.promotion import services as promotion
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.tasks.models import Suite
 from tests.browser import episodes
 

@@ -87,8 +87,18 @@ def serve() -> Iterator[str]:
     thread.join(10)
     _empty_database()
     shutil.rmtree(datasets.root(), ignore_errors=True)  # numbers begin again, and a dataset never replaces another
+    _end_connections_of_the_server()
     connections["default"].close()  # this one is kept apart from the connection used without a browser
     connections["default"].close_pool()  # the server's threads left theirs there
+
+
+def _end_connections_of_the_server() -> None:
+    """A process that ends closes its connections; of a thread, those stay whose request was cut off by a closed tab."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
 
 
 def _empty_database() -> None:

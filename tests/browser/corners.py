@@ -6,14 +6,17 @@ import math
 
 from composer_web.alerts.models import Webhook
 from composer_web.env import REPOSITORY
-from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import gate
+from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import record_checkpoint
 from composer_web.review import promoting
-from composer_web.rollouts import exports, records
+from composer_web.rollouts.exports import jobs as exports
+from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
-from composer_web.runs import metrics, services, sweeps
-from composer_web.tasks import importing
+from composer_web.runs import metrics, services
+from composer_web.runs.launch import sweeps
+from composer_web.tasks.exchange import importing
 from tests.browser import sessions
 from tests.browser.offices import offices
 from tests.browser.seed import World

@@ -7,10 +7,10 @@ import random
 
 from composer_web.core.artifacts import artifacts
 from composer_web.env import REPOSITORY
-from composer_web.rollouts import lens
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.tokens import tokenizer
+from composer_web.rollouts.trajectory import lens
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls

@@ -10,16 +10,17 @@ from allauth.mfa.totp.internal.auth import TOTP
 
 from composer_web.accounts import people
 from composer_web.accounts.services import create_user
-from composer_web.alerts import services as alerts
-from composer_web.alerts import watching
 from composer_web.alerts.models import Webhook
+from composer_web.alerts.rules import services as alerts
+from composer_web.alerts.rules import watching
 from composer_web.datasets import services as datasets
 from composer_web.datasets.schemas import Wanted
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import saved_queries
+from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.models import Rollout
-from composer_web.runs import saved_views, templates
+from composer_web.runs.http import saved_views
+from composer_web.runs.launch import templates
 from tests.browser.seed import PASSWORD, World
 from tests.browser.states import CAREFUL, SECRET
 from trainer.config import RunConfig

@@ -20,16 +20,17 @@ from composer_web.core import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation
-from composer_web.evals.scoring import score
+from composer_web.evals.results.scoring import score
 from composer_web.policies.services import import_base
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import findings as rollout_findings
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import findings as rollout_findings
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Metric, Run
-from composer_web.tasks import curation, reviewing
+from composer_web.tasks import reviewing
+from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Task
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as AuditFinding

@@ -19,26 +19,26 @@ from pathlib import Path
 
 import numpy as np
 
-from composer_web.gateway import admission, openai_types, transcripts
 from composer_web.gateway.errors import BadRequest
+from composer_web.gateway.serving import admission, openai_types, transcripts
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.backends.namespaces import protocol
+from sandbox.errors import PackageError, TaskInvalid
+from sandbox.formats import atif, harbor, messages, swebench
+from sandbox.formats.base import FormatRefused, read_json
+from sandbox.formats.diffs import PatchRefused, parse_diff
 from sandbox.grading import calls
 from sandbox.grading.adapters import ADAPTERS, junit
 from sandbox.grading.adapters.base import Order
-from sandbox.grading.audit import shell
-from sandbox.grading.diffs import PatchRefused, parse_diff
+from sandbox.grading.audit.attempt import shell
 from sandbox.harness.types import ToolCall
-from sandbox.install.checkout import ini, parse_toml
-from sandbox.install.python import requirements
+from sandbox.install.recipes.python import requirements
 from sandbox.network import paths
 from sandbox.network.policy import Denied
-from sandbox.tasks import archives
-from sandbox.tasks.errors import PackageError, TaskInvalid
-from sandbox.tasks.formats import atif, harbor, messages, swebench
-from sandbox.tasks.formats.base import FormatRefused, read_json
+from sandbox.repositories import archives
+from sandbox.repositories.checkout import ini, parse_toml
+from sandbox.repositories.history import TreeFile
 from sandbox.tasks.git_scan import scan_git
-from sandbox.tasks.history import TreeFile
 from sandbox.tasks.store import load_bundle
 from trainer.policy.chat import BareCalls, HermesCalls, read_calls
 from trainer.sft.conversations.readers import conversation_of

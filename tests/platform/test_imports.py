@@ -13,7 +13,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("module", ["composer_web.rollouts.execution", "composer_web.runs.tasks"])
+@pytest.mark.parametrize("module", ["composer_web.rollouts.worker.execution", "composer_web.runs.training.tasks"])
 def test_rollout_and_train_workers_import_no_torch(module: str) -> None:
     """A rollout worker needs no model, and a train worker starts its trainer as a process of its own."""
     code = (

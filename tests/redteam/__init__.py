@@ -1,6 +1,7 @@
 """The red team: every exploit of the catalogue, really tried, beside an honest run that looks like it.
 
-A file holds one exploit (`PAIR`) or the exploits of one class (`PAIRS`), and is found by its name (`a01_…`).
+A file holds one exploit (`PAIR`) or several of one kind (`PAIRS`). It lies in the folder of its class and is found by its
+name (`a01_…`).
 `make redteam` plays all of them on each backend that this machine has.
 """
 
@@ -19,9 +20,9 @@ FILE = re.compile(r"[a-z]\d\d_\w+")
 def pairs() -> list[Pair]:
     """Every pair, in the order of the catalogue. Raises ValueError when two have one id."""
     found: dict[str, Pair] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if FILE.fullmatch(module.name):
-            loaded = importlib.import_module(f"{__name__}.{module.name}")
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        if FILE.fullmatch(module.name.rpartition(".")[2]):
+            loaded = importlib.import_module(module.name)
             held: tuple[Pair, ...] = loaded.PAIRS if hasattr(loaded, "PAIRS") else (loaded.PAIR,)
             for pair in held:
                 if found.setdefault(pair.exploit.id, pair) is not pair:

@@ -22,10 +22,11 @@ from composer_web.core.artifacts import ArtifactError
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.services import import_base
 from composer_web.repositories.services import register_ready
-from composer_web.rollouts import selectors, services
-from composer_web.rollouts.execution import execute
-from composer_web.rollouts.loop import episode_loop
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.worker.execution import execute
+from composer_web.rollouts.worker.loop import episode_loop
 from composer_web.runs import services as runs
 from composer_web.runs.models import Run
 from composer_web.runs.paths import weights_folder

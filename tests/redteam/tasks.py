@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sandbox.backends.base import Backend
+from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.packages import build_archive
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
 from tests.sandbox.grading import greetings

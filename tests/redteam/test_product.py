@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from composer_web.rollouts import loop
-from composer_web.rollouts.execution import _deployed
 from composer_web.rollouts.models import Finding
+from composer_web.rollouts.worker import loop
+from composer_web.rollouts.worker.execution import _deployed
 from tests.redteam import pairs, product
 
 QUICK = ("D1", "D2", "D3")

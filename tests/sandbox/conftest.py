@@ -10,9 +10,9 @@ import pytest
 
 from sandbox.backends.base import Backend
 from sandbox.backends.namespaces.backend import NamespacesBackend
-from sandbox.tasks import sdist
+from sandbox.packages.build import BuiltPackage, build_archive
+from sandbox.repositories import pins
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.packages import BuiltPackage, build_archive
 from tests.sandbox.shelf import FILES, PIN, put_toolchain, write_sdist
 
 
@@ -40,7 +40,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(backend: Backend, environments: EnvironmentStore, cache: Path, tmp_path_factory) -> Callable[..., object]:
     """`await build(files)` builds an environment of those files."""
 
-    async def run(files: Mapping[str, str], pin: sdist.Pin = PIN) -> BuiltPackage:
+    async def run(files: Mapping[str, str], pin: pins.Pin = PIN) -> BuiltPackage:
         archive = write_sdist(tmp_path_factory.mktemp("sdist") / "shelf-1.2.tar.gz", files)
         return await build_archive(environments, archive, pin, backend=backend, cache=cache)
 

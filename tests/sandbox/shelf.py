@@ -11,9 +11,9 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox.tasks import sdist
+from sandbox.repositories import pins
 
-PIN = sdist.Pin("shelf", "1.2", ("0" * 64,))
+PIN = pins.Pin("shelf", "1.2", ("0" * 64,))
 
 PRODUCT = '''"""Shelves."""
 
@@ -112,7 +112,7 @@ def write_sdist(path: Path, files: Mapping[str, str | bytes], top: str = "shelf-
 
 def put_toolchain(cache: Path) -> Path:
     """The test tools of packages, copied from the interpreter that runs these tests into a download cache."""
-    target = sdist.toolchain_folder(cache, os.path.realpath(sys.executable))
+    target = pins.toolchain_folder(cache, os.path.realpath(sys.executable))
     target.mkdir(parents=True, exist_ok=True)
     for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
         for file in importlib.metadata.files(name) or ():

@@ -1,6 +1,6 @@
 """The asynchronous loop in one process: the gate, the group buffer and windowed batches over an event loop of its own.
 
-The control plane does the same over its tables (`composer_web/rollouts/dispatch.py`, `runs/trainer_bridge.py`); both
+The control plane does the same over its tables (`composer_web/rollouts/dispatch/`, `runs/training/trainer_bridge.py`); both
 ask the same functions. `run_rl` is the trainer's side of either. The trainer's thread waits in `next_batch`; groups
 run on the loop's thread, where all state lives.
 """

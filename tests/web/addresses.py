@@ -16,7 +16,7 @@ from composer_web.accounts import url_resources
 from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import needs
 from composer_web.api_root import api
-from composer_web.gateway.api import GatewayToken
+from composer_web.gateway.http.api import GatewayToken
 
 KEY = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>|\(\?P<(?P<old>\w+)>[^()]*\)|\{(?:\w+:)?(?P<api>\w+)\}")
 PLAIN = {

@@ -8,7 +8,7 @@ import pytest
 
 from composer_web.core.artifacts import artifacts
 from composer_web.policies.models import Policy
-from composer_web.rollouts import quarantine, services
+from composer_web.rollouts.dispatch import quarantine, services
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run
 from composer_web.runs.services import create_run, mark_running, record_version, start_run

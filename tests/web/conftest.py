@@ -16,11 +16,12 @@ from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user
 from composer_web.core import leases
 from composer_web.env import REPOSITORY
-from composer_web.gateway import configuration, recording, transcripts
-from composer_web.gateway.admission import Admitted, Caller, Wishes
-from composer_web.gateway.generating import Written
-from composer_web.gateway.openai_types import ChatRequest
-from composer_web.gateway.routing import Target
+from composer_web.gateway import configuration
+from composer_web.gateway.serving import recording, transcripts
+from composer_web.gateway.serving.admission import Admitted, Caller, Wishes
+from composer_web.gateway.serving.generating import Written
+from composer_web.gateway.serving.openai_types import ChatRequest
+from composer_web.gateway.serving.routing import Target
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.runs import services
@@ -28,7 +29,7 @@ from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.web.cli.fixtures import cli, line, reviewer, trained
 from tests.web.making import SMALL
 from trainer.config import RunConfig

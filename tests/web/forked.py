@@ -170,7 +170,7 @@ def run(argv: Sequence[str]) -> int:
 
     sys.argv = ["celery", *argv[2:]]
     if "worker" in argv:
-        from composer_web.runs import train_worker
+        from composer_web.runs.training import train_worker
 
         train_worker.TRAINER = (sys.executable, "-S", "-E", str(CLIENT))
     return int(celery() or 0)  # type: ignore[func-returns-value]

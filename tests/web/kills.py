@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.models import WorkerHeartbeat
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.messages import holder
 from composer_web.runs.models import Run, RunState, TrainBatch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
-from composer_web.runs import claims
 from composer_web.runs.models import Run
-from composer_web.runs.trainer_process import train
-from composer_web.runs.wakes import Wakes
+from composer_web.runs.training import claims
+from composer_web.runs.training.trainer_process import train
+from composer_web.runs.training.wakes import Wakes
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RLConfig

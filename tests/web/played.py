@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from composer_web.core.artifacts import artifacts
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run
 from tests.trainer.orchestrator.groups import group_of

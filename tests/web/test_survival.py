@@ -13,8 +13,8 @@ from composer_web.policies.services import import_base
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.runs import services
+from composer_web.runs.charts.series import buckets
 from composer_web.runs.models import RUN_FINAL, Run, TrainBatch
-from composer_web.runs.series import buckets
 from composer_web.tasks.services import build_procedural
 from tests.web.helpers import eventually
 from tests.web.product import Product

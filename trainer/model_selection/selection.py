@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import torch
 
-from sandbox.tasks.generators.procedural import problem
+from sandbox.tasks.procedural import problem
 from trainer import policy as policies
 from trainer.config import ParallelConfig
 from trainer.midtrain.corpus.documents import Document

@@ -31,7 +31,7 @@ from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.choice import default_backend
 from sandbox.grading.outcomes import Loss
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import TaskSpec
 from trainer import policy as policies
 from trainer.config import RLConfig

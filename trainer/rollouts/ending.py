@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from sandbox.backends.base import Backend, Patch, SandboxError
+from sandbox.errors import TaskError
 from sandbox.grading.grader import cause_of, grade
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import render
@@ -20,7 +21,6 @@ from sandbox.grading.report import Report, Verdict
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.errors import TaskError
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RewardConfig
 from trainer.inference.contract import InferenceError

@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerBase
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
-from sandbox.tasks.generators.procedural import problem, write_function
-from sandbox.tasks.generators.vocabulary import sample_words
+from sandbox.tasks.procedural import problem, write_function
+from sandbox.tasks.procedural.vocabulary import sample_words
 from trainer.learning.supervised import Example
 from trainer.policy.chat import ChatRenderer
 from trainer.toy.tokenizer import library_source

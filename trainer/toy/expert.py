@@ -18,9 +18,9 @@ from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session, schema_hash_of
 from sandbox.harness.types import ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators import procedural_expert
-from sandbox.tasks.generators.procedural import generate
-from sandbox.tasks.generators.procedural_expert import Habits, run_expert
+from sandbox.tasks.procedural import expert as procedural_expert
+from sandbox.tasks.procedural import generate
+from sandbox.tasks.procedural.expert import Habits, run_expert
 from trainer.rollouts.record import opening_messages
 from trainer.toy.data import EpisodeTurn, ExpertEpisode, read_episodes, write_episodes
 

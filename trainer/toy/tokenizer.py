@@ -16,8 +16,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from sandbox.tasks.generators.procedural import ISSUES, TEST_COMMAND, write_function
-from sandbox.tasks.generators.vocabulary import COMMON, syllable_word
+from sandbox.tasks.procedural import ISSUES, TEST_COMMAND, write_function
+from sandbox.tasks.procedural.vocabulary import COMMON, syllable_word
 
 VOCABULARY = 1024
 SPECIAL = ("<|pad|>", "<|bos|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")

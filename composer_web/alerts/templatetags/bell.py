@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import template
 
 from composer_web.accounts.models import User
-from composer_web.alerts import selectors
+from composer_web.alerts.rules import selectors
 
 register = template.Library()
 

@@ -31,10 +31,15 @@ class Migration(migrations.Migration):
                     "digest",
                     models.CharField(help_text="SHA-256 over the hashes of its bundles, in order", max_length=64),
                 ),
-                ("statistics", models.JSONField(default=dict, help_text="composer_web.evals.statistics.Statistics")),
+                (
+                    "statistics",
+                    models.JSONField(default=dict, help_text="composer_web.evals.results.statistics.Statistics"),
+                ),
                 (
                     "contamination",
-                    models.JSONField(blank=True, help_text="composer_web.evals.contamination.Contamination", null=True),
+                    models.JSONField(
+                        blank=True, help_text="composer_web.evals.results.contamination.Contamination", null=True
+                    ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (

@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("channel", models.SlugField(max_length=40, unique=True)),
-                ("rules", models.JSONField(blank=True, default=list, help_text="[composer_web.policies.gate.Rule]")),
+                ("rules", models.JSONField(blank=True, default=list, help_text="[composer_web.policies.promotion.gate.Rule]")),
                 ("updated_at", models.DateTimeField(auto_now=True)),
             ],
         ),
@@ -81,7 +81,7 @@ class Migration(migrations.Migration):
                 (
                     "gate",
                     models.JSONField(
-                        blank=True, default=list, help_text="[composer_web.policies.gate.Outcome]: what the gate saw"
+                        blank=True, default=list, help_text="[composer_web.policies.promotion.gate.Outcome]: what the gate saw"
                     ),
                 ),
                 ("note", models.TextField(blank=True)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from sandbox.backends.base import HOME, Limits
 from sandbox.backends.docker import bundle
 from sandbox.backends.docker.image import LOCAL_BIN, Image
 from sandbox.backends.docker.inside import LAYERS, SOURCES, STORE, TARGET
-from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces import identity, mounts
 from sandbox.backends.namespaces.confine import OWN_PROCESSES
 
 PERIOD_US = 100_000
@@ -18,12 +19,20 @@ TRUSTED_MEMORY_BYTES = 768 << 20
 MASK_BYTES = 4096
 HOST_KERNEL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
 """Runtimes known to use the host's kernel; of others (gVisor, Kata) no more is assumed than a trial shows."""
-USER = f"{identity.INNER_UID}:{identity.INNER_GID}"
 NAMESERVER = "127.0.0.53"
 RUNTIME_PROCESSES = 1000
 """Processes that a runtime with its own kernel may start for itself; protects the host, not the sandbox."""
 MAX_OPTION_BYTES = 3800
 """Longest option string of an overlay mount; the kernel accepts one page."""
+READING = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""Capabilities of trusted code that reads and copies files of any owner."""
+TRANSLATING = ("SYS_ADMIN", "SETUID", "SETGID")
+"""Capabilities that idmapped mounts are made with. The keeper gives them up before it reads a file."""
+MASKED = (
+    *("acpi", "asound", "kcore", "latency_stats", "sched_debug", "scsi", "timer_stats"),  # as engines do
+    *mounts.MASKED,
+)
+"""Below /proc: what a box finds empty."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,8 @@ class Kind:
     controls: frozenset[str]
     """Subset of {"memory", "processes", "cpu"} that the engine can limit here."""
     labels: dict[str, str]
+    own_users: bool = False
+    """Whether each sandbox is a kernel user of its own (`users.py`)."""
 
     @property
     def on_host_kernel(self) -> bool:
@@ -49,15 +60,15 @@ class Kind:
 def keeper(kind: Kind, layers: list[str], limits: Limits) -> dict[str, Any]:
     """Trusted code with the writable layer: a tmpfs volume that ends with this container."""
     options = f"size={limits.disk_bytes},nr_inodes={limits.inodes},mode=0755,nosuid,nodev"
-    mounts = [_volume(STORE, {"type": "tmpfs", "device": "tmpfs", "o": options}, kind.labels)]
-    mounts += [_bind(path, f"{LAYERS}/{number}", read_only=True) for number, path in enumerate(layers)]
-    return _trusted(kind, ["CHOWN", "DAC_OVERRIDE", "FOWNER"], mounts)
+    places = [_volume(STORE, "tmpfs", options, kind.labels)]
+    places += [_bind(path, f"{LAYERS}/{number}", read_only=True) for number, path in enumerate(layers)]
+    return _trusted(kind, [*READING, *(TRANSLATING if kind.own_users else ())], places)
 
 
 def copier(kind: Kind, sources: list[str], target: dict[str, Any], keeper_id: str | None = None) -> dict[str, Any]:
     """Trusted code that lays folders over each other into the mount `target`."""
-    mounts = [_bind(path, f"{SOURCES}/{number}", read_only=True) for number, path in enumerate(sources)]
-    return _trusted(kind, ["CHOWN", "DAC_OVERRIDE", "FOWNER"], [*mounts, target])
+    places = [_bind(path, f"{SOURCES}/{number}", read_only=True) for number, path in enumerate(sources)]
+    return _trusted(kind, [*READING], [*places, target])
 
 
 def helper(kind: Kind, box_id: str) -> dict[str, Any]:
@@ -77,21 +88,26 @@ def named_volume(name: str) -> dict[str, Any]:
     return {"Type": "volume", "Source": name, "Target": TARGET, "VolumeOptions": {"NoCopy": True}}
 
 
-def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | None) -> dict[str, Any]:
-    """Where hostile code runs. `store` is the keeper's volume, `way` a folder with the socket for its listener."""
-    overlay = overlay_options(layers, store)
-    mounts = [
-        _volume(HOME, {"type": "overlay", "device": "overlay", "o": overlay}, kind.labels),
+def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | None, user: int | None) -> dict[str, Any]:
+    """Where hostile code runs.
+
+    `store` is the keeper's volume, `way` a folder with the socket for its listener, `user` the id of its own if any.
+    """
+    places = [
+        _volume(HOME, "overlay", overlay_options(layers, store), kind.labels),
         _bind(f"{store}/tmp", "/tmp", read_only=False),
         _bind(f"{store}/shm", "/dev/shm", read_only=False),
-        *(_bind(path, path, read_only=True) for path in kind.image.folders),
+        *(_shown(kind, path, store) for path in kind.image.folders),
         *(_masked(place) for place in kind.image.volumes if place.rstrip("/") not in (HOME, "/tmp", "/dev/shm")),
     ]
     if kind.image.programs:
-        mounts.append(_bind(f"{store}/bin", LOCAL_BIN, read_only=True))
+        places.append(_bind(f"{store}/bin", LOCAL_BIN, read_only=True))
     if way:
-        mounts.append(_bind(way, "/mnt", read_only=True))
-    host = _host(kind, mounts) | {
+        places.append(_bind(way, "/mnt", read_only=True))
+    if kind.on_host_kernel:
+        options = f"newinstance,ptmxmode=0666,mode=620,gid=5,max={mounts.TERMINALS},nosuid,noexec"
+        places.append(_volume("/dev/pts", "devpts", options, kind.labels))
+    host = _host(kind, places) | {
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges", *kind.security],
         "CgroupnsMode": "private",
@@ -108,9 +124,15 @@ def box(kind: Kind, layers: list[str], store: str, limits: Limits, way: str | No
         host |= {"CpuPeriod": PERIOD_US, "CpuQuota": max(1000, int(limits.cpus * PERIOD_US))}
     if kind.on_host_kernel:
         host |= {"Sysctls": {"net.ipv4.ping_group_range": "1 0"}}  # engines open raw echo sockets to everybody
+        host |= {"MaskedPaths": [*(f"/proc/{name}" for name in MASKED), "/sys/firmware"]}
+    if user is not None:
+        # no process of a box ever has it: its user is not root and new privileges are barred. But where it is named, the
+        # engine's filter lets pid 1 make a user namespace, which our own filter refuses to everything after.
+        host |= {"CapAdd": ["SYS_ADMIN"]}
     if kind.runtime:
         host["Runtime"] = kind.runtime
-    return _container(kind, host) | {"User": USER, "Hostname": identity.HOSTNAME}
+    ids = (identity.INNER_UID, identity.INNER_GID) if user is None else (user, user)
+    return _container(kind, host) | {"User": "{}:{}".format(*ids), "Hostname": identity.HOSTNAME}
 
 
 def overlay_options(layers: list[str], store: str) -> str:
@@ -120,8 +142,17 @@ def overlay_options(layers: list[str], store: str) -> str:
     return f"{places},userxattr,volatile,nosuid,nodev"
 
 
-def _trusted(kind: Kind, capabilities: list[str], mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    host = _host(kind, mounts + [_bind(path, path, read_only=True) for path in kind.image.folders]) | {
+def _shown(kind: Kind, path: str, store: str) -> dict[str, Any]:
+    """A folder of this machine for reading, as files of this box alone: locks and watches on them meet no neighbour's."""
+    if not kind.on_host_kernel:
+        return _bind(path, path, read_only=True)
+    escaped = re.sub(r"([\\:,])", r"\\\1", path)
+    options = f"lowerdir={store}/empty:{escaped},ro,nosuid,nodev"  # without an upper layer there must be two
+    return _volume(path, "overlay", options, kind.labels)
+
+
+def _trusted(kind: Kind, capabilities: list[str], places: list[dict[str, Any]]) -> dict[str, Any]:
+    host = _host(kind, places + [_bind(path, path, read_only=True) for path in kind.image.folders]) | {
         "CapDrop": ["ALL"],
         "CapAdd": capabilities,
         "SecurityOpt": ["no-new-privileges"],
@@ -152,20 +183,20 @@ def _container(kind: Kind, host: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _host(kind: Kind, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def _host(kind: Kind, places: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "AutoRemove": True,
         "NetworkMode": "none",
         "IpcMode": "private",
         "ReadonlyRootfs": True,
         "LogConfig": {"Type": "none"},
-        "Mounts": mounts,
+        "Mounts": places,
     }
 
 
-def _volume(target: str, options: dict[str, str], labels: dict[str, str]) -> dict[str, Any]:
-    """A volume without a name: the engine removes it with its container."""
-    driver = {"Name": "local", "Options": options}
+def _volume(target: str, kind: str, options: str, labels: dict[str, str]) -> dict[str, Any]:
+    """A mount of a file system of this kind as a volume without a name: the engine removes it with its container."""
+    driver = {"Name": "local", "Options": {"type": kind, "device": kind, "o": options}}
     volume = {"NoCopy": True, "Labels": labels, "DriverConfig": driver}
     return {"Type": "volume", "Target": target, "VolumeOptions": volume}
 

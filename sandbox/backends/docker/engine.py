@@ -45,6 +45,10 @@ class JobFailed(SandboxError):
         self.kind = kind
 
 
+class NameTaken(SandboxError):
+    """The engine has a container of that name."""
+
+
 class Engine:
     """One connection pool. Safe to share between threads; a forked process makes its own."""
 
@@ -91,9 +95,20 @@ class Engine:
         with self._explained(f"import image {name}"):
             self._api.import_image_from_data(archive, repository=repository, tag=tag)
 
-    def create(self, config: dict[str, Any]) -> str:
+    def create(self, config: dict[str, Any], name: str | None = None) -> str:
+        """Id of the new container. Raises NameTaken."""
         with self._explained("create a container"):
-            return self._api.create_container_from_config(config)["Id"]
+            try:
+                return self._api.create_container_from_config(config, name)["Id"]
+            except self._errors.APIError as error:
+                if name and error.status_code == 409:
+                    raise NameTaken(name) from None
+                raise
+
+    def pid(self, container: str) -> int:
+        """Process id of a running container's first process on the engine's machine."""
+        with self._explained("inspect a container"):
+            return int(self._api.inspect_container(container)["State"]["Pid"])
 
     def volume_paths(self, container: str) -> dict[str, str]:
         """Where the container's volumes are on the engine's machine, by their place inside."""

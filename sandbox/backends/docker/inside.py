@@ -10,9 +10,12 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import agent, identity, layers, processes, protocol
+from sandbox.backends.namespaces import agent, identity, layers, mounts, processes, protocol, syscalls
+from sandbox.backends.namespaces.base_root import READONLY
 from sandbox.backends.namespaces.confine import confine
+from sandbox.backends.namespaces.guard import Guard
 from sandbox.backends.namespaces.storage import Storage
+from sandbox.backends.namespaces.users import User
 
 STORE = "/w"
 """Where the keeper sees the volume that holds everything writable."""
@@ -22,6 +25,15 @@ SOURCES, TARGET = "/from", "/to"
 """Where a copier sees what it copies, by number, lowest first, and where to."""
 KEEPER_GRACE_SECONDS = 120
 BACKLOG = 64
+READING_CAPABILITIES = 1 << 0 | 1 << 1 | 1 << 3  # chown, dac_override, fowner
+
+
+class Untranslatable(Exception):
+    """The file system of a layer, or the kernel, cannot show its files as another owner's."""
+
+    def __init__(self, number: int, error: OSError) -> None:
+        super().__init__(error.strerror or str(error))
+        self.number = number
 
 
 class Pipes:
@@ -57,8 +69,10 @@ def main(request: dict) -> None:
         {"agent": _agent, "keep": _keep, "copy": _copy, "help": _help}[request["role"]](request, pipes)
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
         os.set_blocking(pipes.writer, True)
-        kind = "large" if isinstance(error, layers.TooLarge) else None
-        pipes.answer({"op": "fail", "id": 0, "kind": kind, "text": str(error) or type(error).__name__})
+        told: dict = {"op": "fail", "id": 0, "kind": "large" if isinstance(error, layers.TooLarge) else None}
+        if isinstance(error, Untranslatable):
+            told |= {"kind": "layer", "layer": error.number}
+        pipes.answer(told | {"text": str(error) or type(error).__name__})
         os._exit(1)
 
 
@@ -78,9 +92,20 @@ def _agent(request: dict, pipes: Pipes) -> None:
     _end_after(request["life"])
     if request["port"]:
         _hand_out_listener(request["port"], request["way"])
+    if request["user"] is not None:
+        _become(request["user"])
     # neighbours may have our uid on this kernel, so the control group of the container bounds processes
     confine(request["limits"], {pipes.fileno(), pipes.writer}, watchdog=request["watchdog"], count_processes=False)
     agent.main(pipes, request, watchdog=request["watchdog"], writer=pipes.writer)
+
+
+def _become(user: int) -> None:
+    """Enter user and time namespaces of our own, in which `user`, whose process this is, is the user of every sandbox."""
+    syscalls.unshare(syscalls.NEWUSER | syscalls.NEWTIME, "namespaces")
+    mounts.map_ids(identity.INNER_UID, identity.INNER_GID, user, user)
+    time_namespace = os.open("/proc/self/ns/time_for_children", os.O_RDONLY | os.O_CLOEXEC)
+    syscalls.check(syscalls.libc.setns(time_namespace, syscalls.NEWTIME), "namespaces", "enter a time namespace")
+    os.close(time_namespace)
 
 
 def _hand_out_listener(port: int, way: str) -> None:
@@ -110,11 +135,16 @@ def _keep(request: dict, pipes: Pipes) -> None:
             file.write(text)
         os.chmod(file.name, 0o755)
     upper = f"{STORE}/upper"
-    os.chown(upper, identity.INNER_UID, identity.INNER_GID)
-    lower = [_open(f"{LAYERS}/{number}") for number in range(request["layers"])]
+    user = request["user"]
+    os.chown(upper, *((identity.INNER_UID, identity.INNER_GID) if user is None else (user, user)))
+    places = [f"{LAYERS}/{number}" for number in range(request["layers"])]
+    translated = [] if user is None else _translated(places, User(user, user))
+    syscalls.set_capabilities(READING_CAPABILITIES)
+    guard = _guard()
+    lower = [_open(place) for place in places]
     storage = Storage(_open(upper), lower, request["snapshots"])
     decoder = protocol.Decoder()
-    pipes.answer({"op": "ready", "id": 0})
+    pipes.answer({"op": "ready", "id": 0, "layers": translated, "guarded": guard is not None})
     while data := pipes.recv(1 << 16):
         for header, _ in decoder.feed(data):
             try:
@@ -129,6 +159,27 @@ def _keep(request: dict, pipes: Pipes) -> None:
             except OSError as error:
                 answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
             pipes.answer(answer | {"id": header.get("id")}, blob)
+
+
+def _translated(places: list[str], user: User) -> list[int]:
+    """Descriptors of mounts of `places` that are nowhere, in which `user` owns every file. Raises Untranslatable."""
+    made = []
+    for number, place in enumerate(places):
+        found = os.stat(place)
+        namespace = user.translation((found.st_uid, found.st_gid))
+        try:
+            made.append(syscalls.detached_tree(place, READONLY, step="layer", user_namespace=namespace))
+        except OSError as error:
+            raise Untranslatable(number, error) from None
+    return made
+
+
+def _guard() -> Guard | None:
+    """What keeps locks on the anonymous inode from telling anything; none while a foreign program has one there."""
+    try:
+        return Guard()
+    except OSError:
+        return None
 
 
 def _copy(request: dict, pipes: Pipes) -> None:

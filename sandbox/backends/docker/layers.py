@@ -1,7 +1,9 @@
 """Environment layers for containers: used in place, or copied with the owner that sandboxes have.
 
 Files of a layer are changed through an overlay, which needs them to belong to the sandbox's user. A layer of that
-owner is used in place. Of any other a copy is made, once per process, in a volume of the engine.
+owner is used in place. Of any other a copy is made, once per process, in a volume of the engine. Where each sandbox is a
+user of its own, its keeper shows every layer as that user's (`users.py`); copies are made of those whose file system
+cannot do that.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from sandbox.backends.base import SandboxUnavailable
 from sandbox.backends.docker import containers
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.namespaces import identity
+from sandbox.backends.users import USERS
 
 OWNER = (identity.INNER_UID, identity.INNER_GID)
 """Who must own a layer so that it is used in place."""
@@ -26,6 +29,17 @@ PARTS_OF_OPTIONS = set(",:\\")
 """Characters that a path among mount options cannot have."""
 
 Key = tuple[str, int, int, int, int]
+
+
+class LayerRefused(SandboxUnavailable):
+    """The owners of a layer's files cannot be translated where it lies."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"the owners of files in layer {path} cannot be translated by this kernel or file system ({why}): keep it on "
+            f"ext4, xfs, btrfs or tmpfs, or let sandboxes share one user (`{USERS}=shared`)"
+        )
+        self.path = path
 
 
 @dataclass
@@ -42,6 +56,19 @@ class Layers:
         self._copies: OrderedDict[Key, Copy] = OrderedDict()
         self._making: dict[Key, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._copied_devices: set[int] = set()
+        """File systems whose layers are copied although sandboxes are users of their own."""
+
+    def copy_from_now_on(self, path: Path) -> bool:
+        """Copy the layers of the file system of `path`; False when that was so already, or cannot be."""
+        try:
+            device = path.stat().st_dev
+        except OSError:
+            return False
+        with self._lock:
+            known = device in self._copied_devices or str(path) in {copy.path for copy in self._copies.values()}
+            self._copied_devices.add(device)
+        return not known
 
     def usable(self, paths: list[Path]) -> list[str]:
         """Where the engine finds each layer. Raises SandboxUnavailable."""
@@ -76,6 +103,8 @@ class Layers:
             raise SandboxUnavailable(f"layer {path}: {error.strerror}") from None
         if not stat.S_ISDIR(found.st_mode):
             raise SandboxUnavailable(f"layer {path} is not a directory")
+        if self._kind.own_users and found.st_dev not in self._copied_devices:
+            return os.path.abspath(path)
         if (found.st_uid, found.st_gid) == OWNER and not PARTS_OF_OPTIONS & set(str(path)):
             return os.path.abspath(path)
         key = (str(path), found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns)

@@ -46,11 +46,14 @@ class DockerSandbox(NamespacesSandbox):
         kind: containers.Kind,
         made_of: Containers,
         counts_inodes: bool,
+        guarded: bool,
     ) -> None:
         super().__init__(name=name, limits=limits, agent=agent, control=control, closed=closed)
         self._engine, self._kind, self._made_of = engine, kind, made_of
         self.counts_inodes = counts_inodes
         """Whether `Limits.inodes` holds."""
+        self.guarded = guarded
+        """Whether locks on the machine's anonymous inode tell nothing (`namespaces/guard.py`)."""
         self._helping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 

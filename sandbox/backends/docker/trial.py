@@ -64,11 +64,15 @@ def _profile(path: Path) -> str:
         ) from None
 
 
-def capabilities(info: dict[str, Any], made: Kind) -> Capabilities:
-    """What the engine promises before anything was tried."""
+def sharing(why: str) -> str:
+    return f"sandboxes share one user, and what the kernel counts by user: {why}"
+
+
+def capabilities(info: dict[str, Any], made: Kind, why_shared: str) -> Capabilities:
+    """What the engine promises before anything was tried; `why_shared` is empty where users are not."""
     version: Literal["v2", "v1"] = "v2" if str(info.get("CgroupVersion")) == "2" else "v1"
     enforced: set[Guarantee] = {"memory", "disk", "files", "output", "time", "network", "seccomp"}
-    reasons = []
+    reasons = [sharing(why_shared)] if why_shared else []
     if "memory" not in made.controls:
         reasons.append("memory is watched, not limited: the engine has no memory controller (see `docker info`)")
     if "processes" in made.controls:
@@ -113,6 +117,10 @@ async def judge(box: DockerSandbox, promised: Capabilities, made: Kind, *, named
     enforced, reasons = set(promised.enforced), list(promised.reasons)
     if box.counts_inodes:
         enforced.add("inodes")
+    if made.own_users:
+        enforced.add("users")
+    if not box.guarded:
+        reasons.append("a program locks the machine's anonymous inode, so locks cross there: find it in /proc/locks")
     if not made.on_host_kernel:
         if "processes" in enforced and not await _stands(box, CROWD % (made.image.python, LIMITS.processes * 3)):
             enforced.discard("processes")

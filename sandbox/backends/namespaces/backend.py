@@ -30,6 +30,7 @@ from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.client import OUT_OF_FILES, ZygoteClient, ZygoteGone, too_many_files
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.namespaces.sandbox import NamespacesSandbox
+from sandbox.backends.users import warn_of_neighbours
 
 START_SECONDS = 60.0
 MAX_LAYERS = 60
@@ -53,6 +54,7 @@ class NamespacesBackend:
             if self._capabilities is None or self._zygote is None or not self._zygote.ours():
                 self._zygote = ZygoteClient()
                 self._capabilities = _capabilities(self._zygote.found)
+                warn_of_neighbours(self.name, self._capabilities)
             return self._capabilities
 
     async def start(

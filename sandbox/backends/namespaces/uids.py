@@ -19,6 +19,8 @@ from sandbox.backends.namespaces.identity import ROOT_CANDIDATES, NoIdentity, id
 
 RANGES = (range(1_900_000_000, 1_900_065_536), range(ROOT_CANDIDATES[-1] + 1, 65_534))
 """Ids that may be lent, best first: where no account, container or subordinate range is usually found."""
+DOCKER_IDS = range(1_900_065_536, 1_900_131_072)
+"""Ids for containers, which the engine keeps apart (`docker/users.py`)."""
 FOLDERS = ("/run", "/dev/shm", "/tmp")
 NAME = "opencomposer-sandbox-uids"
 _OFD_GETLK, _OFD_SETLK = 36, 37

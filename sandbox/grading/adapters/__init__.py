@@ -1,4 +1,7 @@
-"""The frameworks whose tests can be graded: one adapter each, and how their tests are written."""
+"""The test frameworks that can be graded, one adapter each.
+
+An adapter starts a run of its framework's tests and reads the report. It runs nothing itself and sees no verdict.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,6 @@ from sandbox.grading.adapters.junit import JunitAdapter
 from sandbox.grading.adapters.node import NodeAdapter
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.adapters.unittest import UnittestAdapter
-from sandbox.grading.canaries.base import Language
-from sandbox.grading.canaries.go import GoTests
-from sandbox.grading.canaries.javascript import JavaScriptTests
-from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.canaries.rust import RustTests
-from sandbox.grading.observations.braces import Rewriter
-from sandbox.grading.observations.go import GoRewriter
-from sandbox.grading.observations.javascript import JavaScriptRewriter
-from sandbox.grading.observations.rust import RustRewriter
 from sandbox.tasks.spec import FrameworkVerifier, PytestVerifier, SuiteVerifier
 
 ADAPTERS: dict[str, Adapter] = {
@@ -34,39 +28,10 @@ ADAPTERS: dict[str, Adapter] = {
         JunitAdapter(),
     )
 }
-LANGUAGES: dict[str, Language] = {
-    "pytest": PythonTests(),
-    "unittest": PythonTests(),
-    "go": GoTests(),
-    "cargo": RustTests(),
-    "node": JavaScriptTests(),
-    "jest": JavaScriptTests(),
-    "vitest": JavaScriptTests(),
-}
-"""A JUnit report does not say where a test is written, so nothing can be planted beside it."""
 
 
 def adapter_of(verifier: SuiteVerifier) -> Adapter:
     return ADAPTERS[framework_of(verifier)]
-
-
-def language_of(verifier: SuiteVerifier) -> Language | None:
-    """How the hidden tests are written; None where canaries cannot be planted."""
-    return LANGUAGES.get(framework_of(verifier))
-
-
-REWRITERS: dict[str, Rewriter] = {
-    "go": GoRewriter(),
-    "cargo": RustRewriter(),
-    "node": JavaScriptRewriter(),
-    "jest": JavaScriptRewriter(),
-    "vitest": JavaScriptRewriter(),
-}
-
-
-def rewriter_of(verifier: SuiteVerifier) -> Rewriter | None:
-    """How assertions of the hidden tests are made to report; None for Python, whose plan is made otherwise."""
-    return REWRITERS.get(framework_of(verifier))
 
 
 def framework_of(verifier: SuiteVerifier) -> str:

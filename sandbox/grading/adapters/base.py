@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sandbox.backends.base import EndReason, ExecResult
-from sandbox.grading.observations.base import MAX_HITS, Hit
-from sandbox.grading.report import CaseStatus
 from sandbox.storable import JSONRefused, parse_json
 
 log = logging.getLogger(__name__)
@@ -23,8 +21,24 @@ log = logging.getLogger(__name__)
 CPU_EXIT_CODES = frozenset({-24, 128 + 24, -9, 128 + 9})
 """SIGXCPU and the SIGKILL that follows it, as bash reports them."""
 MESSAGE_CHARS = 400
+MAX_HITS = 20_000
+"""Reports of one run that are read."""
 MAX_TESTS = 50_000
 """More reported tests than this are not read: a report is produced beside code under test."""
+
+
+CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One report from inside the sandbox. Nothing in it is trusted."""
+
+    site: int
+    values: tuple[Any, ...] = ()
+    """The encoded leaves, in order; fewer when evaluating one raised."""
+    raised: Any = None
+    """The encoded exception that ended the evaluation, if one did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    CaseStatus,
     Invocation,
     Order,
     TestRun,
@@ -22,7 +23,6 @@ from sandbox.grading.adapters.base import (
     started,
 )
 from sandbox.grading.adapters.go import OBSERVED, hit_of
-from sandbox.grading.report import CaseStatus
 
 SECTION = re.compile(r"\s*Running (?:unittests )?(?P<path>\S+\.rs) \(.*\)\s*")
 DOC_SECTION = re.compile(r"\s*Doc-tests \S+\s*")

@@ -9,6 +9,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    CaseStatus,
     Invocation,
     Order,
     TestRun,
@@ -20,7 +21,6 @@ from sandbox.grading.adapters.base import (
     text_of,
 )
 from sandbox.grading.adapters.node import NODE_CONFIGURATION, OBSERVED
-from sandbox.grading.report import CaseStatus
 from sandbox.storable import JSONRefused, parse_json
 
 STATUS: dict[object, CaseStatus] = {

@@ -10,6 +10,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    CaseStatus,
     Invocation,
     Order,
     TestRun,
@@ -17,7 +18,6 @@ from sandbox.grading.adapters.base import (
     processor_seconds,
     started,
 )
-from sandbox.grading.report import CaseStatus
 
 MAX_DEPTH = 32
 WORSE: dict[str, CaseStatus] = {"failure": "failed", "error": "error", "skipped": "skipped"}

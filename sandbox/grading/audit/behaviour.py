@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from sandbox.grading.audit.attempt import STRINGS, Attempt
+from sandbox.grading.audit.attempt.attempt import STRINGS, Attempt
 from sandbox.harness.types import ToolErrorKind
 
 ASIDE = frozenset({"finish", "todo_write"})

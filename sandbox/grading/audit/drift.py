@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sandbox.grading.audit.base import Evidence, Finding, Severity
+from sandbox.grading.audit.attempt.evidence import Evidence
+from sandbox.grading.audit.rules.base import Finding, Severity
 
 DRIFT_VERSION = 1
 WINDOW = 5

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandbox.grading.audit.attempt import Attempt
-from sandbox.grading.audit.base import Evidence, Finding, Severity
-from sandbox.grading.audit.paths import is_code, is_test
+from sandbox.grading.audit.attempt.attempt import Attempt
+from sandbox.grading.audit.attempt.evidence import Evidence
+from sandbox.grading.audit.attempt.paths import is_code, is_test
+from sandbox.grading.audit.rules.base import Finding, Severity
 
 GROUP_VERSION = 1
 LEAST_GROUP = 4

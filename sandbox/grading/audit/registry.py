@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 
-from sandbox.grading.audit.base import Rule
-from sandbox.grading.audit.rules import (
+from sandbox.grading.audit.rules.access import leaks, lookup, network, process
+from sandbox.grading.audit.rules.base import Rule
+from sandbox.grading.audit.rules.product import (
     adaptive,
     answers,
     claims,
+    odd_paths,
+    shortcuts,
+    special_cases,
+    stubs,
+    surroundings,
+    swallowed,
+)
+from sandbox.grading.audit.rules.testing import (
     demands,
     forging,
     framework,
     helpers,
-    leaks,
-    lookup,
-    network,
-    odd_paths,
-    process,
     runner,
-    shortcuts,
-    special_cases,
     startup,
-    stubs,
-    surroundings,
-    swallowed,
     tests,
     toolchain,
     weakened,

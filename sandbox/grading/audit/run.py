@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from sandbox.grading.audit.attempt import Attempt
-from sandbox.grading.audit.base import Basis, Evidence, Finding, Hit, Severity, collect
-from sandbox.grading.audit.policy import bound, of_grading
+from sandbox.grading.audit.attempt.attempt import Attempt
+from sandbox.grading.audit.attempt.evidence import Evidence
 from sandbox.grading.audit.registry import GRADING_VERSION, RULES
+from sandbox.grading.audit.rules.base import Basis, Finding, Hit, Severity, collect
+from sandbox.grading.audit.rules.policy import bound, of_grading
 from sandbox.grading.findings import ReportFinding
 
 MAX_HITS, MAX_LOOKED_AT = 200, 5_000

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MAX_HITS = 20_000
-"""Reports of one run that are read."""
+from sandbox.grading.adapters.base import Hit
 
 
 class Frozen(BaseModel):
@@ -63,17 +62,6 @@ class Expected(Frozen):
 
 Expectations = Annotated[dict[str, tuple[Expected, ...]], Field(default_factory=dict)]
 """Test id → its expected executions in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One report from inside the sandbox. Nothing in it is trusted."""
-
-    site: int
-    values: tuple[Any, ...] = ()
-    """The encoded leaves, in order; fewer when evaluating one raised."""
-    raised: Any = None
-    """The encoded exception that ended the evaluation, if one did."""
 
 
 @dataclass(slots=True)

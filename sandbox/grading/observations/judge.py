@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from sandbox.grading.observations.base import Expected, Hit, Site
+from sandbox.grading.adapters.base import Hit
+from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.values import Cut, Opaque, Raised, Types, Unreadable, Value, decode
 
 MAX_MESSAGE = 2000

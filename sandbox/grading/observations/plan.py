@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sandbox.grading.adapters.base import Case, TestRun, files_of
-from sandbox.grading.observations.base import Expected, Frozen, Hit, Site
+from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
+from sandbox.grading.observations.base import Expected, Frozen, Site
 from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL
 from sandbox.grading.observations.python import STRIDE, Form, Rewritten, rewrite

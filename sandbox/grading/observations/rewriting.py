@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from sandbox.grading.adapters.base import Case, TestRun
+from sandbox.grading.adapters.base import Case, Hit, TestRun
 from sandbox.grading.canaries.base import Place
-from sandbox.grading.observations.base import Expected, Hit, Site
+from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
 from sandbox.grading.observations.hiding import deciding, only
 from sandbox.grading.observations.judge import judge_hit, judge_test

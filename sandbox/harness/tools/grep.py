@@ -29,9 +29,9 @@ class Grep(Tool[GrepArguments]):
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> Output:
         path = checkout_path(arguments.path)
-        most = context.profile.grep_matches
+        limit = context.profile.grep_matches
         try:
-            found = await context.sandbox.search(arguments.pattern, path, glob=arguments.glob, max_matches=most + 1)
+            found = await context.sandbox.search(arguments.pattern, path, glob=arguments.glob, max_matches=limit + 1)
         except PathError as error:
             raise ToolFailure(ToolErrorKind.NOT_FOUND, f"no such file or directory: {path}") from error
         except ValueError as error:
@@ -39,8 +39,8 @@ class Grep(Tool[GrepArguments]):
         if not found:
             return Output("no matches")
         width = context.profile.line_chars
-        lines = [f"{name}:{number}:{text[:width]}" for name, number, text in found[:most]]
-        if len(found) > most and context.profile.announce_more_matches:
-            lines.append(f"[more than {most} matches; narrow the search]")
-        cut = sum(len(text[width:].encode()) for _, _, text in found[:most])
+        lines = [f"{name}:{number}:{text[:width]}" for name, number, text in found[:limit]]
+        if len(found) > limit and context.profile.announce_more_matches:
+            lines.append(f"[more than {limit} matches; narrow the search]")
+        cut = sum(len(text[width:].encode()) for _, _, text in found[:limit])
         return Output("\n".join(lines), cut_bytes=cut)

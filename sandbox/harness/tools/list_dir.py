@@ -36,7 +36,7 @@ class ListDir(Tool[ListDirArguments]):
                 raise ToolFailure(ToolErrorKind.NOT_FOUND, f"no such directory: {path}") from error
             raise ToolFailure(ToolErrorKind.REFUSED, f"not a directory: {path}") from error
         names = [name + "/" if kind == "dir" else name for name, kind, _ in entries]
-        most = context.profile.list_entries
-        if len(names) > most:
-            names = [*names[:most], f"[... {len(names) - most} more entries ...]"]
+        limit = context.profile.list_entries
+        if len(names) > limit:
+            names = [*names[:limit], f"[... {len(names) - limit} more entries ...]"]
         return Output("\n".join(names))

@@ -47,15 +47,15 @@ class ReadLints(Tool[ReadLintsArguments]):
             names = [change.path for change in changes if change.content is not None and change.path.endswith(".py")]
         else:
             names = await _python_files(context, [checkout_path(path) for path in arguments.paths])
-        most = context.profile.lint_files
-        left_out = len(names) - most
+        limit = context.profile.lint_files
+        left_out = len(names) - limit
         gate = asyncio.Semaphore(PARALLEL)
 
         async def one(name: str) -> list[str]:
             async with gate:
                 return await lint(name, await read_bytes(context, name))
 
-        found = [line for lines in await asyncio.gather(*map(one, names[:most])) for line in lines]
+        found = [line for lines in await asyncio.gather(*map(one, names[:limit])) for line in lines]
         if left_out > 0:
             found.append(f"[... {left_out} more files not checked; name them in paths ...]")
         return Output("\n".join(found) or "no lints")

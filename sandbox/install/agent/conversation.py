@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sandbox.backends.base import PathError, Sandbox
+from sandbox.errors import PackageError
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.profile import Profile
 from sandbox.harness.session import Session, system_prompt
 from sandbox.harness.types import ToolCall
-from sandbox.install.errors import InstallFailed, Reason
-from sandbox.install.recipe import Log
-from sandbox.tasks.errors import PackageError
+from sandbox.install.recipes.base import Log
+from sandbox.install.recipes.errors import InstallFailed, Reason
 
 ANSWER = "/tmp/answer.json"  # noqa: S108 (inside the sandbox)
 MAX_ANSWER = 1 << 16

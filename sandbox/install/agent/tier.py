@@ -17,16 +17,16 @@ from sandbox.backends.base import WORKDIR, Backend, EnvSpec, Sandbox
 from sandbox.grading.adapters.base import Order
 from sandbox.install import verify as check
 from sandbox.install.agent.conversation import ANSWER, Policy, Spent, converse, prompt
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallFailed, Reason
-from sandbox.install.goals import COUNT, SHARE, Goal, GoalSet, draw
 from sandbox.install.installer import install, read_goals, record_path, write_goals
-from sandbox.install.recipe import Installed, Log
+from sandbox.install.recipes.base import Installed, Log
+from sandbox.install.recipes.errors import InstallFailed, Reason
+from sandbox.install.recipes.goals import COUNT, SHARE, Goal, GoalSet, draw
+from sandbox.install.recipes.toolchain import SUITE_SECONDS, Attempt
 from sandbox.install.record import InstallRecord
-from sandbox.install.toolchain import SUITE_SECONDS, Attempt
 from sandbox.install.tree import lay_out
 from sandbox.network import RegistryPolicy, Upstreams
 from sandbox.network.policy import CargoRules, GoRules, NpmRules
+from sandbox.repositories.checkout import Checkout
 from sandbox.tasks.environments import EnvironmentStore, Manifest
 
 ATTEMPTS = 5

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.backends.base import Capabilities, EnvSpec, Limits, SandboxUnavailable
+from sandbox.backends.base import Capabilities, EnvSpec, Limits, LimitUnenforceable, SandboxUnavailable
+from sandbox.backends.limits import refuse_unenforceable
 from sandbox.backends.namespaces.backend import NamespacesBackend, _capabilities
 from sandbox.backends.namespaces.remedies import explain
+from sandbox.backends.users import USERS
 
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = textwrap.dedent("""
@@ -105,6 +107,17 @@ def test_capabilities_say_what_is_enforced(cgroup: str, cpu: bool, enforced: boo
     )
     assert found.usable and ("cpu" in found.enforced) is enforced and {"memory", "processes", "disk"} <= found.enforced
     assert bool(found.reasons) is not enforced
+
+
+def test_users_of_their_own_can_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Capabilities(
+        usable=True, cgroup="v2", enforced=Limits().required, reasons=("an ordinary user has one id",)
+    )
+    refuse_unenforceable(Limits(), shared)
+    monkeypatch.setenv(USERS, "required")
+    with pytest.raises(LimitUnenforceable, match=r"users.*: an ordinary user has one id"):
+        refuse_unenforceable(Limits(), shared)
+    refuse_unenforceable(Limits(), dataclasses.replace(shared, enforced=shared.enforced | {"users"}))
 
 
 def test_a_failed_trial_is_not_usable() -> None:

@@ -129,5 +129,5 @@ async def test_sharing_one_user_is_a_choice_that_is_named(monkeypatch: pytest.Mo
         assert await kernel_uid(first) == await kernel_uid(second)
     await backend.close()
     monkeypatch.setenv(USERS, "everybody")
-    with pytest.raises(SandboxUnavailable, match=f"{USERS} is 'everybody': use own or shared"):
+    with pytest.raises(SandboxUnavailable, match=f"{USERS} is 'everybody': use own, required or shared"):
         NamespacesBackend().probe()

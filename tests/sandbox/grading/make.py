@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.tasks.packages import BuiltPackage
+from sandbox.packages.build import BuiltPackage
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
 BUGGY = "def total(items):\n    return sum(items) + 1\n"

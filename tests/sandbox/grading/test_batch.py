@@ -6,7 +6,7 @@ import shlex
 
 from sandbox.grading.adapters.base import Order
 from sandbox.grading.batch import Run, collect_all
-from sandbox.tasks.packages import BUILD_LIMITS
+from sandbox.packages.build import BUILD_LIMITS
 from tests.sandbox.shelf import PRODUCT
 
 PATH = "shelf/__init__.py"

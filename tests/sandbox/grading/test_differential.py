@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.findings import Rule
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.backends.base import Backend
-from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.findings import Rule
 from sandbox.grading.grader import grade
 from sandbox.grading.outcomes import Cause

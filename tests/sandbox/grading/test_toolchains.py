@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.backends.base import HOME, Backend, FileChange, Patch
-from sandbox.grading.canaries.pool import PoolStore
+from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.grader import grade
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files

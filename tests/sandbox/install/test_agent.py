@@ -10,11 +10,11 @@ import pytest
 
 from sandbox.install.agent.conversation import PolicyFailed
 from sandbox.install.agent.tier import SaidGoals, SaidInstall, install_by_agent
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallFailed, Reason
 from sandbox.install.installer import install
+from sandbox.install.recipes.errors import InstallFailed, Reason
 from sandbox.network import Upstream, Upstreams
-from sandbox.tasks.history import TreeFile
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 from tests.chat_server import ChatServer, Model, Reply, completion, said
 from tests.sandbox.install.test_installer import PRODUCT
 from tests.sandbox.install.tools import TOOLS, packed

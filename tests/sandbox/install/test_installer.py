@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import Reason
+from sandbox.generators.registry import generate_tasks
 from sandbox.install.installer import install, record_path
-from sandbox.install.python import suite
+from sandbox.install.recipes.errors import Reason
+from sandbox.install.recipes.python import suite
 from sandbox.install.record import InstallRecord
 from sandbox.network import Upstream, Upstreams
-from sandbox.tasks.generators.mutation import generate_tasks
-from sandbox.tasks.history import TreeFile
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 from tests.sandbox.install.tools import STEPS, TOTAL, add_tools, packed
 from tests.sandbox.network.local_registry import LocalRegistry
 

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox.install.cargo.recipe import needs_crates, targets
-from sandbox.install.cargo.recipe import test_files as rust_files
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import Reason
-from sandbox.install.go.recipe import test_folders as go_folders
 from sandbox.install.installer import install, recipe_of
-from sandbox.install.npm import project
-from sandbox.tasks.history import TreeFile
+from sandbox.install.recipes.cargo import needs_crates, targets
+from sandbox.install.recipes.cargo import test_files as rust_files
+from sandbox.install.recipes.errors import Reason
+from sandbox.install.recipes.go import test_folders as go_folders
+from sandbox.install.recipes.npm import project
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 from tests.sandbox.network.local_registry import LocalRegistry
 from tests.sandbox.network.running import upstreams_of
 

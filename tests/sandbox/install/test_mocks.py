@@ -13,19 +13,19 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sandbox.backends.base import Backend, EnvSpec, Sandbox
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import Reason
 from sandbox.install.installer import install
-from sandbox.install.python.recipe import PythonRecipe
-from sandbox.install.recipe import Installed
-from sandbox.install.services import local, table
+from sandbox.install.recipes.base import Installed
+from sandbox.install.recipes.errors import Reason
+from sandbox.install.recipes.python.recipe import PythonRecipe
+from sandbox.install.recipes.services import local, table
 from sandbox.install.tools import tools_layer
 from sandbox.install.tree import lay_out
 from sandbox.install.verify import LIMITS
 from sandbox.network import Upstreams, discover, registry_only
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
+from sandbox.repositories.ownership import give_to_sandbox
 from sandbox.tasks.environments import EnvironmentStore, Manifest
-from sandbox.tasks.history import TreeFile
-from sandbox.tasks.ownership import give_to_sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.install.python.venv import INSIDE
+from sandbox.install.recipes.python.venv import INSIDE
 
 INFO = "shop-1.0.dist-info"
 BUILT = {

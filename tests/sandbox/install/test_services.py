@@ -2,10 +2,10 @@
 
 import pytest
 
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import Reason
-from sandbox.install.services import local, table
-from sandbox.tasks.history import TreeFile
+from sandbox.install.recipes.errors import Reason
+from sandbox.install.recipes.services import local, table
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
 

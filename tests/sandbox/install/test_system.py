@@ -8,8 +8,8 @@ import tarfile
 import pytest
 
 from sandbox.backends.base import EndReason, ExecResult
-from sandbox.install import diagnosis, system
-from sandbox.install.system import PREFIX, SystemPackages, variables
+from sandbox.install.recipes import diagnosis, system
+from sandbox.install.recipes.system import PREFIX, SystemPackages, variables
 
 TREE = {
     "usr/include/odd.h": "#define ODD 3\n",

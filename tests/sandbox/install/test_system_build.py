@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.install.checkout import Checkout
 from sandbox.install.installer import install
 from sandbox.network import Upstream, Upstreams
-from sandbox.tasks.history import TreeFile
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 from tests.sandbox.install.tools import TOOLS, packed
 from tests.sandbox.network.local_registry import LocalRegistry
 

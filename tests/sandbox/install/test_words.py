@@ -6,14 +6,14 @@ import types
 import pytest
 
 from sandbox.backends.base import EndReason, ExecResult
-from sandbox.install import diagnosis
-from sandbox.install.checkout import Checkout
-from sandbox.install.errors import InstallFailed, Reason
-from sandbox.install.goals import Expect, Goal, draw, judge
 from sandbox.install.installer import recipe_of
-from sandbox.install.python import building, goals, project, requirements, setup, suite
-from sandbox.install.python.repair import build_bounds, era_constraints, missing, outgrown
-from sandbox.tasks.history import TreeFile
+from sandbox.install.recipes import diagnosis
+from sandbox.install.recipes.errors import InstallFailed, Reason
+from sandbox.install.recipes.goals import Expect, Goal, draw, judge
+from sandbox.install.recipes.python import building, goals, project, requirements, setup, suite
+from sandbox.install.recipes.python.repair import build_bounds, era_constraints, missing, outgrown
+from sandbox.repositories.checkout import Checkout
+from sandbox.repositories.history import TreeFile
 
 
 def of(files: dict[str, str]) -> Checkout:

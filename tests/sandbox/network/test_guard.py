@@ -24,14 +24,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.errors import PackageError, PackageUnavailable
+from sandbox.generators.building.instructions import Evidence
+from sandbox.generators.building.rewriting import RewriteFailed, Rewriter
 from sandbox.grading.audit.judge.client import Endpoint as JudgeEndpoint
 from sandbox.grading.audit.judge.client import Judge, JudgeError
-from sandbox.install.sources import git
 from sandbox.network import guard as guarded
 from sandbox.network.guard import AsyncTransport, Guard, Refused, Transport, Unknown
-from sandbox.tasks.errors import PackageError, PackageUnavailable
-from sandbox.tasks.generators.instructions import Evidence
-from sandbox.tasks.generators.rewriting import RewriteFailed, Rewriter
+from sandbox.repositories import git
 from tests.sandbox.grading.audit.test_judge import SESSION
 from trainer.inference.chat import ChatClient, Endpoint
 from trainer.inference.contract import InferenceRefused

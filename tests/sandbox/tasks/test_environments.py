@@ -6,10 +6,10 @@ import time
 import pytest
 
 from sandbox.backends.choice import layer_owner
-from sandbox.harness.profile import Machine
+from sandbox.backends.machine import Machine
+from sandbox.errors import EnvironmentMissing, TaskInvalid
+from sandbox.repositories.history import TreeFile, write_history
 from sandbox.tasks.environments import STALE_SECONDS, EnvironmentStore, Manifest, read_tree
-from sandbox.tasks.errors import EnvironmentMissing, TaskInvalid
-from sandbox.tasks.history import TreeFile, write_history
 from sandbox.tasks.skeleton import DAY, home_files
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment
 
@@ -132,7 +132,7 @@ async def test_a_sandbox_sees_one_clean_checkout(store, backend):
 
 
 def test_missing_and_unreadable_environments(store):
-    with pytest.raises(EnvironmentMissing, match=r"is not in .*sandbox\.tasks\.packages"):
+    with pytest.raises(EnvironmentMissing, match=r"is not in .*sandbox\.generators"):
         store.spec(BuiltEnvironment(digest="a" * 64))
     with pytest.raises(EnvironmentMissing):
         store.spec(BuiltEnvironment(digest="../../../etc"))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox.errors import PackageError
 from sandbox.tasks.environments import EnvironmentStore, Manifest
-from sandbox.tasks.errors import PackageError
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.leaks import scan_environment, scan_layers, scan_task
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec

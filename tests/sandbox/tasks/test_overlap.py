@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from sandbox.tasks.errors import TaskInvalid
-from sandbox.tasks.generators.procedural import generate
+from sandbox.errors import TaskInvalid
 from sandbox.tasks.overlap import THRESHOLD, TasksOverlap, built_pristine, duplicates, overlap, print_of, refuse
+from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 
 BEGIN = built_pristine(lambda digest, path: "")

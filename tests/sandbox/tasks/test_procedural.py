@@ -13,18 +13,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.harness.types import ToolCall, ToolResult
-from sandbox.tasks.generators.procedural import (
-    CASES,
-    MIN_CASES,
-    RUN_TESTS,
-    SKELETONS,
-    evaluate,
-    generate,
-    problem,
-    problem_of,
-)
-from sandbox.tasks.generators.procedural_expert import Habits, run_expert
-from sandbox.tasks.generators.vocabulary import COMMON, HELD_OUT_WORDS, TAKEN, TRAIN_WORDS, Split
+from sandbox.tasks.procedural import generate, problem, problem_of
+from sandbox.tasks.procedural.expert import Habits, run_expert
+from sandbox.tasks.procedural.functions import SKELETONS
+from sandbox.tasks.procedural.problems import CASES, MIN_CASES, RUN_TESTS, evaluate
+from sandbox.tasks.procedural.vocabulary import COMMON, HELD_OUT_WORDS, TAKEN, TRAIN_WORDS, Split
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 
 SEEDS = range(120)
@@ -75,7 +68,7 @@ def test_a_task_is_a_pure_function_of_seed_and_split() -> None:
     assert generate(7, "train") == generate(7, "train")
     assert generate(7, "train").bundle_hash != generate(8, "train").bundle_hash
     assert generate(7, "train").environment != generate(7, "held-out").environment
-    code = "from sandbox.tasks.generators.procedural import generate; print(generate(7, 'train').bundle_hash)"
+    code = "from sandbox.tasks.procedural import generate; print(generate(7, 'train').bundle_hash)"
     root = Path(__file__).resolve().parents[3]
     other = subprocess.run(
         [sys.executable, "-c", code],

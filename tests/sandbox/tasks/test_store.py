@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox.tasks.errors import TaskInvalid
+from sandbox.errors import TaskInvalid
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from sandbox.tasks.store import TaskStore, load_bundle
 

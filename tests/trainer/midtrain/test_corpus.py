@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from sandbox.harness.types import ToolCall, ToolResult
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies

@@ -11,7 +11,7 @@ from sandbox.grading.outcomes import Cause
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from tests.trainer.stages.memory import BASE_POLICY

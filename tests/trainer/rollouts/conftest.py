@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.trainer.rollouts.scripted import ScriptedClient
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.policy import ChatRenderer, load_tokenizer

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
+from sandbox.formats import atif
+from sandbox.formats.record import Call, Opening, Record, Result, Step
 from sandbox.harness.types import ToolCall
 from sandbox.storable import storable_text
-from sandbox.tasks.formats import atif
-from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from tests.trainer.policy.test_chat import QWEN_LIKE, chat_tokenizer
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies

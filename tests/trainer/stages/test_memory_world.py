@@ -12,11 +12,11 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.generators.procedural import generate
-from tests.bench.memory import MemoryBackend, MemoryEnvironments
-from tests.bench.midtrain_study import spearman
-from tests.bench.relay import Expert, relay
-from tests.bench.summaries import TRIGGER, config
+from sandbox.tasks.procedural import generate
+from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments
+from tests.bench.runs.midtrain_study import spearman
+from tests.bench.runs.relay import Expert, relay
+from tests.bench.runs.summaries import TRIGGER, config
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.config import RewardConfig

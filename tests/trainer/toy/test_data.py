@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
-from sandbox.tasks.generators.procedural import generate
+from sandbox.tasks.procedural import generate
 from trainer.learning.supervised import Example, batches
 from trainer.policy import ChatRenderer
 from trainer.toy.data import (

@@ -8,7 +8,7 @@ import pytest
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
-from composer_web.rollouts import services as rollouts
+from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run

@@ -14,8 +14,8 @@ import pytest
 from django.test import Client as Web
 
 from composer_web.api_root import api
-from composer_web.rollouts import exports
 from composer_web.rollouts.export_models import Export
+from composer_web.rollouts.exports import jobs as exports
 from opencomposer import Client
 from opencomposer.app import main
 

@@ -14,7 +14,7 @@ from django.core.wsgi import get_wsgi_application
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
-from composer_web.rollouts import exports
+from composer_web.rollouts.exports import jobs as exports
 from composer_web.runs.models import Run
 from opencomposer import ApiError, Client, Unreachable
 

@@ -17,11 +17,11 @@ from django_filters import FilterSet
 from typer.main import get_command
 
 import opencomposer
-from composer_web.evals.filters import EvaluationFilter
-from composer_web.gateway.filters import SessionFilter
-from composer_web.rollouts.filters import FindingFilter, RolloutFilter
-from composer_web.runs.filters import RunFilter
-from composer_web.tasks.filters import TaskFilter
+from composer_web.evals.http.filters import EvaluationFilter
+from composer_web.gateway.http.filters import SessionFilter
+from composer_web.rollouts.search.filters import FindingFilter, RolloutFilter
+from composer_web.runs.http.filters import RunFilter
+from composer_web.tasks.curation.filters import TaskFilter
 from opencomposer.app import NOUNS, app, main
 from opencomposer.commands.evaluations import EVALUATION_FILTERS
 from opencomposer.commands.rollouts import FINDING_FILTERS, ROLLOUT_FILTERS

@@ -16,7 +16,7 @@ from composer_web.runs.models import Run
 from composer_web.tasks import generation_jobs
 from composer_web.tasks.models import Suite, Task
 from tests.web.cli.support import Cli, data, error
-from tests.web.test_repositories import archive, repository
+from tests.web.repositories.test_repositories import archive, repository
 
 pytestmark = pytest.mark.django_db
 

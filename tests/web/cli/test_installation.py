@@ -11,19 +11,19 @@ import pytest
 
 from composer_web.accounts.models import Project, User
 from composer_web.accounts.projects import create_project
-from composer_web.alerts import services as alerts
-from composer_web.alerts import watching
 from composer_web.alerts.models import Delivery, Notice, Rule
-from composer_web.gateway import recording
+from composer_web.alerts.rules import services as alerts
+from composer_web.alerts.rules import watching
 from composer_web.gateway.models import Session, SignalRow
-from composer_web.policies import promotion
+from composer_web.gateway.serving import recording
 from composer_web.policies.models import Policy
+from composer_web.policies.promotion import services as promotion
 from composer_web.quotas.models import Quota
 from composer_web.runs.models import Run
 from composer_web.runs.services import mark_failed
+from tests.web.alerts.test_alerts import Receiver, receiver
 from tests.web.cli.support import Cli, data, error
-from tests.web.test_alerts import Receiver, receiver
-from tests.web.test_evals_promotion import held_out, versions
+from tests.web.evals.test_evals_promotion import held_out, versions
 
 __all__ = ["held_out", "receiver", "versions"]  # fixtures
 pytestmark = pytest.mark.django_db

@@ -17,17 +17,17 @@ from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
 from composer_web.review import promoting
 from composer_web.rollouts.models import Rollout
-from composer_web.runs.config_io import render
+from composer_web.runs.launch.config_io import render
 from composer_web.runs.models import Run, RunTemplate
-from composer_web.tasks import importing
+from composer_web.tasks.exchange import importing
 from composer_web.tasks.models import Suite
 from tests.chat_server import ChatServer
-from tests.sandbox.tasks.formats.examples import RECORD
+from tests.sandbox.formats.examples import RECORD
 from tests.web.cli.support import Cli, data, error
+from tests.web.evals.test_evals_endpoints import KEY, allowed, server
 from tests.web.making import SMALL
-from tests.web.test_drafts import rollout
-from tests.web.test_evals_endpoints import KEY, allowed, server
-from tests.web.test_importing import checkout, lines, row
+from tests.web.review.test_drafts import rollout
+from tests.web.tasks.test_importing import checkout, lines, row
 from trainer.config import RunConfig
 
 __all__ = ["allowed", "checkout", "rollout", "server"]  # fixtures

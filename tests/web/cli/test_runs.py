@@ -12,8 +12,9 @@ from pyarrow import parquet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
-from composer_web.runs import metrics, services, templates
-from composer_web.runs.config_io import load, render
+from composer_web.runs import metrics, services
+from composer_web.runs.launch import templates
+from composer_web.runs.launch.config_io import load, render
 from composer_web.runs.models import Run, Sweep
 from opencomposer.errors import WaitTimeout
 from opencomposer.output import Output

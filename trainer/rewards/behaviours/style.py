@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from sandbox.grading.audit.diff import read
-from sandbox.grading.audit.paths import is_code
+from sandbox.grading.audit.attempt.diff import read
+from sandbox.grading.audit.attempt.paths import is_code
 from trainer.config import RewardConfig
 from trainer.rewards.base import reward_part
 from trainer.types import RewardPart, Trajectory

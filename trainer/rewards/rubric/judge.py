@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sandbox.grading.audit.attempt import Attempt
+from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.judge.client import Cache, Endpoint, Judge, JudgeError
 from sandbox.grading.audit.judge.record import record
 from sandbox.grading.audit.judge.rubric import Aspect, Rubric

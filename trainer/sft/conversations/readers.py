@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sandbox.formats import atif
+from sandbox.formats.base import FormatRefused
+from sandbox.formats.record import Step
 from sandbox.harness.types import ToolCall
-from sandbox.tasks.formats import atif
-from sandbox.tasks.formats.base import FormatRefused
-from sandbox.tasks.formats.record import Step
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.sft.conversations.conversation import Conversation, Message, Unfit
 

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.core.errors import UserError
-from composer_web.policies import codebases
-from composer_web.policies.measuring import measure
+from composer_web.policies.measurement import codebases
+from composer_web.policies.measurement.measuring import measure
 from trainer.model_selection.scores import Interval, Selection
 
 

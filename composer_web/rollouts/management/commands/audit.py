@@ -11,7 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from composer_web.accounts.models import User
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
-from composer_web.rollouts import findings, llm_judge, selectors
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import findings
+from composer_web.rollouts.worker import llm_judge
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
 from sandbox.grading.audit.judge import JudgeError

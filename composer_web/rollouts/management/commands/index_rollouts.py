@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from composer_web.rollouts import fulltext
+from composer_web.rollouts.search import fulltext
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.env import env
-from composer_web.rollouts.redteam_views import lines_of
+from composer_web.rollouts.http.redteam_views import lines_of
 from sandbox.grading.redteam import load
 
 

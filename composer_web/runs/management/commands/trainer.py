@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from composer_web.runs.wakes import Wakes
+from composer_web.runs.training.wakes import Wakes
 
 
 class Command(BaseCommand):
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: wakes.stop())
         wakes.listen(sys.stdin.buffer)
-        from composer_web.runs.trainer_process import train  # loads torch: after the worker can be heard
+        from composer_web.runs.training.trainer_process import train  # loads torch: after the worker can be heard
 
         if not train(run_id=options["run"], owner=options["owner"], token=options["token"], wakes=wakes):
             raise CommandError("the run went to another worker, or Postgres was away", returncode=3)

@@ -13,7 +13,7 @@ from composer_web.repositories.building import locked_packages, mutation_specs
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import PACKAGE_SUITES, build_packages_suite, build_procedural
 from sandbox.backends.base import SandboxError
-from sandbox.tasks.errors import TaskError
+from sandbox.errors import TaskError
 
 
 class Command(ProjectCommand):

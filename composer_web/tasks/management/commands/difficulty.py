@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.core.errors import UserError
 from composer_web.evals.models import Evaluation
+from composer_web.evals.results import prepass
 from composer_web.tasks import difficulty, selectors
 
 
@@ -29,14 +30,14 @@ class Command(ProjectCommand):
         try:
             suite = selectors.get_suite(options["suite"])
             if options["measure"]:
-                made = difficulty.prepass(
+                made = prepass.prepass(
                     suite=suite, reference=options["measure"], samples=options["samples"], tasks=options["tasks"]
                 )
                 self.stdout.write(f"evaluation {made.pk} was started; ask again when it has finished")
             if options["record"]:
                 if not Evaluation.objects.filter(pk=options["record"], state="finished").exists():
                     raise UserError("record", f"there is no finished evaluation {options['record']}")
-                self.stdout.write(f"{difficulty.record_statistics(evaluation_id=options['record'])} tasks recorded")
+                self.stdout.write(f"{prepass.record_statistics(evaluation_id=options['record'])} tasks recorded")
         except UserError as error:
             raise CommandError(str(error)) from error
         found = difficulty.of_suite(suite)

@@ -12,7 +12,8 @@ from django.core.management.base import CommandError
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.core.errors import UserError
 from composer_web.rollouts.models import Rollout
-from composer_web.tasks import importing, interchange, selectors
+from composer_web.tasks import selectors
+from composer_web.tasks.exchange import importing, interchange
 
 
 class Command(ProjectCommand):

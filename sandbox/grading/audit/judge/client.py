@@ -17,10 +17,11 @@ from typing import Any, Literal, Protocol
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sandbox.grading.audit.attempt import Attempt
-from sandbox.grading.audit.base import Evidence, Finding, Severity
+from sandbox.grading.audit.attempt.attempt import Attempt
+from sandbox.grading.audit.attempt.evidence import Evidence
 from sandbox.grading.audit.judge.record import record
 from sandbox.grading.audit.judge.rubric import Rubric, rubric
+from sandbox.grading.audit.rules.base import Finding, Severity
 from sandbox.network.guard import Guard, Refused, Transport, Unknown
 
 MAX_ANSWER = 200_000

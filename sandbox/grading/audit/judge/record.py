@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from sandbox.grading.audit.attempt import Attempt
+from sandbox.grading.audit.attempt.attempt import Attempt
 
 MAX_TEXT = 4_000
 """Most characters of one text; head and tail are kept."""

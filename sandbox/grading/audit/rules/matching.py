@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sandbox.grading.audit.attempt import Attempt, Code, Touch
-from sandbox.grading.audit.base import Evidence, Hit, Severity
+from sandbox.grading.audit.attempt.attempt import Attempt, Code, Touch
+from sandbox.grading.audit.attempt.evidence import Evidence
+from sandbox.grading.audit.rules.base import Hit, Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from sandbox.backends.docker.backend import DockerBackend
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.layers import OWNER
 from sandbox.backends.docker.settings import DockerSettings
+from sandbox.backends.namespaces.uids import DOCKER_IDS
+from sandbox.backends.users import USERS
 
 from ..conftest import MIB, write_tree
 from .conftest import eventually, held
@@ -25,18 +27,22 @@ async def test_a_box_may_nothing(backend: DockerBackend, engine: Engine, env: En
     async with await backend.start(env, limits=LIMITS) as sandbox:
         found = engine._api.inspect_container(sandbox._made_of.box)
         keeper = engine._api.inspect_container(sandbox._made_of.keeper)
+        rights = await sandbox.exec("awk '/^Cap/ {print $2} /^NoNewPrivs/ {print $2}' /proc/self/status")
+        readable = await sandbox.exec("awk '$3 == \"overlay\" && $4 ~ /^ro/ {print $2}' /proc/mounts")
     host, config = found["HostConfig"], found["Config"]
-    assert config["User"] == "1000:1000"
+    assert rights.output.split() == [b"0" * 16] * 5 + [b"1"]
+    assert config["User"] in {f"{uid}:{uid}" for uid in DOCKER_IDS}
     assert [pair for pair in config["Env"] or () if not pair.startswith("PATH=")] == []
-    assert (host["CapDrop"], host["CapAdd"], host["Privileged"]) == (["ALL"], None, False)
+    assert (host["CapDrop"], host["Privileged"]) == (["ALL"], False)
+    assert [name.removeprefix("CAP_") for name in host["CapAdd"]] == ["SYS_ADMIN"]  # for a filter; nobody has it
     assert host["NetworkMode"] == "none" and host["ReadonlyRootfs"] and "no-new-privileges" in host["SecurityOpt"]
     assert (host["Memory"], host["MemorySwap"]) == (160 * MIB, 160 * MIB)
     assert host["PidsLimit"] == 68 and host["CpuQuota"] == host["CpuPeriod"] // 2
     assert {"Name": "nofile", "Soft": 200, "Hard": 200} in host["Ulimits"]
     written = {mount["Destination"] for mount in found["Mounts"] if mount["RW"]}
-    assert written == {"/home/dev", "/tmp", "/dev/shm"}
+    assert written - set(readable.output.decode().split()) == {"/home/dev", "/tmp", "/dev/shm", "/dev/pts"}
     assert keeper["HostConfig"]["NetworkMode"] == "none" and keeper["HostConfig"]["ReadonlyRootfs"]
-    assert set(keeper["HostConfig"]["CapAdd"]) == {"CHOWN", "DAC_OVERRIDE", "FOWNER"}
+    assert {*keeper["HostConfig"]["CapAdd"]} == {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SYS_ADMIN", "SETUID", "SETGID"}
     assert {mount["Destination"] for mount in keeper["Mounts"] if mount["RW"]} == {"/w"}
 
 
@@ -120,8 +126,10 @@ async def test_a_cancelled_start_leaves_nothing(
 
 
 async def test_a_copy_that_vanished_is_made_anew(
-    backend: DockerBackend, engine: Engine, settings: DockerSettings, tmp_path: Path
+    engine: Engine, settings: DockerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(USERS, "shared")
+    backend = DockerBackend(settings)
     spec = EnvSpec((write_tree(tmp_path / "layer", {"repo/f": "f\n"}),))
     async with await backend.start(spec, limits=LIMITS):
         pass
@@ -131,6 +139,7 @@ async def test_a_copy_that_vanished_is_made_anew(
         await backend.start(spec, limits=LIMITS)
     async with await backend.start(spec, limits=LIMITS) as sandbox:
         assert (await sandbox.exec("cat f")).output == b"f\n"
+    await backend.close()
 
 
 def give(tree: Path) -> None:
@@ -145,19 +154,30 @@ async def test_layers_of_any_owner_and_name(backend: DockerBackend, engine: Engi
     async with await backend.start(EnvSpec((odd,)), limits=LIMITS) as sandbox:
         assert (await sandbox.exec("cat odd; echo more >>odd; stat -c %U odd")).output == b"odd\ndev\n"
     assert (odd / "repo/odd").read_text() == "odd\n"
-    taken = write_tree(tmp_path / "ours", {"repo/f": "f\n"})
-    give(taken)
-    ready = backend._ready
-    assert ready is not None and ready.layers.usable([taken]) == [str(taken)]  # in place, without a copy
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-async def test_too_many_layers(backend: DockerBackend, tmp_path: Path) -> None:
+async def test_where_a_user_is_shared_its_layers_are_used_in_place(
+    engine: Engine, settings: DockerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(USERS, "shared")
+    backend = DockerBackend(settings)
     layers = tuple(write_tree(tmp_path / f"{'long' * 20}{number}", {"repo/f": "f\n"}) for number in range(40))
     for layer in layers:
         give(layer)
     with pytest.raises(SandboxUnavailable, match="merge some"):
         await backend.start(EnvSpec(layers), limits=LIMITS)
+    volumes = held(engine, settings)
+    async with await backend.start(EnvSpec(layers[:2]), limits=LIMITS) as sandbox:
+        assert (await sandbox.exec("cat f; stat -c %U f")).output == b"f\ndev\n"
+    assert held(engine, settings) == volumes == set()  # no copy was made
+    await backend.close()
+
+
+async def test_many_layers_of_any_path(backend: DockerBackend, tmp_path: Path) -> None:
+    layers = tuple(write_tree(tmp_path / f"{'long' * 20}{number}", {f"repo/{number}": ""}) for number in range(40))
+    async with await backend.start(EnvSpec(layers), limits=LIMITS) as sandbox:
+        assert (await sandbox.exec("ls | wc -l")).output == b"40\n"
 
 
 def test_an_image_that_is_absent(engine: Engine, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.audit import Attempt, Step, audit
-from sandbox.grading.audit.attempt import mask
-from sandbox.grading.audit.diff import read
+from sandbox.grading.audit.attempt.attempt import mask
+from sandbox.grading.audit.attempt.diff import read
+from sandbox.grading.audit.attempt.shell import split
 from sandbox.grading.audit.flow import flows_of
-from sandbox.grading.audit.shell import split
 from sandbox.grading.patch import render
 from sandbox.harness.types import ToolCall
 from tests.sandbox.grading.audit.make import attempt, body, change, edit, found, sh, write

@@ -1,0 +1,1 @@
+"""Pages and API of alerts, rules, webhooks and deliveries."""

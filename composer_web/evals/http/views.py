@@ -1,0 +1,77 @@
+"""Views of evaluations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_safe
+from django_tables2 import RequestConfig
+
+from composer_web.evals import selectors
+from composer_web.evals.http.filters import EvaluationFilter
+from composer_web.evals.http.tables import EvaluationTable
+from composer_web.evals.models import Evaluation
+from composer_web.evals.results import behaviour_scores
+from composer_web.policies import selectors as policies
+from composer_web.rollouts import selectors as rollouts
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.templatetags import ui
+
+PER_PAGE = 50
+
+
+@require_safe
+@page()
+def evaluation_list(request: PageRequest) -> HttpResponse:
+    found = strict(
+        EvaluationFilter, request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure")
+    )
+    table = EvaluationTable(found.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"
+    return show(request, template, {"table": table, "filter": found, "live": "evals", "tab": "evals"})
+
+
+@require_safe
+@page()
+def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """Scores and the task × rollout grid, with other evaluations of the same run."""
+    evaluation = selectors.get_evaluation(pk)
+    siblings = selectors.of_run(evaluation.run) if evaluation.run else []
+    context: dict[str, Any] = {
+        "evaluation": evaluation,
+        "siblings": siblings,
+        "figures": _figures(evaluation),
+        "sides": [
+            (behaviour_scores.TITLES.get(aspect, aspect), side) for aspect, side in sorted(evaluation.sides.items())
+        ],
+        "weak": selectors.weak_sides(evaluation),
+        "titles": behaviour_scores.TITLES,
+        "others": selectors.comparable(evaluation),
+        "graders": policies.endpoints() if request.user.may("operator") else [],
+        "groups": rollouts.groups().filter(evaluation=evaluation).prefetch_related("rollouts").order_by("prompt_index"),
+    }
+    template = "evals/_body.html" if request.headers.get("HX-Request") else "evals/detail.html"
+    return show(request, template, context)
+
+
+def _figures(evaluation: Evaluation) -> list[Figure]:
+    results = evaluation.results
+    verdicts = results.get("verdicts", {})
+    interval = (
+        f"95 %: {ui.percent(results.get('pass1_low'))} to {ui.percent(results.get('pass1_high'))}"
+        if results.get("pass1") is not None
+        else ""
+    )
+    return [
+        Figure("pass@1", ui.percent(results.get("pass1")), note=interval),
+        Figure(f"Best of {evaluation.samples}", ui.percent(results.get("best"))),
+        Figure("Tasks done", f"{evaluation.groups_done} / {evaluation.groups_total}"),  # type: ignore[attr-defined]
+        Figure("Passed", ui.num(verdicts.get("passed"))),
+        Figure("Failed", ui.num(verdicts.get("failed"))),
+        Figure("Infra errors", ui.num(verdicts.get("infra_error")), note="left out of the score"),
+        Figure("Temperature", ui.num(evaluation.temperature)),
+        Figure("Took", ui.since(evaluation.started_at, evaluation.finished_at) if evaluation.started_at else "–"),
+    ]

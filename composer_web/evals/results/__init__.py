@@ -1,0 +1,1 @@
+"""What evaluations say: scores, behaviour grades, comparisons, releases and their leaderboard."""

@@ -1,0 +1,1 @@
+"""The answer to a chat completion: admission, routing, prompt, stream, and the recording of its turns."""

@@ -1,0 +1,1 @@
+"""Promotion of a policy to production: the gate, the canary and the way back."""

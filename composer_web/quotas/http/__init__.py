@@ -1,0 +1,1 @@
+"""Page and API of quotas."""

@@ -1,0 +1,15 @@
+"""What `rollouts` asks this app, see `composer_web.rollouts.review_hooks`."""
+
+from __future__ import annotations
+
+from composer_web.review import blind, label_rules, selectors
+
+
+class ReviewHooks:
+    excluded_versions = staticmethod(label_rules.excluded_versions)
+    ask = staticmethod(label_rules.ask)
+    awaited = staticmethod(label_rules.awaited)
+    paid = staticmethod(label_rules.paid)
+    visible_findings = staticmethod(blind.findings)
+    visible_quarantines = staticmethod(blind.quarantines)
+    labelled_rollouts = staticmethod(selectors.labelled_rollouts)

@@ -1,0 +1,1 @@
+"""Pages and API of review queues, their items, and drafts of tasks."""

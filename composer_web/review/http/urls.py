@@ -1,0 +1,19 @@
+from django.urls import path
+
+from composer_web.review.http import draft_views, item_views, views
+
+app_name = "review"
+urlpatterns = [
+    path("review/", views.queue_list, name="list"),
+    path("review/new/", views.queue_new, name="new"),
+    path("review/new/count/", views.fill_count, name="count"),
+    path("review/<slug:name>/", views.queue_detail, name="queue"),
+    path("review/<slug:name>/next/", item_views.queue_next, name="next"),
+    path("review/<slug:name>/<int:pk>/", item_views.item_detail, name="item"),
+    path("review/<slug:name>/<int:pk>/label/", item_views.item_label, name="label"),
+    path("review/<slug:name>/do/<slug:action>/", views.queue_change, name="change"),
+    path("rollouts/<int:pk>/promote/", draft_views.promote, name="promote"),
+    path("drafts/", draft_views.draft_list, name="drafts"),
+    path("drafts/<int:pk>/", draft_views.draft_detail, name="draft"),
+    path("drafts/<int:pk>/<slug:action>/", draft_views.draft_change, name="draft-change"),
+]

@@ -1,0 +1,1 @@
+"""Groups between dispatch and training: pump, verdicts, findings, quarantine, and batches of steps."""

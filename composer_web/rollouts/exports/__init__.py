@@ -1,0 +1,1 @@
+"""Exports of rollouts, in formats that other tools read, and saved queries."""

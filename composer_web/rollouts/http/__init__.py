@@ -1,0 +1,1 @@
+"""Pages and API of rollouts, groups, findings, forks and exports."""

@@ -1,0 +1,124 @@
+"""Views of findings: table with facets, detail page with history, decisions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST, require_safe
+from django_tables2 import RequestConfig
+
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
+from composer_web.rollouts import selectors
+from composer_web.rollouts.dispatch import findings
+from composer_web.rollouts.finding_rules import RULE_TITLES
+from composer_web.rollouts.http.tables import FindingTable, place_of
+from composer_web.rollouts.search.filters import FindingFilter
+from composer_web.runs.selectors import get_run
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, act, page, show
+from composer_web.ui.templatetags import ui
+from sandbox.grading.audit import RULES
+
+PER_PAGE = 50
+DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open again."}
+
+
+@require_safe
+@page()
+def finding_list(request: PageRequest) -> HttpResponse:
+    found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
+    table = FindingTable(found.qs)
+    facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
+    if facets:
+        table.known_count = sum(facet["total"] for facet in facets)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": table})
+    context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
+    run = request.GET.get("run", "")
+    context |= {
+        "audited_run": int(run) if re.fullmatch("[0-9]{1,9}", run) else None,
+        "may_review": request.user.may("reviewer"),
+    }
+    return show(request, "rollouts/findings.html", context)
+
+
+@require_safe
+@page()
+def finding_figures(request: PageRequest) -> HttpResponse:
+    """Counts above and below the list, for a page whose rows have changed."""
+    found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
+    return show(request, "rollouts/_findings_counted.html", _counted(selectors.finding_facets(found.qs)))
+
+
+def _counted(facets: list[dict[str, Any]]) -> dict[str, Any]:
+    for facet in facets:
+        facet["title"] = RULE_TITLES.get(facet["rule"], facet["rule"])
+    return {"facets": facets, "figures": _figures(facets)}
+
+
+def _figures(facets: list[dict[str, Any]]) -> list[Figure]:
+    def total(name: str) -> str:
+        return ui.num(sum(facet[name] for facet in facets))
+
+    return [
+        Figure("Findings", total("total")),
+        Figure("High", total("high"), note="kept out of training where it passed, by default"),
+        Figure("Open", total("open"), note="nobody has decided"),
+        Figure("Confirmed", total("confirmed")),
+        Figure("Rules", ui.num(len(facets)), note="that found something"),
+    ]
+
+
+@require_safe
+@page()
+def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
+    finding = selectors.get_finding(pk)
+    context = {
+        "finding": finding,
+        "title": RULE_TITLES.get(finding.rule, finding.rule),
+        "rule": RULES.get(finding.rule),
+        "place": place_of(finding),
+        "transitions": finding.transitions.all(),
+        "quarantine": selectors.quarantine_of(finding),
+        "may_review": request.user.may("reviewer"),
+    }
+    return show(request, "rollouts/finding.html", context)
+
+
+@require_POST
+@page("reviewer")
+def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
+    """Confirm, dismiss or reopen a finding, then return to the form's page."""
+    finding = selectors.get_finding(pk)
+    to = request.POST.get("state", "")
+    try:
+        findings.decide(finding=finding, to=to, actor=request.user, note=request.POST.get("note", ""))  # type: ignore[arg-type]
+    except (UserError, ArtifactError) as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, DECISIONS[to])
+    back = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return redirect(back)
+    return redirect("rollouts:finding", pk=pk)
+
+
+@require_POST
+@page("reviewer")
+def audit_run(request: PageRequest, run_id: int) -> HttpResponse:
+    """Have a worker audit the run again with the current rules."""
+    run = get_run(run_id)
+    return act(
+        request,
+        lambda: findings.request_audit(run=run, actor=request.user),
+        done="The auditor reads this run again.",
+        to="runs:detail",
+        pk=run_id,
+    )

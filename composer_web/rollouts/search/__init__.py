@@ -1,0 +1,1 @@
+"""Filters and full-text search of rollouts and findings."""

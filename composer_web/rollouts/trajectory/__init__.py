@@ -1,0 +1,1 @@
+"""Trajectories as people read them: stored in windows, as a transcript, through the lens, compared."""

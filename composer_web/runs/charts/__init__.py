@@ -1,0 +1,1 @@
+"""Charts of runs: series, axes, panels, annotations, timing, and comparisons of runs."""

@@ -1,0 +1,78 @@
+"""Comparison of several runs: differing settings and outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from composer_web.runs.charts.panels import definition
+from composer_web.runs.flatten import flat
+from composer_web.runs.models import Run
+from composer_web.ui.templatetags import ui
+
+MAX_RUNS = 6
+"""Equals the number of colours."""
+
+OUTCOMES = (
+    "reward/mean",
+    "reward/best_of_k",
+    "eval/pass1",
+    "eval/best_of_k",
+    "loss/train",
+    "loss/heldout",
+    "policy/entropy",
+    "staleness/mean",
+    "idle/trainer",
+    "idle/rollouts",
+    "speed/generate_tokens",
+    "speed/train_tokens",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    values: Sequence[str]
+    meaning: str = ""
+    differs: bool = True
+
+    @property
+    def group(self) -> str:
+        """Parent path of a row whose name is a dotted path."""
+        return self.label.rpartition(".")[0]
+
+    @property
+    def key(self) -> str:
+        return self.label.rpartition(".")[2]
+
+
+def differences(configs: Iterable[Mapping[str, Any]], *, everything: bool = False) -> list[Row]:
+    """Settings that differ between the configurations, or all settings. A dash marks a setting that a configuration
+    lacks."""
+    tables = [flat(config) for config in configs]
+    paths = dict.fromkeys(path for table in tables for path in table)
+    rows = {path: [table.get(path, ...) for table in tables] for path in paths}
+    return [
+        Row(path, ["–" if value is ... else _shown(value) for value in values], differs=differs)
+        for path, values in rows.items()
+        if (differs := any(value != values[0] for value in values)) or everything
+    ]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return ui.num(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def outcomes(runs: Sequence[Run]) -> list[Row]:
+    """Last value of each headline metric that any of the runs has."""
+    rows = []
+    for key in OUTCOMES:
+        if any(key in run.latest for run in runs):
+            metric = definition(key)
+            show = ui.percent if metric.unit == "share" else ui.num
+            unit = "" if metric.unit in ("", "share") else f", {metric.unit}"
+            rows.append(Row(metric.title + unit, [show(run.latest.get(key)) for run in runs], metric.meaning))
+    return rows

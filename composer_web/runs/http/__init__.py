@@ -1,0 +1,1 @@
+"""Pages and API of runs. (Starting one: `composer_web.runs.launch`.)"""

@@ -1,0 +1,60 @@
+"""Dry-run summary for the form, the API and the CLI."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from composer_web.runs.charts.comparing import Row, differences
+from composer_web.runs.launch.estimate import Estimate, estimate
+from composer_web.runs.launch.memory import Memory, memory
+from composer_web.runs.launch.plan import PlanRow, what_will_run
+from composer_web.runs.models import Run
+from trainer.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Summary:
+    plan: list[PlanRow]
+    estimate: Estimate | None
+    memory: Memory | None
+
+
+def summarise(config: RunConfig) -> Summary:
+    return Summary(what_will_run(config), estimate(config), memory(config))
+
+
+def against_parent(config: RunConfig, parent: Run | None) -> list[Row]:
+    """Settings that differ from the parent run, as [parent's, new]. Empty without a parent."""
+    return differences([parent.config, config.model_dump(mode="json")]) if parent else []
+
+
+def as_data(summary: Summary) -> dict[str, Any]:
+    """Summary as the API and the CLI print it."""
+    found, held = summary.estimate, summary.memory
+    return {
+        "plan": [{"label": row.label, "value": row.value, "how": row.how} for row in summary.plan],
+        "estimate": None
+        if found is None
+        else {
+            "seconds": found.seconds,
+            "training_seconds": found.training,
+            "evaluation_seconds": found.evaluations,
+            "head_seconds": found.heads,
+            "tokens": found.tokens,
+            "dollars": found.dollars,
+            "measured_run": found.source.pk,
+            "measured_steps": found.steps,
+        },
+        "memory": None
+        if held is None
+        else {
+            "ranks": held.ranks,
+            "trainer_bytes": held.rank_bytes,
+            "engine_bytes": held.engine_bytes,
+            "available_bytes": held.available,
+            "fits": held.fits,
+            "trainer": [asdict(part) for part in held.trainer],
+            "engine": [asdict(part) for part in held.engine],
+        },
+    }

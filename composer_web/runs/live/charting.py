@@ -1,0 +1,47 @@
+"""Context of partials/chart.html for the runs that its panels draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from composer_web.runs import metrics
+from composer_web.runs.charts import panels
+from composer_web.runs.live import feed
+from composer_web.runs.models import Run
+
+
+def further(runs: Sequence[Run]) -> list[panels.Panel]:
+    """Panels for recorded metrics that no headline chart shows."""
+    kinds = list(dict.fromkeys(run.kind for run in runs))
+    shown = panels.headline(runs[0].kind, runs[0].latest) if len(runs) == 1 else panels.overlaid(kinds)
+    return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
+
+
+def charts(runs: Sequence[Run]) -> dict[str, Any]:
+    """Context of a page of charts: URLs of values and events, and the number of further panels."""
+    asked = urlencode([("run", run.pk) for run in runs])
+    return {**places(runs), "further_count": len(further(runs)), "further_url": f"{reverse('runs:further')}?{asked}"}
+
+
+def places(runs: Sequence[Run]) -> dict[str, Any]:
+    """URLs of each run's values and events. Several runs share each panel."""
+    found = [
+        {
+            "id": run.pk,
+            "name": run.name,
+            "url": reverse("runs:metrics", args=[run.pk]),
+            "marks": reverse("runs:marks", args=[run.pk]),
+        }
+        for run in runs
+    ]
+    return {
+        "chart_runs": json.dumps(found),
+        "chart_topics": " ".join(f"run:{run.pk}" for run in runs),
+        "chart_watch": " ".join(str(run.pk) for run in runs) if len(runs) <= feed.MOST else "",
+        "overlay": len(runs) > 1,
+    }

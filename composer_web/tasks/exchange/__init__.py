@@ -1,0 +1,1 @@
+"""Tasks and trajectories in other tools' formats, in and out."""

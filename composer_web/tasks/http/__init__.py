@@ -1,0 +1,1 @@
+"""Pages and API of tasks, suites, curation, generators and imports."""

@@ -1,0 +1,200 @@
+"""The pool of a task's canaries: twins that failed on the oracle's work, stored beside the environments.
+
+Making a pool runs the hidden tests a few times with the oracle's patch; the controls of a task do it first, so a
+grading finds the pool there. It is bound to the bundle's hash and holds nothing that is ever shown to a policy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sandbox.errors import TaskInvalid
+from sandbox.grading.adapters.base import TestRun
+from sandbox.grading.canaries.base import Language, Twin, Value
+from sandbox.grading.canaries.planting import Disguise, Planted, blocks_by_name, plant
+from sandbox.grading.observations.plan import Plan
+from sandbox.tasks.files import replace_file
+from sandbox.tasks.spec import SuiteVerifier
+
+FORMAT = 3
+"""Changed whenever a pool made before could not be used any more."""
+MAX_FUNCTIONS = 12
+PLACES = 3
+"""Literals tried of one test."""
+VALUES = 2
+"""Other values tried of one literal: a cluster of a test and two twins shows less which one is real."""
+LEVELS = (Disguise(files=True, names=True), Disguise(files=False, names=True), Disguise(files=False, names=False))
+
+Trial = Callable[[Planted, bool], Awaitable[TestRun]]
+"""Run planted files with the oracle's work; the flag asks for everything in them instead of the known ids."""
+
+
+class OracleFails(TaskInvalid):
+    """The oracle's own work does not pass the hidden tests, or not every time."""
+
+
+class CanaryPool(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: int = FORMAT
+    bundle_hash: str
+    files: bool = False
+    names: bool = False
+    """The disguise under which the tests still pass."""
+    twins: tuple[Twin, ...] = ()
+    note: str = ""
+    """Why there are none, for people."""
+    plan: Plan | None = None
+    """The observed form of Python tests; the twins are then of the delivered files."""
+    entropy: float | None = None
+    """Bits that work would have to guess (`entropy.py`); None where nobody measured them."""
+    oracle_runs: int = 0
+    """Runs in fresh sandboxes, while this was made, in which the oracle's work passed all hidden tests."""
+
+    @property
+    def disguise(self) -> Disguise:
+        return Disguise(files=self.files, names=self.names)
+
+
+class PoolStore:
+    """`<root>/canaries/<ab>/<bundle hash>.json`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root / "canaries"
+
+    def load(self, bundle_hash: str) -> CanaryPool | None:
+        try:
+            pool = CanaryPool.model_validate_json(self._path(bundle_hash).read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None  # made again: a pool follows from the bundle
+        return pool if pool.format == FORMAT and pool.bundle_hash == bundle_hash else None
+
+    def save(self, pool: CanaryPool) -> None:
+        replace_file(self._path(pool.bundle_hash), pool.model_dump_json())
+
+    def _path(self, bundle_hash: str) -> Path:
+        return self._root / bundle_hash[:2] / f"{bundle_hash}.json"
+
+
+async def make_pool(
+    language: Language, verifier: SuiteVerifier, bundle_hash: str, trial: Trial, *, draw: random.Random,
+    more: Sequence[Twin] = (),
+) -> CanaryPool:  # fmt: skip
+    """Try twins of the expected tests with the oracle's work, twice, under the strongest disguise that holds.
+
+    `more` are candidates besides those of literals. Raises OracleFails, and SandboxError from `trial`.
+    """
+    expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+
+    async def attempt(twins: Sequence[Twin], disguise: Disguise, everything: bool) -> tuple[Planted, TestRun]:
+        planted = plant(language, verifier.test_files, expected, twins, disguise=disguise, draw=draw)
+        return planted, await trial(planted, everything)
+
+    candidates = [*candidate_twins(language, verifier, draw), *more]
+    disguise, (planted, run) = LEVELS[0], await attempt(candidates, LEVELS[0], True)
+    if not _all_pass(planted, run):
+        plain, ran = await attempt((), LEVELS[-1], False)
+        if not _all_pass(plain, ran):
+            raise OracleFails(_account(plain, ran), remedy="Correct the oracle or the hidden tests")
+        candidates = await _that_load(candidates, attempt)
+        for disguise in LEVELS:
+            planted, run = await attempt(candidates, disguise, True)
+            if _all_pass(planted, run):
+                break
+    twins = _one_place_each([_seen(twin, head, run) for twin, head in planted.twins])
+    again, ran = await attempt(twins, disguise, False)
+    if not _all_pass(again, ran):
+        raise OracleFails(_account(again, ran), remedy="Find the tests that do not pass every time")
+    kept = tuple(t for t, head in again.twins if all(ran.status(head + suffix) == "failed" for suffix in t.failing))
+    note = "" if kept else "no changed test fails every time for the oracle's work"
+    return CanaryPool(
+        bundle_hash=bundle_hash, files=disguise.files, names=disguise.names, twins=kept, note=note,
+        oracle_runs=1 + _all_pass(planted, run),
+    )  # fmt: skip
+
+
+def _account(planted: Planted, run: TestRun) -> str:
+    bad = [(test_id, run.status(ran_as)) for test_id, ran_as in planted.ids.items() if run.status(ran_as) != "passed"]
+    if not bad:
+        return f"the oracle's test run did not come to its end ({run.ending})"
+    return f"the oracle does not pass {len(bad)} of {len(planted.ids)} hidden tests; {bad[0][0]} is {bad[0][1]}"
+
+
+def candidate_twins(language: Language, verifier: SuiteVerifier, draw: random.Random) -> list[Twin]:
+    """Changes of literals of some expected tests, those that must start to pass first; not tried yet."""
+    found: list[Twin] = []
+    tests = {path: blocks_by_name(language, text.encode()) for path, text in verifier.test_files.items()}
+    paths: dict[str, list[str]] = {}
+    for path in tests:
+        paths.setdefault(language.where(path), []).append(path)
+    for ids in (verifier.fail_to_pass, verifier.pass_to_pass):
+        places = {(p.where, p.names) for p in map(language.parse, ids)}
+        keys = sorted((path, names) for where, names in places for path in paths.get(where, ()) if names in tests[path])
+        draw.shuffle(keys)
+        for path, names in keys[: MAX_FUNCTIONS // 2]:
+            found.extend(_changes(language, path, names, tests[path][names], draw))
+    unique = {(t.path, t.names, t.start, t.text): t for t in found}
+    return list(unique.values())
+
+
+def _changes(language: Language, path: str, names: tuple[str, ...], block: bytes, draw: random.Random) -> list[Twin]:
+    values = language.values(block)
+    texts = {value: block[value.start : value.end].decode("utf-8", "replace") for value in values}
+    ranked = sorted(values, key=lambda value: (-value.weight, draw.random()))
+    made: list[Twin] = []
+    for value in ranked[:PLACES]:
+        others = [text for other, text in texts.items() if other.kind == value.kind and text != texts[value]]
+        made.extend(
+            Twin(path=path, names=names, start=value.start, end=value.end, text=text)
+            for text in _others(language, value, texts[value], others, draw)
+        )
+    return made
+
+
+def _others(language: Language, value: Value, text: str, others: Sequence[str], draw: random.Random) -> list[str]:
+    drawn = (language.other(value.kind, text, others, draw) for _ in range(4 * VALUES))
+    return list(dict.fromkeys(other for other in drawn if other is not None and other != text))[:VALUES]
+
+
+def _all_pass(planted: Planted, run: TestRun) -> bool:
+    return run.finished and all(run.status(test_id) == "passed" for test_id in planted.ids.values())
+
+
+async def _that_load(
+    candidates: Sequence[Twin], attempt: Callable[[Sequence[Twin], Disguise, bool], Awaitable[tuple[Planted, TestRun]]]
+) -> list[Twin]:
+    """One twin of each test that can stand in its file at all: with a compiler, one bad twin spoils the rest."""
+    kept: list[Twin] = []
+    for twin in {(t.path, t.names): t for t in candidates}.values():
+        if _all_pass(*await attempt([twin], LEVELS[-1], True)):
+            kept.append(twin)
+    return kept
+
+
+def _seen(twin: Twin, head: str, run: TestRun) -> Twin:
+    """The twin with what its ids did in `run`."""
+    here = {test_id: case for test_id, case in run.cases.items() if _belongs(test_id, head)}
+    return twin.model_copy(
+        update={
+            "failing": tuple(i.removeprefix(head) for i, case in sorted(here.items()) if case.status == "failed"),
+            "passing": tuple(i.removeprefix(head) for i, case in sorted(here.items()) if case.status == "passed"),
+            "seconds": round(sum(case.seconds for case in here.values()), 4),
+        }
+    )
+
+
+def _belongs(test_id: str, head: str) -> bool:
+    return test_id.startswith(head) and test_id[len(head) : len(head) + 1] in ("", "[", "/")
+
+
+def _one_place_each(twins: Sequence[Twin]) -> list[Twin]:
+    """Twins of only one literal per test; twins of two literals would reveal the text that they share."""
+    chosen: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
+    for twin in twins:
+        # A change among the parameters is of one row; if another fails as well, the oracle fails it without a twin.
+        if twin.failing and (len(twin.failing) == 1 or not twin.passing):
+            chosen.setdefault((twin.path, twin.names), []).append(twin)
+    return [t for group in chosen.values() for t in group if (t.start, t.end) == (group[0].start, group[0].end)]

@@ -1,1 +1,0 @@
-"""The installation recipe for Go repositories."""

@@ -1,1 +1,0 @@
-"""The installation recipe for JavaScript and TypeScript repositories."""

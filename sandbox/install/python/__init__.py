@@ -1,1 +1,0 @@
-"""The installation recipe for Python repositories: requirements, interpreter, virtual environment, test run, repair."""

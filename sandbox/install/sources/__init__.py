@@ -1,1 +1,0 @@
-"""Where checkouts come from: archives, source distributions, git."""

@@ -1,1 +1,0 @@
-"""Generators of tasks from packages: mutation, deletion, refactoring, mining of commits, written tests, procedural tasks."""

@@ -1,0 +1,1 @@
+"""Engine, codec, kernels and trainer steps, beside their peers."""

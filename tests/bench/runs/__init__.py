@@ -1,0 +1,1 @@
+"""Whole training runs: learning, dispatch, summaries, feedback."""

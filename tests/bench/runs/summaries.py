@@ -1,0 +1,212 @@
+"""`make bench NAME=summaries`: work of five windows, with trained summaries, untrained ones, and truncation.
+
+The family is `relay.py`. The policy first learns the form of the work by SFT on episodes of an expert that summarizes
+carelessly (each of the two facts that matter gets into a summary with probability KEEP). Then, per seed, the same
+held-out tasks are played by
+
+* `untrained`: that policy, with summaries;
+* `truncated`: that policy after STEPS steps of RL in which full windows forget their first turns;
+* `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
+
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. What each seed and arm came to is kept
+(`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr, the result to
+stdout; intervals are 95 % over tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import plotly.graph_objects as plot
+import torch
+
+from tests.bench import figures, report
+from tests.bench import points as kept
+from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
+from tests.bench.runs.relay import Expert, relay
+from trainer import policy as policies
+from trainer.config import HarnessConfig, OptimizerConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
+from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.rl.evaluate import EvalReport
+from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
+from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.types import Segment
+
+POLICY = Path(os.environ.get("POLICY", "policies/base"))
+STEPS = int(os.environ.get("STEPS", "16"))
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "300"))
+EPISODES = int(os.environ.get("EPISODES", "400"))
+EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
+SAMPLES = int(os.environ.get("SAMPLES", "4"))
+KEEP = 0.8
+TRIGGER = 260
+"""Tokens at which a window is left: the work without summaries takes five times as many."""
+Mode = Literal["summary", "truncate"]
+ARMS: dict[str, tuple[Mode, bool]] = {
+    "untrained": ("summary", False), "truncated": ("truncate", True), "trained": ("summary", True),
+}  # fmt: skip
+"""What happens to full windows, and whether RL is run."""
+LABELS = {"truncated": "truncation, trained", "untrained": "summaries, untrained", "trained": "summaries, trained"}
+GOALS: dict[str, report.Goal] = {
+    "work_in_windows": (">=", 5.0),
+    "trained_over_untrained_min": (">=", 0.05),
+    "trained_over_truncated_min": (">=", 0.05),
+}
+
+
+def say(**values: Any) -> None:
+    print(json.dumps(values), file=sys.stderr, flush=True)
+
+
+def config(mode: Mode) -> RLConfig:
+    summary = SummaryConfig(trigger_tokens=TRIGGER, mode=mode, max_tokens=40, max_windows=16)
+    return RLConfig(
+        steps=STEPS,
+        groups_per_step=6,
+        max_in_flight_groups=6,
+        max_off_policy_steps=0,
+        sampling=SamplingConfig(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
+        harness=HarnessConfig(summary=summary),
+        optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
+        eval_tasks=EVAL_TASKS,
+        eval_samples=SAMPLES,
+    )
+
+
+async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[list[Segment], float]:
+    """Windows of the careless expert's episodes, and how many windows the work takes without summaries (mean)."""
+    environments = MemoryEnvironments()
+    settings = config("summary")
+    services = RolloutServices(
+        client=Expert(renderer, keep=KEEP), renderer=renderer, backend=MemoryBackend(environments),
+        environments=environments, deployment=DEPLOYMENT, slots=asyncio.Semaphore(8),
+    )  # fmt: skip
+    recorded: list[Segment] = []
+    sizes: list[float] = []
+    for index in range(EPISODES):
+        done = await run_episode(
+            task=relay(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
+            settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()), services=services,
+        )  # fmt: skip
+        recorded += done.segments
+        if done.reward:
+            said = [turn for turn in done.turns if not turn.summary]
+            read = sum(len(renderer.observe(turn.results)) for turn in said[:-1])
+            opening = len(renderer.start(list(done.messages)))
+            sizes.append((opening + read + sum(t.token_end - t.token_start for t in said)) / TRIGGER)
+    if not sizes:
+        raise ValueError(f"none of EPISODES={EPISODES} expert episodes was solved; raise EPISODES")
+    return recorded, fmean(sizes)
+
+
+def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
+    rng = random.Random(f"relay:{seed}")
+    while True:
+        for segment in rng.sample(list(segments), len(segments)):
+            yield Example(list(segment.tokens), [1.0 if mask else 0.02 for mask in segment.loss_mask])
+
+
+def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
+    policy = policies.load(POLICY)
+    optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
+    stream = batches(examples(segments, seed), batch_tokens=3072, seed=seed)
+    for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
+        values = learner.train(batch, step=step)
+        if step % 25 == 0:
+            say(seed=seed, sft=step, loss=round(values["loss/train"], 4), accuracy=round(values["loss/accuracy"], 4))
+    return policies.save(policy, out)
+
+
+async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path) -> EvalReport:
+    """Held-out tasks, after RL if asked for."""
+    run = memory_run(start, config(mode), seed, scratch)
+
+    async def on_step(step: SyncStep) -> None:
+        m = step.metrics
+        say(
+            seed=seed,
+            mode=mode,
+            step=step.step,
+            reward=round(m["reward/mean"], 3),
+            windows=round(m["segments/mean"], 2),
+        )
+
+    if learn:
+        await train(run, lambda index: relay(1_000_000 * (seed + 1) + index, "train"), on_step=on_step)
+    else:
+        await publish(run)
+    tasks = [relay(index, "held-out") for index in range(EVAL_TASKS)]
+    result = await held_out(run, tasks, samples=SAMPLES)
+    say(seed=seed, mode=mode, learned=learn, pass1=round(result.pass1, 3), interval=result.pass1_interval)
+    return result
+
+
+def start(key: str, where: Path) -> dict[str, Any]:
+    """Of `start-SEED`: the policy after SFT, beside its point, and the windows that the work takes."""
+    seed = int(key.removeprefix("start-"))
+    renderer = policies.ChatRenderer(policies.load_tokenizer(POLICY))
+    segments, windows = asyncio.run(expert_segments(renderer, seed))
+    learn_form(where / key, segments, seed)
+    return {"windows": windows}
+
+
+def arm(key: str, where: Path) -> dict[str, Any]:
+    """Of `ARM-SEED`: pass@1 on held-out tasks and its interval."""
+    name, number = key.split("-")
+    mode, learn = ARMS[name]
+    with tempfile.TemporaryDirectory(prefix="summaries-") as scratch:
+        found = asyncio.run(play(where / f"start-{number}", int(number), mode, learn=learn, scratch=Path(scratch)))
+    return {"pass1": found.pass1, "interval": list(found.pass1_interval)}
+
+
+def draw(found: Mapping[str, kept.Point], seeds: Sequence[int]) -> plot.Figure:
+    """pass@1 of each seed by arm, with its interval."""
+    figure = plot.Figure()
+    for seed, colour in zip(seeds, cycle(figures.COLOURS), strict=False):
+        of = [found[f"{name}-{seed}"] for name in LABELS]
+        figure.add_bar(
+            x=[*LABELS.values()], y=[one["pass1"] for one in of], name=f"seed {seed}", marker={"color": colour},
+            error_y={
+                "array": [one["interval"][1] - one["pass1"] for one in of],
+                "arrayminus": [one["pass1"] - one["interval"][0] for one in of],
+            },
+        )  # fmt: skip
+    figure.update_layout(yaxis_title=f"pass@1 on {EVAL_TASKS} held-out tasks", barmode="group")
+    return figure
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
+    settings = {
+        "steps": STEPS, "sft": SFT_STEPS, "episodes": EPISODES, "tasks": EVAL_TASKS, "samples": SAMPLES,
+        "policy": str(POLICY), "keep": KEEP, "trigger": TRIGGER,
+    }  # fmt: skip
+    where = kept.folder("summaries", settings)
+    starts = kept.points(where, [f"start-{seed}" for seed in seeds], start)
+    found = kept.points(where, [f"{name}-{seed}" for seed in seeds for name in ARMS], arm)
+    pass1 = {name: [found[f"{name}-{seed}"]["pass1"] for seed in seeds] for name in ARMS}
+    figures.write("summaries", draw(found, seeds))
+    metrics = {"work_in_windows": round(min(one["windows"] for one in starts.values()), 2)}
+    for name in ARMS:
+        metrics[f"pass1_{name}_mean"] = round(fmean(pass1[name]), 4)
+    for other in ("untrained", "truncated"):
+        gains = [a - b for a, b in zip(pass1["trained"], pass1[other], strict=True)]
+        metrics[f"trained_over_{other}_min"] = round(min(gains), 4)
+    conditions = {"seeds": seeds, "steps": STEPS, "held_out_tasks": EVAL_TASKS, "samples": SAMPLES, "pass1": found}
+    report.emit("summaries", metrics, goals=GOALS, conditions=conditions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Sandboxes, grading, installation and task generation."""

@@ -1,0 +1,1 @@
+"""Pages, tables and the gateway on large installations."""

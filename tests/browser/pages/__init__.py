@@ -1,0 +1,1 @@
+"""Every page and every state of a page: accessibility, sizes, failures, pictures."""

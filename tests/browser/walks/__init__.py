@@ -1,0 +1,1 @@
+"""What people do in a browser, from the first click to the result."""

@@ -1,0 +1,402 @@
+"""What people do, in a real browser against the real server: log in, start a run, watch it live, read a trajectory."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from playwright.sync_api import Page, WebSocket, WebSocketRoute, expect
+
+from composer_web.live import counting
+from composer_web.rollouts.models import Rollout
+from composer_web.runs import metrics, services
+from composer_web.runs.live import consumer
+from composer_web.runs.models import Run
+from tests.browser import seed
+from tests.browser.conftest import Product
+from tests.browser.screenshots import log_in, settle
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+
+def test_log_in_and_out(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/runs/")
+    page.fill("#id_username", "operator")
+    page.fill("#id_password", "not the password")
+    page.click("button:has-text('Log in')")
+    expect(page.get_by_role("alert")).to_contain_text("User name or password is wrong")
+    page.fill("#id_username", "operator")
+    page.fill("#id_password", seed.PASSWORD)
+    page.click("button:has-text('Log in')")
+    expect(page).to_have_url(f"{product.url}/runs/")
+    page.click("summary:has-text('operator')")
+    page.click("text=Log out")
+    expect(page).to_have_url(f"{product.url}/login/")
+
+
+def test_create_a_run_through_the_form(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+    expect(page.locator("#plan")).to_contain_text("3 steps × 2 groups")
+    page.fill("[name='stage.rl.steps']", "minus one")
+    error = page.locator("[data-field='stage.rl.steps'] .field__error")
+    expect(error).to_have_text("A whole number is needed; found 'minus one'.")
+    expect(page.locator("#plan")).to_contain_text("1 field to mend")
+    page.click("button:has-text('Start run')")
+    expect(page.locator("#form-errors")).to_contain_text("Not started")
+    expect(error).to_have_text("A whole number is needed; found 'minus one'.")
+    page.fill("[name='stage.rl.steps']", "2")
+    expect(error).to_have_text("")
+    expect(page.locator("#plan")).to_contain_text("2 steps × 2 groups")
+    changed = page.locator("[data-field='stage.rl.steps'] [data-reset]")
+    expect(changed).to_have_text("was 3")
+    changed.click()
+    expect(page.locator("[name='stage.rl.steps']")).to_have_value("3")
+    expect(page.locator("#changes")).to_contain_text("Everything as in the preset")
+    page.fill("[name='stage.rl.steps']", "2")
+    expect(page.locator("#changes")).to_contain_text("3 → 2")
+    page.fill("[name='name']", "From the browser")
+    page.click("button:has-text('Start run')")
+    expect(page.locator("h1")).to_have_text("From the browser")
+    expect(page.locator("#run-head")).to_contain_text("queued")
+    assert Run.objects.get(name="From the browser").steps_total == 2
+
+
+def test_stage_choice_shows_only_its_fields(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/")
+    expect(page.locator("[name='stage.rl.group_size']")).to_be_visible()
+    page.check("input[name='stage'][value='sft']")
+    expect(page.locator("[name='stage.sft.episodes']")).to_be_visible()
+    expect(page.locator("[name='stage.rl.group_size']")).to_be_hidden()
+    expect(page.locator("#plan")).to_contain_text("Expert episodes")
+    advanced = page.locator("[name='stage.sft.tamper_share']")
+    expect(advanced).to_be_hidden()
+    page.locator("[data-stage='sft'] summary:has-text('Advanced')").first.click()
+    expect(advanced).to_be_visible()
+
+
+def test_run_page_updates_without_reload(operator: Page, product: Product) -> None:
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    page.evaluate("window.notReloaded = true")
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    settle(page)
+    reward = page.locator("[data-chart]").first
+    expect(reward).to_have_attribute("data-points", "26")
+    draw = random.Random(3)
+    seed.curves(run, range(27, 29), draw=draw)
+    services.add_event(run=run, kind="checkpoint", message="checkpoint of step 28 saved", step=28)
+    expect(page.locator("#run-status")).to_contain_text("step 28 of 40")
+    expect(page.locator("#run-events")).to_contain_text("checkpoint of step 28 saved")
+    expect(reward).to_have_attribute("data-points", "28")
+    page.click("[data-live-pause]")
+    services.set_progress(run=run, step=29)
+    expect(page.locator("[data-live-badge]")).to_have_text("paused, newer data waits")
+    expect(page.locator("#run-status")).to_contain_text("step 28 of 40")
+    page.click("[data-live-pause]")
+    expect(page.locator("#run-status")).to_contain_text("step 29 of 40")
+    assert page.evaluate("window.notReloaded")
+
+
+def test_what_a_run_page_shows_is_pushed(operator: Page, product: Product) -> None:
+    """News needs no request of the page; a part with an open menu waits; forms keep the browser's token."""
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    settle(page)
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.click("#fork")
+    metrics.record(run=run, step=31, values={"reward/mean": 0.875, "policy/entropy": 0.25})
+    services.set_progress(run=run, phase="with a menu open")
+    expect(page.locator("#run-status")).to_contain_text("0.875")
+    expect(page.locator("[data-chart] .chart__last").first).to_have_text("0.875")
+    expect(page.locator("#run-head")).not_to_contain_text("With a menu open")
+    page.click("#fork")
+    expect(page.locator("#run-head")).to_contain_text("With a menu open")
+    forms = page.locator("#run-head form[method='post']")
+    expect(forms).not_to_have_count(0)
+    expect(page.locator("#run-head form input[name='csrfmiddlewaretoken']")).to_have_count(forms.count())
+    assert not [url for url in asked if f"/runs/{run.pk}/" in url]
+
+
+def test_connection_loss_is_shown_and_mended(operator: Page, product: Product) -> None:
+    page, run = operator, Run.objects.get(pk=product.world.run.pk)
+    connections: list[WebSocketRoute] = []
+    down = False
+
+    def relay(route: WebSocketRoute) -> None:
+        if down:
+            route.close(code=1012)
+            return
+        route.connect_to_server()
+        connections.append(route)
+
+    page.route_web_socket("**/ws/live", relay)
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    badge = page.locator("[data-live-badge]")
+    expect(badge).to_have_text("live")
+    down = True
+    connections[-1].close(code=1012)
+    expect(badge).to_contain_text("stale since")
+    metrics.record(run=run, step=30, values={"reward/mean": 0.9})
+    services.set_progress(run=run, phase="after the gap")
+    down = False
+    expect(badge).to_have_text("live")
+    expect(page.locator("#run-head")).to_contain_text("After the gap")
+
+
+def test_who_has_too_many_pages_open_reads_what_to_do(
+    operator: Page, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own refusal; the page asks again once a minute only, and is live when there is room."""
+    page = operator
+    page.clock.install()
+    badge = page.locator("[data-live-badge]")
+    with monkeypatch.context() as bound:
+        bound.setattr(counting, "MOST", 0)
+        with page.expect_websocket():
+            page.goto(f"{product.url}/runs/")
+        expect(badge).to_have_text("not live: close other tabs")
+        assert "Close some" in (badge.get_attribute("title") or "")
+        asked: list[WebSocket] = []
+        page.on("websocket", lambda socket: asked.append(socket))
+        page.clock.run_for(59_000)
+        assert not asked
+        with page.expect_websocket() as again:
+            page.clock.run_for(31_000)
+        again.value.wait_for_event("close")
+        expect(badge).to_have_text("not live: close other tabs")
+    with page.expect_websocket():
+        page.clock.run_for(91_000)
+    expect(badge).to_have_text("live")
+    expect(badge).to_have_attribute("title", "")
+
+
+def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Product) -> None:
+    page, path = operator, f"{product.url}/runs/{product.world.run.pk}/"
+    page.goto(path)
+    settle(page)
+    first = page.locator("[data-chart]").first
+    page.evaluate("Plotly.relayout(document.querySelector('[data-chart] .chart__plot'), {'xaxis.range': [5, 9]})")
+    expect(first).to_have_attribute("data-points", "5")
+    expect(page).to_have_url(re.compile("from=5&to=9"))
+    page.click("button[value='log']")
+    page.click("button[value='0.9']")
+    expect(page.locator("button[value='0.9']")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    settle(page)
+    expect(first).to_have_attribute("data-points", "5")
+    expect(page.locator("button[value='log']")).to_have_attribute("aria-pressed", "true")
+    page.click("button[value='tokens']")
+    expect(first).to_have_attribute("data-points", re.compile(r"^\d\d$"))  # the zoom was of another axis
+    expect(page).to_have_url(f"{path}?y=log&smooth=0.9&x=tokens")
+    assert page.locator("[data-further]").count() == 0
+    page.click("summary:has-text('more metrics')")
+    page.fill("[data-chart-search]", "learning")
+    expect(page.locator("[data-further]:visible")).to_have_count(1)
+    expect(page.locator("[data-further]:visible")).to_have_attribute("data-points", re.compile(r"^\d+$"))
+
+
+SMOOTHED = """() => {
+  const line = document.querySelector("[data-chart] .chart__plot").data.find((trace) => trace.name === "mean");
+  return Object.fromEntries(line.x.map((x, i) => [x, line.y[i]]));
+}"""
+
+
+def test_a_smoothed_curve_does_not_depend_on_the_zoom(operator: Page, product: Product) -> None:
+    page, path = operator, f"{product.url}/runs/{product.world.other.pk}/?smooth=0.9"
+    first = page.locator("[data-chart]").first
+    page.goto(path)
+    settle(page)
+    whole = page.evaluate(SMOOTHED)
+    page.goto(f"{path}&from=8&to=14")
+    settle(page)
+    expect(first).to_have_attribute("data-points", "7")
+    zoomed = page.evaluate(SMOOTHED)
+    assert zoomed == {step: pytest.approx(whole[step]) for step in map(str, range(8, 15))}
+
+
+def test_charts_are_drawn_one_a_frame(operator: Page, product: Product) -> None:
+    """A page that draws all of them at once answers nobody until the last one stands."""
+    page = operator
+    page.add_init_script(
+        """window.drawn = [];
+        new MutationObserver((changes) => {
+          const charts = changes.filter(({ target }) => target.matches("[data-chart]"));
+          if (charts.length) drawn.push(charts.length);
+        }).observe(document, { subtree: true, attributeFilter: ["data-points"] });
+        window.frames_ = [];
+        const tick = () => { frames_.push(drawn.length); requestAnimationFrame(tick); };
+        requestAnimationFrame(tick);"""
+    )
+    page.goto(f"{product.url}/runs/{product.world.other.pk}/")
+    settle(page)
+    page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 6")
+    assert max(page.evaluate("drawn")) == 1
+    most = page.evaluate("Math.max(...frames_.map((n, i) => n - (frames_[i - 1] ?? 0)))")
+    assert most == 1, f"{most} charts between two frames"
+
+
+def test_ticked_runs_are_compared(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/?kind=rl")
+    page.get_by_label("Select RL on small repositories").check()
+    services.set_progress(run=product.world.run, phase="refreshes the table")
+    page.get_by_label("Select RL on-policy").check()
+    expect(page.locator("[data-bulk-count]")).to_have_text("2 selected")
+    page.click("button:has-text('Compare')")
+    expect(page.locator("h1")).to_have_text("Compare runs")
+    settle(page)
+    names = page.evaluate("document.querySelector('[data-chart] .chart__plot').data.map(t => t.name).filter(Boolean)")
+    assert {name.split(",")[0] for name in names} == {"RL on small repositories", "RL on-policy"}
+
+
+def test_stopping_asks_first(operator: Page, product: Product) -> None:
+    page, world = operator, product.world
+    run = services.start_run(run=services.create_run(config=world.other.configuration, parent=world.other))
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    page.click("#do-stop")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("This is for good")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert Run.objects.get(pk=run.pk).state == "queued"
+    page.click("#do-stop")
+    dialog.get_by_role("button", name="Stop").click()
+    expect(page.locator("#run-head")).to_contain_text("cancelled")
+
+
+def test_trajectory_keys_and_links(operator: Page, product: Product) -> None:
+    page = operator
+    rollout = Rollout.objects.filter(group__run=product.world.run, sample=1).exclude(artifact_key="").latest("pk")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    current = page.locator(".turn.is-current h3")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(current).to_have_text("Turn 2")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk}/#t=1")
+    page.keyboard.press("k")
+    expect(current).to_have_text("Turn 1")
+    page.keyboard.press("x")
+    expect(page.locator(".turn details.call[open]")).to_have_count(0)
+    page.keyboard.press("e")
+    expect(page.locator(".turn details.call[open]")).to_have_count(4)
+    page.keyboard.press("?")
+    expect(page.locator("#key-help")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.locator("#key-help")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk + 1}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(f"{product.url}/rollouts/{rollout.pk}/")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=3")
+    expect(current).to_have_text("Turn 4")
+    expect(page.locator(".turn.is-current")).to_be_in_viewport()
+
+
+def test_a_long_trajectory_is_searched_and_jumped_through(operator: Page, product: Product) -> None:
+    page = operator
+    rollout = Rollout.objects.get(group__run=product.world.run, group__prompt_index=1, sample=0)
+    current = page.locator(".turn.is-current h3")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=130")
+    expect(current).to_have_text("Turn 131")
+    expect(page.locator(".turn.is-current")).to_be_in_viewport()
+    expect(page.locator("[data-strip]")).to_have_attribute("aria-valuenow", "131")
+    page.keyboard.press("g")
+    page.keyboard.type("120")
+    page.keyboard.press("Enter")
+    expect(current).to_have_text("Turn 120")  # the window before is put in front
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(current).to_have_text("Turn 121")
+    page.keyboard.press("/")
+    page.keyboard.type("finish")
+    expect(page.locator("[data-hit]").first).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(current).to_have_text("Turn 152")
+    expect(page).to_have_url(re.compile(r"q=finish#t=151"))
+    page.click("text=compare")
+    expect(page.locator("h1")).to_contain_text("scale-train")
+
+
+def test_hostile_trajectory_runs_nothing(operator: Page, product: Product) -> None:
+    page = operator
+    page.on("dialog", lambda dialog: pytest.fail(f"a script of the trajectory ran: {dialog.message}"))
+    rollout = Rollout.objects.filter(group__run=product.world.run, group__prompt_index=0).earliest("pk")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    page.click("text=tokens of segment 0")
+    expect(page.locator(".tokens")).to_contain_text("script")
+    assert page.locator("main script, main img").count() == 0
+
+
+def test_theme_follows_the_system_and_the_toggle(operator: Page, product: Product) -> None:
+    page = operator
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert dark != light
+    page.click("[data-theme-toggle]")
+    assert page.evaluate(background) == light
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    assert page.evaluate(background) == light
+    settle(page)
+    page.click("[data-theme-toggle]")
+    assert page.evaluate(background) == dark
+    colour = page.evaluate("document.querySelector('[data-chart] .xtick text').style.fill")
+    assert colour == "rgb(155, 166, 177)"
+
+
+def test_viewer_sees_no_buttons(page: Page, product: Product) -> None:
+    log_in(page, product.url, "viewer", seed.PASSWORD)
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    expect(page.locator("h1")).to_have_text("RL on small repositories")
+    assert page.locator("#run-head form:not([action*='export'])").count() == 0
+    page.goto(f"{product.url}/runs/")
+    assert page.locator("text=New run").count() == 0
+
+
+def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> None:
+    page, asked = operator, []
+    page.on("request", lambda request: asked.append(request.url) if "/metrics/" in request.url else None)
+    # Over time every panel asks; over steps a push may come first.
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/?x=time")
+    page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 4")
+    drawn = page.locator("[data-chart][data-points]").count()
+    assert len(asked) < drawn, f"{drawn} panels made {len(asked)} requests"
+    assert max(url.count("%2C") + 1 for url in asked) > 3
+
+
+def test_a_page_whose_log_in_is_over_says_so_and_asks_no_more(
+    operator: Page, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until somebody has logged in beside it and it is looked at again."""
+    monkeypatch.setattr(consumer, "RECHECK", 0.1)
+    page, beside = operator, operator.context.new_page()
+    page.clock.install()
+    page.goto(f"{product.url}/runs/")
+    badge = page.locator("[data-live-badge]")
+    expect(badge).to_have_text("live")
+    beside.goto(f"{product.url}/tokens/")
+    beside.click("summary:has-text('operator')")
+    beside.click("text=Log out")
+    expect(badge).to_have_text("logged out")
+    assert "Reload" in (badge.get_attribute("title") or "")
+    asked: list[WebSocket] = []
+    page.on("websocket", lambda socket: asked.append(socket))
+    page.clock.run_for(5_000)  # the second attempt would come within one
+    assert not asked
+    looked_at = "document.dispatchEvent(new Event('visibilitychange'))"
+    with page.expect_websocket() as again:
+        page.evaluate(looked_at)
+    again.value.wait_for_event("close")
+    expect(badge).to_have_text("logged out")
+    log_in(beside, product.url, "operator", seed.PASSWORD)
+    page.evaluate(looked_at)
+    expect(badge).to_have_text("live")
+    beside.close()

@@ -1,0 +1,1 @@
+"""Class A: the agent looks for the answer instead of working it out."""

@@ -1,0 +1,1 @@
+"""Class C: the letter of the task is met without the work."""

@@ -1,0 +1,154 @@
+import ast
+
+import pytest
+
+from sandbox.backends.base import FileChange, Patch
+from sandbox.errors import TaskInvalid
+from sandbox.generators import registry
+from sandbox.generators.analysis.targets import Target, find_targets, split_of
+from sandbox.generators.registry import generate_tasks
+from sandbox.grading.controls import require_controls
+from sandbox.grading.grader import grade
+from sandbox.grading.patch import from_files
+from sandbox.grading.report import Verdict
+from sandbox.tasks.store import TaskStore
+from tests.sandbox.shelf import FILES
+
+pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+
+PATH = "shelf/__init__.py"
+TEST_FILE = "tests/test_shelf.py"
+
+
+@pytest.fixture(scope="session")
+def tasks(built, environments, backend):
+    import asyncio
+
+    async def make():
+        return [
+            task
+            for split in ("train", "held-out")
+            async for task in generate_tasks(environments, built, backend=backend, count=4, split=split, k=1)
+        ]
+
+    return asyncio.run(make())
+
+
+def test_targets_are_covered_functions_of_the_product(built, environments):
+    assert [t.name for t in find_targets(environments, built)] == [
+        "widest",
+        "Shelf.__init__",
+        "Shelf.put",
+        "Shelf.left",
+    ]
+
+
+def test_tasks_are_whole(tasks, built, environments):
+    assert len(tasks) >= 2
+    assert len({t.family for t in tasks}) == len(tasks), "one task a function"
+    for task in tasks:
+        assert task.source == "mutation" and task.environment.digest == built.environment.digest
+        assert task.gold == {PATH: FILES[PATH]}
+        assert task.environment.overrides[PATH] != FILES[PATH]
+        verifier = task.verifier
+        assert verifier.fail_to_pass and verifier.pass_to_pass
+        assert set(verifier.fail_to_pass).isdisjoint(verifier.pass_to_pass)
+        assert {*verifier.fail_to_pass, *verifier.pass_to_pass} <= set(built.tests)
+        assert verifier.test_files[TEST_FILE] == FILES[TEST_FILE]
+        assert TEST_FILE in task.protected
+
+
+def test_failing_tests_are_hidden_and_the_report_shows_no_fix(tasks):
+    for task in tasks:
+        visible = task.environment.overrides[TEST_FILE]
+        ast.parse(visible)
+        for test_id in task.verifier.fail_to_pass:
+            assert f"def {test_id.rpartition('::')[2].partition('[')[0]}(" not in visible
+        fix = set(FILES[PATH].split("\n")) - set(task.environment.overrides[PATH].split("\n"))
+        assert fix
+        for line in fix:
+            assert line.strip() not in task.instruction
+        assert "behaves wrongly" in task.instruction and "```python\ndef test_" in task.instruction
+
+
+def test_a_function_belongs_to_one_split_for_good(built, environments, tasks):
+    targets = find_targets(environments, built)
+    assert {f"{built.name}:{t.path}:{t.name}" for t in targets} >= {task.family for task in tasks}
+    assert {split_of("toolz", Target("a.py", f"f{n}", 1, ())) for n in range(40)} == {"train", "held-out"}
+
+
+async def test_the_second_time_nothing_is_run(built, environments, tasks):
+    class NoBackend:
+        async def start(self, *args, **kwargs):
+            raise AssertionError("the tasks are in the store")
+
+    again = [
+        task
+        for split in ("train", "held-out")
+        async for task in generate_tasks(environments, built, backend=NoBackend(), count=4, split=split, k=1)
+    ]
+    assert again == tasks
+
+
+async def judge(environments, backend, task, patch):
+    return await grade(backend=backend, environments=environments, task=task, patch=patch)
+
+
+async def test_oracle_noop_and_cheats(environments, backend, tasks):
+    task = tasks[0]
+    fix = from_files(task, task.gold)
+    assert fix.changes[0].before == task.environment.overrides[PATH].encode()
+    good = await judge(environments, backend, task, fix)
+    assert good.verdict is Verdict.PASSED, good
+    assert {c.id for c in good.cases} == {*task.verifier.fail_to_pass, *task.verifier.pass_to_pass}
+    nothing = await judge(environments, backend, task, Patch())
+    assert nothing.verdict is Verdict.FAILED
+    failing = {c.id for c in nothing.cases if c.status != "passed"}
+    assert failing == set(task.verifier.fail_to_pass)
+
+    bug = task.environment.overrides[PATH]
+    cheats = {
+        "conftest": {"conftest.py": "import os\nos._exit(0)\n", "tests/conftest.py": "import os\nos._exit(0)\n"},
+        "pytest.ini": {"pytest.ini": "[pytest]\naddopts = --collect-only\n"},
+        "own tests": {TEST_FILE: "def test_widest(): pass\n"},
+        "shadowed runner": {"pytest.py": "raise SystemExit(0)\n", "pluggy/__init__.py": "raise SystemExit(0)\n"},
+        "shadowed library": {"random.py": "raise SystemExit(0)\n"},
+        "exit at import": {PATH: f"import os\nos._exit(0)\n{bug}"},
+        "system exit": {PATH: f"raise SystemExit(0)\n{bug}"},
+        "skip": {PATH: f"import pytest\npytest.skip('x', allow_module_level=True)\n{bug}"},
+        "exit hook": {PATH: f"import atexit, os\natexit.register(lambda: os._exit(0))\n{bug}"},
+        "output": {PATH: f"print('PASSED ' * 1000)\n{bug}"},
+        "closed descriptors": {PATH: f"import os\nos.closerange(3, 64)\n{bug}"},
+    }
+    for name, files in cheats.items():
+        patch = Patch(changes=tuple(FileChange(path, text.encode(), before=None) for path, text in files.items()))
+        report = await judge(environments, backend, task, patch)
+        assert report.verdict is Verdict.FAILED, name
+        if PATH not in files:
+            assert len(report.dropped) == len(files), name
+            assert {c.id for c in report.cases if c.status != "passed"} == failing, name
+
+
+async def test_endless_work_is_a_timeout(environments, backend, tasks):
+    task = tasks[0].model_copy(update={"verifier": tasks[0].verifier.model_copy(update={"timeout_seconds": 1.0})})
+    patch = Patch(changes=(FileChange(PATH, b"while True: pass\n", before=b"x"),))
+    report = await judge(environments, backend, task, patch)
+    assert report.verdict is Verdict.FAILED
+    assert {c.status for c in report.cases} <= {"timeout", "error"}
+
+
+async def test_revalidation_refuses_a_task_whose_oracle_fails(environments, backend, tasks):
+    await require_controls(environments=environments, task=tasks[0], backend=backend, k=1)
+    spoiled = tasks[0].model_copy(update={"gold": {PATH: "x = 1\n"}})
+    with pytest.raises(TaskInvalid, match="the oracle does not pass 7 of 7 hidden tests"):
+        await require_controls(environments=environments, task=spoiled, backend=backend, k=1)
+
+
+async def test_generation_is_repeatable(built, environments, backend, tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "TaskStore", lambda root: TaskStore(tmp_path))
+    split = split_of(
+        built.name, next(t for t in find_targets(environments, built) if tasks[0].family.endswith(f":{t.name}"))
+    )
+    again = [t async for t in generate_tasks(environments, built, backend=backend, count=1, split=split, k=1)]
+    known = [t.id for t in tasks]
+    assert again[0].id in known

@@ -1,0 +1,237 @@
+"""How often each page and each list of the API asks the database: as often as is written here, however many rows.
+
+A change of these tables is a decision: no page asks once a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.runs.training import redispatch
+from composer_web.system import reconcile
+from tests.browser import benchmark, seed
+from tests.web.addresses import operations, pages
+from tests.web.doubling import double
+from tests.web.seeded import the_rest
+
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
+
+QUERIES: dict[str, int] = {
+    "": 10,
+    "^sessions/(?P<pk>\\d+)/download\\.(?P<form>jsonl|atif)$": 7,
+    "alerts/": 6,
+    "alerts/deliveries/": 6,
+    "alerts/rules/": 5,
+    "alerts/rules/<int:pk>/": 6,
+    "alerts/webhooks/": 4,
+    "alerts/webhooks/<int:pk>/": 4,
+    "api/v1/alerts": 3,
+    "api/v1/alerts/deliveries": 3,
+    "api/v1/alerts/notices": 3,
+    "api/v1/alerts/rules": 3,
+    "api/v1/alerts/webhooks": 3,
+    "api/v1/audit": 3,
+    "api/v1/curation/changes": 3,
+    "api/v1/curation/disagreements": 4,
+    "api/v1/curation/facets": 7,
+    "api/v1/curation/next": 4,
+    "api/v1/curation/tasks/{slug}/reviews": 6,
+    "api/v1/docs": 3,
+    "api/v1/datasets": 3,
+    "api/v1/datasets/{dataset_id}": 3,
+    "api/v1/drafts": 3,
+    "api/v1/drafts/{draft_id}": 3,
+    "api/v1/endpoints": 3,
+    "api/v1/environments": 3,
+    "api/v1/environments/repositories": 3,
+    "api/v1/environments/{name}": 3,
+    "api/v1/environments/{name}/log": 3,
+    "api/v1/evaluations": 3,
+    "api/v1/evaluations/tasks/{slug}": 4,
+    "api/v1/evaluations/{evaluation_id}": 3,
+    "api/v1/exports": 3,
+    "api/v1/exports/{export_id}": 3,
+    "api/v1/findings": 3,
+    "api/v1/findings/rules": 2,
+    "api/v1/findings/{finding_id}": 4,
+    "api/v1/forks/{fork_id}": 4,
+    "api/v1/gateway/sessions": 3,
+    "api/v1/gateway/sessions/{session_id}": 7,
+    "api/v1/gateway/sessions/{session_id}/atif": 7,
+    "api/v1/gateway/settings": 3,
+    "api/v1/groups": 3,
+    "api/v1/groups/{group_id}/comparison": 4,
+    "api/v1/groups/{group_id}": 4,
+    "api/v1/health": 11,
+    "api/v1/people": 4,
+    "api/v1/people/invitations": 3,
+    "api/v1/measurements": 3,
+    "api/v1/measurements/{order_id}": 3,
+    "api/v1/policies": 3,
+    "api/v1/policies/{name}": 4,
+    "api/v1/policies/{name}/measurements": 5,
+    "api/v1/projects": 2,
+    "api/v1/projects/{slug}/members": 4,
+    "api/v1/promotions": 3,
+    "api/v1/promotions/gate": 3,
+    "api/v1/quotas": 6,
+    "api/v1/releases": 3,
+    "api/v1/releases/{benchmark}/{number}": 3,
+    "api/v1/releases/{benchmark}/{number}/standings": 7,
+    "api/v1/review": 3,
+    "api/v1/review/{name}": 3,
+    "api/v1/review/{name}/agreement": 4,
+    "api/v1/review/{name}/disagreements": 5,
+    "api/v1/review/{name}/next": 5,
+    "api/v1/rollouts": 3,
+    "api/v1/rollouts/queries": 3,
+    "api/v1/rollouts/{rollout_id}": 3,
+    "api/v1/rollouts/{rollout_id}/trajectory": 3,
+    "api/v1/runs": 3,
+    "api/v1/runs/presets": 2,
+    "api/v1/runs/views": 3,
+    "api/v1/runs/{run_id}": 6,
+    "api/v1/runs/{run_id}/config": 3,
+    "api/v1/runs/{run_id}/events": 4,
+    "api/v1/runs/{run_id}/metrics": 5,
+    "api/v1/suites": 3,
+    "api/v1/suites/{name}": 3,
+    "api/v1/suites/{name}/difficulty": 4,
+    "api/v1/suites/{name}/tasks": 4,
+    "api/v1/sweeps": 3,
+    "api/v1/sweeps/{sweep_id}": 4,
+    "api/v1/tasks": 3,
+    "api/v1/tasks/generators": 3,
+    "api/v1/tasks/generators/orders": 3,
+    "api/v1/tasks/{slug}": 4,
+    "api/v1/templates": 3,
+    "api/v1/templates/{template_id}": 3,
+    "api/v1/tokens": 3,
+    "api/v1/whoami": 3,
+    "audit/": 6,
+    "audit/export.csv": 3,
+    "datasets/": 6,
+    "datasets/<int:pk>/": 4,
+    "datasets/new/": 5,
+    "drafts/": 6,
+    "drafts/<int:pk>/": 4,
+    "environments/": 6,
+    "environments/<int:pk>/": 10,
+    "environments/new/": 3,
+    "evals/": 6,
+    "evals/<int:pk>/": 9,
+    "evals/releases/": 7,
+    "evals/releases/<slug:benchmark>/<int:number>/": 12,
+    "evals/tasks/<slug:slug>/": 5,
+    "findings/": 6,
+    "findings/<int:pk>/": 7,
+    "findings/figures/": 3,
+    "findings/redteam/": 3,
+    "generators/": 10,
+    "groups/<int:pk>/": 5,
+    "imports/": 7,
+    "notifications/": 4,
+    "people/": 7,
+    "policies/": 6,
+    "policies/<str:name>/": 17,
+    "policies/<str:name>/measured/": 6,
+    "projects/": 3,
+    "projects/<slug:slug>/": 5,
+    "promotion/": 11,
+    "promotion/preview/": 2,
+    "review/": 6,
+    "review/new/count/": 3,
+    "review/<slug:name>/": 8,
+    "review/<slug:name>/<int:pk>/": 13,
+    "rollouts/": 7,
+    "rollouts/<int:pk>/": 10,
+    "rollouts/<int:pk>/download/": 3,
+    "rollouts/<int:pk>/export/<slug:form>/": 3,
+    "rollouts/<int:pk>/search/": 3,
+    "rollouts/<int:pk>/tokens/": 4,
+    "rollouts/<int:pk>/turns/": 5,
+    "rollouts/exports/": 4,
+    "rollouts/waffle/<int:run_id>/": 5,
+    "runs/": 7,
+    "runs/<int:pk>/": 9,
+    "runs/<int:pk>/config.toml": 3,
+    "runs/<int:pk>/config.yaml": 3,
+    "runs/<int:pk>/marks/": 4,
+    "runs/<int:pk>/metrics/": 3,
+    "runs/compare/": 4,
+    "runs/compare/others/": 3,
+    "runs/further/": 2,
+    "runs/facets/": 8,
+    "runs/new/": 14,
+    "runs/sweeps/": 6,
+    "runs/sweeps/<int:pk>/": 5,
+    "runs/templates/": 4,
+    "sessions/": 6,
+    "sessions/<int:pk>/": 11,
+    "sessions/settings/": 5,
+    "suites/": 6,
+    "suites/<slug:name>/": 7,
+    "suites/<slug:name>/difficulty/": 8,
+    "system/": 14,
+    "system/fidelity/": 5,
+    "system/quotas/": 10,
+    "system/reconcile/": 23,
+    "tasks/": 7,
+    "tasks/<slug:slug>/": 12,
+    "tasks/<slug:slug>/compare/": 6,
+    "tasks/changes/": 5,
+    "tasks/disagreements/": 5,
+    "tasks/facets/": 3,
+    "tasks/review/<slug:slug>/": 14,
+    "tokens/": 4,
+}
+"""Route → queries of an admin's second look, log-in included."""
+ONCE = {"ops.Quota", "runs.Metric"}
+"""Tables that hold a row once for what it is about, whatever else there is: they do not grow in both copies."""
+
+
+@pytest.fixture(scope="module")
+def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[seed.World]:
+    """The seeded product with something on every page."""
+    with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
+        made = seed.world(steps=6, groups=2)
+        benchmark.benchmark(made.people)
+        the_rest(made.people["operator"], "Quartz")
+        yield made
+        transaction.set_rollback(True)
+
+
+def counts(user: User) -> dict[str, int]:
+    """Route → queries, of everything that answers an admin with a page or a document."""
+    found = {}
+    visitor = Client()
+    visitor.force_login(user)
+    for address in [*pages(), *operations()]:
+        if address.method == "GET" and address.role is not None:
+            path = address.path(DEFAULT_PROJECT)
+            assert path is not None, f"{address}: the world has no such thing; make one in `seeded.the_rest`"
+            with CaptureQueriesContext(connection) as seen:
+                answer = visitor.get(path)
+            if answer.status_code == 200:
+                found[address.route] = len(seen)
+    return found
+
+
+def test_no_page_and_no_operation_asks_once_a_row(world: seed.World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First a second world beside the first, then everything inside both of them twice: four times the rows."""
+    for module in (reconcile, redispatch):  # what they look at is no matter of how long the test takes
+        monkeypatch.setattr(module, "SILENT", timedelta(0))
+    counts(world.people["admin"])  # fills caches
+    before = counts(world.people["admin"])
+    beside, inside = double(), double(inside=True)
+    assert {name for name, (some, more) in beside.items() if more == some} == {"ops.Quota"}
+    assert {name for name, (some, more) in inside.items() if more == some} == ONCE
+    assert counts(world.people["admin"]) == before
+    assert before == QUERIES

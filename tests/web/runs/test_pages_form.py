@@ -1,0 +1,112 @@
+"""The form of a run: what it starts from, what it checks, and errors at their fields."""
+
+from __future__ import annotations
+
+import pytest
+
+from composer_web.accounts.models import User
+from composer_web.runs.launch.forms import default_values
+from composer_web.runs.models import Run
+from tests.browser import seed
+from tests.web import seeded
+from tests.web.helpers import as_read
+from tests.web.seeded import client
+
+pytestmark = pytest.mark.django_db
+world = seeded.world
+
+
+def test_form_starts_from_a_run_a_checkpoint_or_a_preset(world: seed.World) -> None:
+    operator = client(world)
+    html = operator.get(f"/runs/new/?from={world.run.pk}").content.decode()
+    assert "Everything as in run RL on small repositories" in html
+    assert f'name="parent" value="{world.run.pk}"' in html
+    html = as_read(operator.get(f"/runs/new/?from={world.run.pk}&policy=base@0").content)
+    assert 'value="base@0" selected' in html
+    assert '<a href="#f-policy">Policy</a></dt><dd> base → base@0' in html
+    assert operator.get("/runs/new/?from=999999").status_code == 404
+
+
+def test_check_tells_changes_and_what_was_measured(world: seed.World) -> None:
+    values = {**default_values(), "name": "changed", "preset": "rl-smoke", "stage": "rl"}
+    values |= {"stage.rl.steps": "4", "stage.rl.groups_per_step": "2", "stage.rl.group_size": "4"}
+    values |= {"stage.rl.max_in_flight_groups": "4", "stage.rl.optimizer.warmup_steps": "1"}
+    body = client(world).post("/runs/new/check/", values).json()
+    assert body["changes"]["stage.rl.steps"] == "3"
+    assert "stage.rl.group_size" not in body["changes"]
+    assert "Time, expected" in body["plan"]
+    assert world.run.name in body["plan"]
+    values = {**default_values(), "name": "new kind", "preset": "sft-toy", "stage": "sft"}
+    assert "no time is guessed" in client(world).post("/runs/new/check/", values).json()["plan"]
+
+
+def test_form_creates_a_run(world: seed.World) -> None:
+    operator = client(world)
+
+    values = {
+        **default_values(),
+        "name": "From the form",
+        "stage": "rl",
+        "stage.rl.steps": "2",
+        "stage.rl.groups_per_step": "2",
+        "stage.rl.max_in_flight_groups": "4",
+        "action": "start",
+    }
+    answer = operator.post("/runs/new/", values)
+    run = Run.objects.get(name="From the form")
+    assert answer["Location"] == f"/runs/{run.pk}/"
+    assert (run.state, run.kind, run.steps_total) == ("queued", "rl", 2)
+    assert run.created_by == User.objects.get(username="operator")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"stage.rl.steps": "many"}, "stage.rl.steps", "A whole number is needed; found &#x27;many&#x27;."),
+        ({"stage.rl.sampling.temperature": "3"}, "stage.rl.sampling.temperature", "Must be &gt; 0, ≤ 2; found"),
+        ({"name": ""}, "name", "This is needed"),
+        ({"stage.rl.max_in_flight_groups": "99"}, "stage.rl.max_in_flight_groups", "needs max_off_policy_steps"),
+        ({"stage.rl.steps": "4000"}, "stage.rl.suite", "has 64"),
+        ({"policy": "nobody"}, "policy", "there is no policy"),
+        ({"stage": "bogus"}, "stage", "does not match any of the expected tags"),
+    ],
+)
+def test_form_shows_errors_at_the_field(world: seed.World, changes: dict[str, str], field: str, message: str) -> None:
+
+    values = {**default_values(), "name": "wrong", "stage": "rl", "stage.rl.steps": "2", **changes}
+    answer = client(world).post("/runs/new/", values)
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    place = html.index(f'data-field="{field}"')
+    assert message in html[place : html.index("field__error", place) + 300]
+    assert not Run.objects.filter(name="wrong").exists()
+    checked = client(world).post("/runs/new/check/", values).json()
+    assert checked["errors"][field]
+
+
+def test_a_rubric_is_typed_in_lines_and_its_errors_stand_at_it(world: seed.World) -> None:
+    name = "stage.rl.reward.behaviour.rubric_text"
+    assert f'<textarea id="f-{name}"' in client(world).get("/runs/new/").content.decode()
+    values = {**default_values(), "name": "graded", "stage": "rl", name: "tests 2: Good tests?\r\nkind"}
+    (message,) = client(world).post("/runs/new/check/", values).json()["errors"][name]
+    assert "line 2: 'kind' is not" in message
+    assert (
+        name not in client(world).post("/runs/new/check/", values | {name: "tests 2: Good tests?\r\n"}).json()["errors"]
+    )
+
+
+def test_check_says_what_will_run(world: seed.World) -> None:
+
+    values = {
+        **default_values(),
+        "name": "plan",
+        "stage": "rl",
+        "stage.rl.steps": "3",
+        "stage.rl.groups_per_step": "4",
+        "stage.rl.max_in_flight_groups": "8",
+    }
+    body = client(world).post("/runs/new/check/", values).json()
+    assert body["errors"] == {}
+    assert "12 prompts × 8" in body["plan"]
+    assert "toy" in body["plan"]
+    assert client(world, "viewer").post("/runs/new/check/", values).status_code == 403
