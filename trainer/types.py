@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolResult
 from sandbox.storable import StorableObject, StorableText
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingSupport
 
 
 class Frozen(BaseModel):

@@ -9,7 +9,7 @@ from composer_web.ops.artifacts import ArtifactError, artifacts
 from composer_web.rollouts import auditing, selectors
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.audit.judge import Endpoint, Judge
-from trainer.rollouts.attempt import attempt_of
+from trainer.attempt import attempt_of
 
 
 class ArtifactCache:

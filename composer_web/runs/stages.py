@@ -12,8 +12,9 @@ from composer_web.runs.models import Run
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from composer_web.runs.whereabouts import checkpoints_folder, ranks_folder, served_weights, weights_folder
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
+from trainer.errors import StageError
 from trainer.inference.contract import InferenceError, InferenceRefused
-from trainer.stages.base import StageError, StageResult
+from trainer.stages.base import StageResult
 
 if TYPE_CHECKING:
     from trainer.checkpoint.store import CheckpointStore

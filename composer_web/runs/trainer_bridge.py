@@ -32,8 +32,8 @@ from composer_web.runs.models import Run, RunState
 from composer_web.runs.wakes import Wakes
 from composer_web.runs.whereabouts import deployment_name, weights_folder
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.token_export import TrainedGroup
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.types import TrainGroup
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from composer_web.runs.models import Run, RunState
 from composer_web.runs.stages import run_stage
 from composer_web.runs.trainer_bridge import DatabaseSink, Interrupted, RunControl
 from composer_web.runs.wakes import Wakes
-from trainer.stages.base import StageError
+from trainer.errors import StageError
 
 log = logging.getLogger(__name__)
 

@@ -38,6 +38,7 @@ from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.factory import build_decoder
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
@@ -45,7 +46,6 @@ from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
-from trainer.inference.mtp.head import MultiToken
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
 from trainer.types import Trajectory
 from trainer.weights import WeightStore

@@ -38,10 +38,10 @@ from trainer.config.episodes import SamplingConfig
 from trainer.distributed.fsdp import whole, whole_state
 from trainer.distributed.rl import OfFirst, ShardedRLStage
 from trainer.distributed.textual_feedback import learn_from_hints as learn_together
+from trainer.errors import BatchTimeout
 from trainer.learning.distillation import learn_from_hints
 from trainer.learning.lora import Adapters
 from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 

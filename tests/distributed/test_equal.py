@@ -12,9 +12,9 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from tests.distributed.worlds import LEARNING_RATE, alone, groups, meshes, parallel, policy, run_world, sharded
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.fsdp import whole
 from trainer.distributed.muon import ShardedOptimizer
+from trainer.errors import ParallelRefused
 from trainer.learning.flops import fastest_product
 from trainer.learning.optimizers import NamedOptimizer
 from trainer.learning.step import Learner

@@ -23,9 +23,9 @@ from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, Pa
 from trainer.distributed.elastic import node_agent, rendezvous
 from trainer.distributed.elastic.launch import run_stage_on_ranks
 from trainer.distributed.elastic.nodes import Meeting, check, invite, shared_folder
-from trainer.distributed.errors import ParallelRefused
+from trainer.distributed.elastic.rpc import KEY
 from trainer.distributed.parallel_dims import _rank
-from trainer.distributed.rpc import KEY
+from trainer.errors import ParallelRefused
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
 

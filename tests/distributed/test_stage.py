@@ -13,8 +13,8 @@ from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig, ParallelConfig, RLConfig
 from trainer.distributed.rl import OfFirst, ShardedRLStage
+from trainer.errors import BatchTimeout
 from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore, open_versions
 from trainer.weights.probe import published_probe

@@ -19,7 +19,7 @@ from trainer.distributed.learner import ShardedLearner
 from trainer.distributed.parallel_dims import Meshes, arrange
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingSupport
 from trainer.types import TrainGroup, TrainSample
 
 DEADLINE = 400.0

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sandbox.grading.outcomes import UNRECORDED, Loss
+from trainer.errors import StageError
 from trainer.orchestrator.batch_scheduler import Place
-from trainer.stages.base import StageError
 from trainer.types import TrainGroup
 
 State = Literal["open", "accepted", "consumed", "dropped"]

@@ -19,6 +19,7 @@ from typing import Self
 from sandbox.grading.outcomes import Cause, Loss, is_ours
 from tests.support.journal import Journal
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.inference.contract import InferenceError
 from trainer.orchestrator.admission import admissible_groups
 from trainer.orchestrator.batch_scheduler import Choice, choose, stale_loss
@@ -27,7 +28,6 @@ from trainer.orchestrator.concurrency import EngineLoad, next_limit
 from trainer.orchestrator.validation import check_group
 from trainer.rollouts.group import GroupResult
 from trainer.router_replay.validate import PolicyShape
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.types import TrainGroup
 
 ATTEMPTS = 3

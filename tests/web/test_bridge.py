@@ -26,9 +26,9 @@ from composer_web.tasks.models import Suite
 from sandbox.grading.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, take_run, train_here
 from trainer.config import OrchestratorConfig, RunConfig
+from trainer.errors import BatchTimeout
 from trainer.inference.contract import DeploymentStatus, ServerHealth
 from trainer.orchestrator.batch_scheduler import Choice
-from trainer.stages.base import BatchTimeout
 from trainer.weights import WeightStore
 from trainer.weights.async_publish import Background
 

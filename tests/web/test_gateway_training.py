@@ -25,8 +25,8 @@ from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.rl.stage import RLStage
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]

@@ -20,9 +20,9 @@ from tests.trainer.stages.memory import BASE_POLICY, small_config
 from tests.web.played import play
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RunConfig
+from trainer.rl.learner import build_learner
 from trainer.rl.rl_sync import SyncRun, SyncStep, build_reference, policies, train
 from trainer.rl.stage import run_rl
-from trainer.stages.learner import build_learner
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 

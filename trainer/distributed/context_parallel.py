@@ -21,8 +21,8 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.parallel_dims import Meshes
+from trainer.errors import ParallelRefused
 from trainer.learning.packing import PAD, MicroBatch
 
 ATTENTION = "zigzag"

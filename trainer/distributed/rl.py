@@ -23,14 +23,15 @@ from trainer.distributed.learner import ShardedLearner
 from trainer.distributed.parallel_dims import Meshes
 from trainer.distributed.publish import published
 from trainer.distributed.textual_feedback import learn_from_hints
+from trainer.errors import StageError
 from trainer.inference.mtp.distil import Teacher
 from trainer.learning.importance_sampling import correction_of
 from trainer.policy import published_dtype
+from trainer.rl.learner import build_adapters
 from trainer.rl.reference import Reference
 from trainer.rl.stage import STAGE, RLStage
-from trainer.stages.base import GroupSource, StageError, StageSink
+from trainer.stages.base import GroupSource, StageSink
 from trainer.stages.draft_heads import check_heads
-from trainer.stages.learner import build_adapters
 from trainer.types import TrainGroup
 from trainer.weights import RankPublisher, WeightStore
 

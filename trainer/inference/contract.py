@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.grading.outcomes import Cause
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingSupport
 
 
 class Wire(BaseModel):

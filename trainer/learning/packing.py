@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainer.learning.kernels.prefix_sharing import PrefixTree, beginnings
-from trainer.router_replay.payload import UNKNOWN, ReplayRefused
+from trainer.routed_experts import UNKNOWN, ReplayRefused
 from trainer.types import TrainSample
 
 PAD = 0

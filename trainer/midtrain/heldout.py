@@ -7,8 +7,7 @@ that two corpora with the same file hold out the same file.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -17,6 +16,7 @@ from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.documents import Document
 from trainer.midtrain.corpus.readers import read_source
 from trainer.midtrain.packing import cut
+from trainer.stages.held_out import HeldOut
 
 SHARE = 20
 """One document in so many is held out."""
@@ -32,25 +32,6 @@ def as_example(tokenizer: PreTrainedTokenizerBase, text: str) -> Example:
     ids += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     ids += [int(tokenizer.eos_token_id)] if tokenizer.eos_token_id is not None else []
     return Example(ids, [0.0] + [1.0] * (len(ids) - 1))
-
-
-@dataclass(slots=True)
-class HeldOut:
-    """Rows by name of the metric that they are measured under."""
-
-    rows: dict[str, list[Example]] = field(default_factory=dict)
-
-    def losses(self, loss: Callable[[Sequence[Example]], float]) -> dict[str, float]:
-        """Mean next-token loss in nats of each, and `loss/heldout` over the tokens of all languages."""
-        values: dict[str, float] = {}
-        total, count = 0.0, 0.0
-        for name, rows in self.rows.items():
-            weights = [sum(row.weights[1:]) for row in rows]
-            summed, tokens = sum(loss([row]) * weight for row, weight in zip(rows, weights, strict=True)), sum(weights)
-            values[name] = summed / tokens
-            if name.startswith("loss/language/"):
-                total, count = total + summed, count + tokens
-        return values | ({"loss/heldout": total / count} if count else {})
 
 
 def held_out(

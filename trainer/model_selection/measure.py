@@ -78,9 +78,9 @@ def _end_with(asker: int) -> None:
 
 
 def measured(asked: Asked) -> Told:
+    from trainer.errors import StageError
     from trainer.model_selection.selection import asked_codebase, select
     from trainer.policy import PolicyUnreadable
-    from trainer.stages.base import StageError
 
     voice = Voice()
     voice("collects the files", 0.0)

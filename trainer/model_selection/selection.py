@@ -30,6 +30,7 @@ import torch
 from sandbox.tasks.generators.procedural import problem
 from trainer import policy as policies
 from trainer.config import ParallelConfig
+from trainer.errors import StageError
 from trainer.midtrain.corpus.documents import Document
 from trainer.midtrain.corpus.readers import is_git
 from trainer.model_selection.codebase import (
@@ -45,7 +46,6 @@ from trainer.model_selection.codebase import (
 )
 from trainer.model_selection.scores import FileBits, Selection, compare, rate
 from trainer.policy import Policy
-from trainer.stages.base import StageError
 from trainer.stages.device import device_of
 
 STRIDE = WINDOW // 2

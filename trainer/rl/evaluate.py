@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
-from trainer.rewards.tests import ENDED_BY_POLICY
+from trainer.rewards.parts.tests import ENDED_BY_POLICY
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
 from trainer.rollouts.group import LIMIT_STOPS, episode_seed
 from trainer.types import Trajectory

@@ -35,6 +35,7 @@ from sandbox.tasks.generators.procedural import generate
 from sandbox.tasks.spec import TaskSpec
 from trainer import policy as policies
 from trainer.config import RLConfig
+from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.process import EmbeddedServer
@@ -43,11 +44,10 @@ from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
 from trainer.policy.round_trip import check_template
 from trainer.rl.evaluate import EvalReport, evaluate
+from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.reference import Reference
 from trainer.rollouts.episode import EpisodeSettings, RolloutServices
 from trainer.rollouts.group import GroupResult, run_group
-from trainer.stages.base import StageError
-from trainer.stages.learner import build_learner, build_reference
 from trainer.types import TrainGroup, Trajectory
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model

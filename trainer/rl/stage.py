@@ -22,15 +22,16 @@ from trainer import policy as policies
 from trainer.checkpoint.resume import resumable, unfit
 from trainer.checkpoint.store import Checkpoint, CheckpointState, CheckpointStore
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.inference.mtp.distil import Here, Teacher
 from trainer.learning.distillation import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.token_export import TrainedGroup
 from trainer.policy.round_trip import TemplateNotExact, check_template
-from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
+from trainer.rl.learner import build_learner, build_reference
+from trainer.stages.base import GroupSource, StageResult, StageSink
 from trainer.stages.draft_heads import check_heads, of_rollouts, with_head
-from trainer.stages.learner import build_learner, build_reference
 from trainer.types import TrainGroup
 from trainer.weights import Manifest, WeightStore
 from trainer.weights.async_publish import Background

@@ -22,8 +22,8 @@ from sandbox.grading.audit.group import Member, compare
 from sandbox.grading.audit.run import worst_first
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
+from trainer.attempt import attempt_of
 from trainer.config import MonitorsConfig, RLConfig
-from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.group import build_train_group
 from trainer.types import TrainGroup, Trajectory
 

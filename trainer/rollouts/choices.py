@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trainer.inference.contract import GenerateResponse, InferenceError
-from trainer.router_replay.payload import ReplayRefused, RoutedExperts, SamplingSupport, merge
+from trainer.routed_experts import ReplayRefused, RoutedExperts, SamplingSupport, merge
 from trainer.types import Segment
 
 

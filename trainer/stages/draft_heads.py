@@ -8,11 +8,12 @@ from dataclasses import replace
 from transformers import PreTrainedModel
 
 from trainer.config import MTPConfig
+from trainer.errors import StageError
 from trainer.inference.embedded.factory import shape_of
 from trainer.inference.errors import UnsupportedModel
 from trainer.inference.mtp.distil import MEASURED, Distillation, Teacher, distil, measure, windows
 from trainer.policy import Policy
-from trainer.stages.base import GroupSource, StageError
+from trainer.stages.base import GroupSource
 
 
 def check_heads(model: PreTrainedModel, config: MTPConfig) -> None:

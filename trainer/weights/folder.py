@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable
+from trainer.errors import BlobMissing, StoreBusy, StoreUnavailable
 
 _TEMPORARY = ".writing-"
 _ATTEMPTS = 5

@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from trainer.weights.errors import BlobChanged, BlobMissing, LeaseLost, StoreBusy, StoreUnavailable, WeightError
+from trainer.errors import BlobChanged, BlobMissing, LeaseLost, StoreBusy, StoreUnavailable, WeightError
 from trainer.weights.s3 import named
 
 LEASE_SECONDS = 60.0

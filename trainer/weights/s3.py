@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trainer.weights.errors import BlobChanged, BlobMissing, StoreUnavailable, WeightError
+from trainer.errors import BlobChanged, BlobMissing, StoreUnavailable, WeightError
 
 _MISSING = ("NoSuchKey", "404")
 _CHANGED = ("PreconditionFailed", "412", "ConditionalRequestConflict")

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from trainer.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
 from trainer.weights.base import Blobs
 from trainer.weights.blocks import in_threads
 from trainer.weights.bucket import BucketBlobs
-from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
 from trainer.weights.folder import FolderBlobs
 from trainer.weights.lease import LEASE_SECONDS
 from trainer.weights.manifest import FILE_NAME, Manifest, Shard, folder_name, folder_version, parse

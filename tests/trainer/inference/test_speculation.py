@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, shape_of
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter, load_drafter
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
-from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import read_tokens, sampled
 from trainer.policy.names import checkpoint_state
 

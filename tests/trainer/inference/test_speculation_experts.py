@@ -19,12 +19,12 @@ from tests.trainer.inference.test_speculation import asked, check, run
 from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, build_weights, shape_of
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, Lesson, distil, measure
-from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import sampled
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder

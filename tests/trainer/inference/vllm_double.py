@@ -30,7 +30,7 @@ from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
 from trainer.inference.errors import BadRequest, ServerError
-from trainer.router_replay.payload import Experts
+from trainer.routed_experts import Experts
 from trainer.weights import WeightStore
 
 NAME = "policy"

@@ -16,6 +16,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig
+from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.corpus.clean import Cleaned, clean
 from trainer.midtrain.corpus.documents import Document
@@ -25,7 +26,6 @@ from trainer.midtrain.heldout import held_out
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.templates import check_round_trip
-from trainer.stages.base import StageError
 from trainer.toy.data import EpisodeTurn, ExpertEpisode
 
 

@@ -18,8 +18,8 @@ from trainer.inference.contract import GenerateResponse, VersionSpan
 from trainer.orchestrator.circuit_breaker import tripped
 from trainer.orchestrator.concurrency import EngineLoad, next_limit
 from trainer.orchestrator.validation import GroupRefused, GroupStale, InvalidEngineResponse, check_group, token_versions
+from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.families import routers
-from trainer.router_replay.payload import RoutedExperts
 from trainer.router_replay.validate import FAMILIES as REPLAYED
 from trainer.router_replay.validate import PolicyShape, shape_of
 from trainer.types import HintedTurn, TrainGroup, TrainSample

@@ -16,13 +16,13 @@ from tests.trainer.orchestrator.groups import accepted, lost, shuffled
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import OrchestratorConfig, SamplingConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.orchestrator.concurrency import EngineLoad
+from trainer.rl.learner import build_learner
 from trainer.rl.rl_sync import SyncRun, build_reference, policies, train
 from trainer.rl.stage import run_rl
-from trainer.router_replay.payload import RoutedExperts
+from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.validate import shape_of
-from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.learner import build_learner
 from trainer.weights import WeightStore
 
 

@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from trainer.config import CheckpointConfig
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, native_dtype, published_dtype, save
 from trainer.toy.model import build_tiny_model
 from trainer.toy.tokenizer import build_tokenizer

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import LengthWeights, RewardConfig
-from trainer.rewards.length import Effort, effort, length, length_cost, weighted
+from trainer.rewards.parts.length import Effort, effort, length, length_cost, weighted
 
 VECTORS = [
     (0.5, 100, 82.8427),

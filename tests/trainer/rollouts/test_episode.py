@@ -14,7 +14,8 @@ from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
-from trainer.rewards import base, reward_part
+from trainer.rewards import reward_part
+from trainer.rewards.parts import base
 from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import EpisodeSettings, run_episode
 from trainer.rollouts.limits import EpisodeLimits

@@ -13,7 +13,7 @@ from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.algorithms import group_streams
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
-from trainer.rewards.length import effort
+from trainer.rewards.parts.length import effort
 from trainer.rollouts.episode import EpisodeSettings, run_episode
 from trainer.rollouts.group import group_stats
 from trainer.rollouts.segments import LEFT_OUT, Windows, last_turns, read_summary, state

@@ -9,11 +9,11 @@ from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, build_weights
 from trainer.inference.embedded.hf_moe import LibraryShape
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
-from trainer.inference.mtp.head import MultiToken
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder
 

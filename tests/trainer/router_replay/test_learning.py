@@ -15,8 +15,8 @@ from trainer.learning.metrics import describe
 from trainer.learning.mismatch import mismatch
 from trainer.learning.packing import pack
 from trainer.learning.step import Learner
+from trainer.routed_experts import ReplayRefused, RoutedExperts, SamplingSupport
 from trainer.router_replay.hooks import Recorder, Replay
-from trainer.router_replay.payload import ReplayRefused, RoutedExperts, SamplingSupport
 from trainer.types import TrainGroup, TrainSample
 
 PROMPT, LENGTH = 4, 24

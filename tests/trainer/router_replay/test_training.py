@@ -15,9 +15,9 @@ from trainer.algorithms import group_streams
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.server import EmbeddedEngine
-from trainer.inference.mtp.head import MultiToken
 from trainer.rl.stage import RLStage, run_rl
 from trainer.rollouts.choices import Choices
 from trainer.router_replay.families import routers

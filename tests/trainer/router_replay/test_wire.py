@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
 from trainer.rollouts.choices import Choices
-from trainer.router_replay.payload import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingSupport, merge
+from trainer.routed_experts import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingSupport, merge
 from trainer.types import Segment
 
 

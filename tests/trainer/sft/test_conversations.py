@@ -24,6 +24,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, OptimizerConfig, SFTConfig
+from trainer.errors import StageError
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.policy import ChatRenderer
@@ -47,7 +48,6 @@ from trainer.sft.conversations.streams import (
     streams,
 )
 from trainer.sft.stage import run_sft
-from trainer.stages.base import StageError
 
 FUNCTIONS = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 """As the templates of real models write calls."""

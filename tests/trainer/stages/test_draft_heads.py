@@ -15,14 +15,14 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, MTPConfig, OptimizerConfig, RLConfig
+from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.process import EmbeddedServer
-from trainer.inference.mtp.head import MultiToken
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl
-from trainer.stages.base import StageError
 from trainer.stages.draft_heads import check_heads
 from trainer.weights import WeightStore
 

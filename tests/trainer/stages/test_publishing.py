@@ -13,9 +13,9 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig, RLConfig
+from trainer.errors import BatchTimeout
 from trainer.learning.metrics import describe
 from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
 from trainer.types import TrainGroup
 from trainer.weights import StoreUnavailable, WeightStore
 from trainer.weights.async_publish import Background

@@ -18,7 +18,7 @@ from sandbox.grading.audit.judge.client import Cache, Endpoint, Judge, JudgeErro
 from sandbox.grading.audit.judge.record import record
 from sandbox.grading.audit.judge.rubric import Aspect, Rubric
 from trainer.algorithms.textual_feedback.find import HINT_CHARS, Hint
-from trainer.rollouts.attempt import attempt_of
+from trainer.attempt import attempt_of
 from trainer.types import Trajectory
 
 MOST_HINTS = 3

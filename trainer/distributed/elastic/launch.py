@@ -22,10 +22,10 @@ from pathlib import Path
 
 from trainer.config import ParallelConfig, Stage
 from trainer.distributed.elastic.nodes import Meeting, check, invite, shared_folder
-from trainer.distributed.errors import RanksLost
-from trainer.distributed.rpc import KEY, Job, Server
+from trainer.distributed.elastic.rpc import KEY, Job, Server
+from trainer.errors import RanksLost, StageError
 from trainer.learning.token_export import TrainedGroup
-from trainer.stages.base import GroupSource, StageError, StageResult, StageSink
+from trainer.stages.base import GroupSource, StageResult, StageSink
 from trainer.toy.data import ExpertEpisode
 
 POLL_SECONDS = 0.1
@@ -89,7 +89,7 @@ def run_stage_on_ranks(
         )
         with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
             agent = subprocess.Popen(
-                [sys.executable, "-m", "trainer.distributed.torchrun", *arguments],
+                [sys.executable, "-m", "trainer.distributed.elastic.torchrun", *arguments],
                 env=os.environ | {KEY: key.hex()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trainer.distributed.elastic.launch import end
 from trainer.distributed.elastic.nodes import INVITATION, Invitation, silent
-from trainer.distributed.rpc import KEY
+from trainer.distributed.elastic.rpc import KEY
 
 POLL_SECONDS = 0.5
 
@@ -44,7 +44,7 @@ class Follower:
         if place is None:
             return
         environment = {name: value for name, value in os.environ.items() if name != KEY}
-        command = [sys.executable, "-m", "trainer.distributed.torchrun", *invitation.arguments(host=False)]
+        command = [sys.executable, "-m", "trainer.distributed.elastic.torchrun", *invitation.arguments(host=False)]
         agent = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             while agent.poll() is None and not silent(path) and not self.stopping.wait(POLL_SECONDS):

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trainer.config import ParallelConfig
 from trainer.distributed.elastic.rendezvous import BACKEND
-from trainer.distributed.errors import ParallelRefused
+from trainer.errors import ParallelRefused
 
 INVITATION = "invitation.json"
 BEAT_SECONDS = 5.0

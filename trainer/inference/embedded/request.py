@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.embedded.sampling import RandomStream, SamplingMask
 from trainer.inference.errors import ServerError
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingSupport
 
 Deliver = Callable[[GenerateResponse | ServerError], None]
 """Called once, on the engine thread."""

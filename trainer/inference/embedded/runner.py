@@ -19,7 +19,7 @@ from trainer.inference.embedded.scheduler import SlotTable, together
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
 from trainer.inference.kv_usage import Filling
-from trainer.router_replay.payload import RoutedExperts
+from trainer.routed_experts import RoutedExperts
 
 
 @dataclass(frozen=True)

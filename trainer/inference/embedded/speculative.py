@@ -21,9 +21,9 @@ import torch
 
 from trainer.inference.embedded.loops import Loops
 from trainer.inference.embedded.model import Decoder
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Slot
 from trainer.inference.embedded.sampling import sample
-from trainer.inference.mtp.head import MultiToken
 
 
 class Vocabulary(Protocol):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.mtp_head import MultiToken
 
 MEASURED = 10
 """One window in this many is held out for measurement."""

@@ -20,7 +20,7 @@ import numpy as np
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.router_replay.payload import RoutedExperts
+from trainer.routed_experts import RoutedExperts
 
 LOAD_SECONDS = 600.0
 """Timeout of one weight reload."""

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 import zstandard
 
+from trainer.errors import CorruptPayload
 from trainer.weights.codec import bitmaps
 from trainer.weights.codec.streams import Parted, Streams
 from trainer.weights.codec.words import Bytes, WordFormat, Words
-from trainer.weights.errors import CorruptPayload
 
 DENSE, PLAIN, ORDERED, PARTED = range(4)
 _HEADER = struct.Struct("<BBI")

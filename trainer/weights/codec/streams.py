@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from trainer.errors import CorruptPayload
 from trainer.weights.codec.words import Bytes, WordFormat, Words
-from trainer.weights.errors import CorruptPayload
 
 ESCAPE = 255
 

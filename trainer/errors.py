@@ -1,6 +1,25 @@
-"""What can be wrong with published weights. Every refusal names the version and what to do about it."""
+"""Errors of the trainer that cross its packages. Each message states what was found and what the operator can do.
+
+Stage errors end a training stage. Weight errors name the version, and refuse published bytes that cannot be trusted.
+"""
 
 from __future__ import annotations
+
+
+class StageError(Exception):
+    """A stage cannot go on."""
+
+
+class BatchTimeout(StageError):
+    """No full batch was accepted before the deadline (rollout workers or inference are down, or too slow)."""
+
+
+class ParallelRefused(StageError):
+    """This policy or configuration cannot be trained this way on this machine."""
+
+
+class RanksLost(StageError):
+    """The trainer's processes ended without a result."""
 
 
 class WeightError(Exception):

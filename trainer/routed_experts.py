@@ -1,4 +1,4 @@
-"""Wire format of recorded choices: base64 of zstd of little-endian integers, with their shape.
+"""Recorded router choices and sampling masks: wire format: base64 of zstd of little-endian integers, with their shape.
 
 Sizes are validated before any allocation: the declared size against the shape, and the shape against its limits.
 """

@@ -8,12 +8,12 @@ from transformers import PreTrainedModel
 
 from trainer import policy as policies
 from trainer.config import RLConfig
+from trainer.errors import StageError
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
 from trainer.rl.reference import Reference
-from trainer.stages.base import StageError
 from trainer.stages.device import device_of
 from trainer.weights import WeightStore
 

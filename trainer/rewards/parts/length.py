@@ -12,7 +12,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from trainer.config import LengthWeights, RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from trainer.config import Stage
+from trainer.errors import StageError
 from trainer.learning.token_export import TrainedGroup
-from trainer.stages.base import GroupSource, StageError, StageSink
+from trainer.stages.base import GroupSource, StageSink
 from trainer.types import TrainGroup
 
 KEY = "OPENCOMPOSER_RANKS_KEY"

@@ -1,4 +1,4 @@
-"""torchrun that ends with its parent process: `python -m trainer.distributed.torchrun TORCHRUN_ARGUMENTS`."""
+"""torchrun that ends with its parent process: `python -m trainer.distributed.elastic.torchrun TORCHRUN_ARGUMENTS`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 ENDED_BY_POLICY = frozenset({StopReason.FINISHED, StopReason.NO_TOOL_CALL})
