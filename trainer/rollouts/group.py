@@ -61,6 +61,11 @@ class GroupResult:
     """Every lost attempt, including retried ones."""
 
     @property
+    def scored(self) -> tuple[Trajectory, ...]:
+        """The rollouts that have a reward."""
+        return tuple(trajectory for trajectory in self.trajectories if trajectory.reward is not None)
+
+    @property
     def loss(self) -> Loss:
         """Why a group has no `train_group`: the last loss of a sample that no retry recovered."""
         missing = [t.report for t in self.trajectories if t.verdict is Verdict.INFRA_ERROR and t.report.outcome]
@@ -168,8 +173,7 @@ def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer, seed:
     """Add the hinted turns of textual feedback; a rule may wait for a language model."""
     if result.train_group is None:
         return result
-    scored = [trajectory for trajectory in result.trajectories if trajectory.reward is not None]
-    hints = hints_of(scored, config, renderer, seed=seed)
+    hints = hints_of(result.scored, config, renderer, seed=seed)
     return replace(result, train_group=result.train_group.model_copy(update={"hints": hints}))
 
 
