@@ -26,6 +26,7 @@ from tests.web.making import SMALL
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
 from trainer.errors import BatchTimeout, StageError
+from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage
 from trainer.weights import WeightStore
 
@@ -72,13 +73,14 @@ def test_a_run_trains_on_sessions_and_repeats_its_batches(
     assert source.next_batch(1, timeout=5) == first, "what came later does not change a recorded batch"
     config = control.run.configuration.stage
     assert isinstance(config, RLConfig)
-    stage = RLStage(
+    backend = SingleProcess(
         policy_dir=BASE,
         config=config,
         seed=1,
         store=WeightStore(tmp_path / "weights", dtype="float32"),
         checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=1),
     )
+    stage = RLStage(backend, config, seed=1)
     before = {name: tensor.clone() for name, tensor in stage.learner.weights().items()}
     values = stage.train(first)
     assert values["tokens/trained"] > 0 and values["reward/mean"] == 0.0

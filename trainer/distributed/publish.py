@@ -39,7 +39,7 @@ class Source:
     """Half of the two matrices stacked into one: 0 gate, 1 up."""
 
 
-def published(
+def published_slices(
     model: PreTrainedModel, meshes: Meshes, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor | Slice]:
     """This rank's part of the policy, for `RankPublisher.publish`. `state` replaces the model's own (merged adapters).

@@ -20,7 +20,7 @@ from trainer.distributed.elastic.parent import end_with_parent
 from trainer.distributed.elastic.rpc import Job, Remote
 from trainer.distributed.load import load
 from trainer.distributed.parallel_dims import Meshes, is_first, join
-from trainer.distributed.rl import OfFirst, ShardedRLStage
+from trainer.distributed.rl import OfFirst, ShardedRL
 from trainer.distributed.supervised import ShardedTrainee
 from trainer.errors import StageError
 from trainer.learning.step import NonFiniteGradients
@@ -97,7 +97,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
             store=WeightStore(job.store, dtype=published_dtype(config.checkpoint, job.policy_dir)),
             checkpoints=checkpoints,
             keep_streams=remote.keep_streams if remote else None,
-            stage_of=partial(ShardedRLStage, meshes),
+            backend_of=partial(ShardedRL, meshes),
         )
     trainee_of = partial(ShardedTrainee, meshes)
     if isinstance(config, SFTConfig):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.learning.kernels.fused_linear_logprob import chunked_scores, narrowed
-from trainer.learning.kernels.prefix_sharing import hidden_states, understands
+from trainer.learning.kernels.prefix_sharing import hidden_states, supports_prefix_sharing
 from trainer.learning.packing import MicroBatch
 
 
@@ -34,6 +34,22 @@ class TokenScores:
     """Entropy in nats of the tempered distribution, without gradient."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Detached per-token values of one micro-batch, kept for the step's statistics. All [N]."""
+
+    weights_N: Tensor
+    clipped_N: Tensor
+    """Tokens whose weight was clipped, bool."""
+    ratio_N: Tensor
+    log_ratio_N: Tensor
+    """log p_trainer - log p_sampler."""
+    entropy_N: Tensor
+    k1_N: Tensor | None
+    advantages_N: Tensor
+    """Advantages as used in the loss."""
+
+
 def score_tokens(
     model: PreTrainedModel, batch: MicroBatch, *, temperature: float, lm_head_chunk_size: int = 0, **decoder: Any
 ) -> TokenScores:
@@ -43,7 +59,7 @@ def score_tokens(
     them. Rows are padded on the right, so causal attention needs no padding mask. `lm_head_chunk_size` bounds how many
     logits exist at a time (0: all); `decoder` are more arguments of the decoder.
     """
-    if batch.shared is not None and understands(model):
+    if batch.shared is not None and supports_prefix_sharing(model):
         hidden_ND = hidden_states(model, batch.shared)[batch.shared.of_BT.flatten()[batch.predict_from_N]]
     else:
         hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state

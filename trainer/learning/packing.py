@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.learning.kernels.prefix_sharing import PrefixTree, beginnings
+from trainer.learning.kernels.prefix_sharing import PrefixTree, build_prefix_tree
 from trainer.routed_experts import UNKNOWN, ReplayRefused
 from trainer.types import TrainSample
 
@@ -143,7 +143,7 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
         tokens=sum(len(row.tokens) for row in rows),
         experts_BTLK=experts_BTLK,
         open_M=(torch.tensor(open_at), torch.tensor(open_ids)) if open_at else None,
-        shared=beginnings([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
+        shared=build_prefix_tree([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
     )
 
 

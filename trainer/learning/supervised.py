@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
 from trainer.learning.clock import now
-from trainer.learning.flops import Effort, Tokens
+from trainer.learning.flops import FlopsCounter, Tokens
 from trainer.learning.kernels.fused_linear_logprob import chunked_scores
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
@@ -73,7 +73,7 @@ class SupervisedLearner:
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
         self.precision: Precision = precision
-        self.effort = Effort(model, precision=precision)
+        self.effort = FlopsCounter(model, precision=precision)
         self.micro_batch_tokens = micro_batch_tokens
         self.lm_head_chunk_size = lm_head_chunk_size
         model.train()

@@ -10,6 +10,7 @@ from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.errors import StageError
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
+from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
@@ -55,7 +56,9 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         reference=reference.model if reference else None,
         adapters=adapters,
         enable_router_replay=config.sampling.enable_router_replay,
-        precision=config.parallel.precision,
-        lm_head_chunk_size=config.parallel.lm_head_chunk_size,
-        compiled=config.parallel.compile,
+        backend=SingleProcess(
+            precision=config.parallel.precision,
+            lm_head_chunk_size=config.parallel.lm_head_chunk_size,
+            compiled=config.parallel.compile,
+        ),
     )
