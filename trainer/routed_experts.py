@@ -62,7 +62,7 @@ class RoutedExperts(_Wire):
         return flat.reshape(self.rows, self.layers, self.top_k)
 
 
-class SamplingSupport(_Wire):
+class SamplingMasks(_Wire):
     """Sampling mask of consecutive tokens: ids allowed by top-k and top-p; probabilities are normalised over them.
 
     `counts` has one number per token: how many ids were allowed, 0 for the whole vocabulary (or a token not sampled).

@@ -55,7 +55,7 @@ def measure(
     rows: list[Measurement] = []
     try:
         codebase = asked_codebase(
-            path, commits=commits, since=since, window=window, most_bytes=most_bytes, items=items, name=name
+            path, commits=commits, since=since, window=window, max_bytes=most_bytes, items=items, name=name
         )
         for policy, version, folder in candidates:
             found = select(

@@ -16,7 +16,7 @@ from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import codebases, measuring, orders, selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
-from trainer.model_selection.codebase import ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import ITEMS, MAX_BYTES, WINDOW
 
 KIB = 1 << 10
 
@@ -32,7 +32,7 @@ def asking_of(policy: Policy) -> dict[str, Any]:
         "versions": form_of(policy)["versions"],
         "codebases": codebases.offered(),
         "window": WINDOW,
-        "kib": MOST_BYTES // KIB,
+        "kib": MAX_BYTES // KIB,
         "items": ITEMS,
     }
 
@@ -68,7 +68,7 @@ def _wanted(request: PageRequest) -> Wanted:
             commits=posted.optional_whole(request, "commits"),
             since=given.get("since", "").strip(),
             window=posted.whole(request, "window", WINDOW),
-            most_bytes=posted.whole(request, "kib", MOST_BYTES // KIB) * KIB,
+            most_bytes=posted.whole(request, "kib", MAX_BYTES // KIB) * KIB,
             items=posted.whole(request, "items", ITEMS),
         )
     except ValidationError as error:

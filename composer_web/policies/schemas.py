@@ -12,7 +12,7 @@ from composer_web.api.schemas import Body
 from composer_web.policies.gate import Outcome, Rule
 from composer_web.policies.measuring import Row
 from composer_web.policies.selectors import lineage
-from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
 from trainer.model_selection.scores import Interval
 
 
@@ -107,7 +107,7 @@ class Wanted(Body):
     )
     since: str = Field(default="", max_length=40, description="Recent lines: since a date, for example 2026-01-31")
     window: int = Field(default=WINDOW, ge=2, le=1 << 20, description="Tokens that are seen at a time")
-    most_bytes: int = Field(default=MOST_BYTES, ge=1, le=64 << 20, description="Of the codebase that are measured")
+    most_bytes: int = Field(default=MAX_BYTES, ge=1, le=64 << 20, description="Of the codebase that are measured")
     items: int = Field(default=ITEMS, ge=1, le=1000, description="Questions of state tracking")
     changes: int = Field(default=CHANGES, ge=1, le=50, description="Diffs of one question")
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -26,7 +26,7 @@ from sandbox.grading.audit import Finding as Found
 from sandbox.grading.audit.drift import DRIFT_TITLES, WATCHES, alarms
 from sandbox.grading.audit.judge import titles as judge_titles
 from trainer.config import RLConfig
-from trainer.rollouts.audit import AUDIT_FAILED, LEAST_REMAINING, audit_group
+from trainer.rollouts.audit import AUDIT_FAILED, MIN_REMAINING, audit_group
 
 AUDITOR = "auditor"
 OF_MONITORS = {
@@ -213,7 +213,7 @@ def follow_up(*, group: Group, out: Collection[int]) -> None:
     if not out:
         return
     version = group.task_version
-    if group.size - len(out) < LEAST_REMAINING:
+    if group.size - len(out) < MIN_REMAINING:
         _raise(
             "group",
             rule="hollow-group",

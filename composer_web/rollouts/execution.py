@@ -315,7 +315,7 @@ async def _run_group(
         snapshots=loop.snapshots,
         origin=origin,
         interruption=plan.interruption,
-        partials=StoredPartials(group.pk) if group.run_id else None,
+        checkpoints=StoredPartials(group.pk) if group.run_id else None,
         watch=Onlookers(group.pk),
         store=store,
         min_version=max(0, group.dispatched_version) if plan.deployment.follow else 0,

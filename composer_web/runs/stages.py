@@ -140,7 +140,7 @@ def _on_ranks(
     run: Run, stage: Stage, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore, **of_stage: Any
 ) -> StageResult:
     from trainer.distributed.elastic.launch import run_stage_on_ranks
-    from trainer.distributed.elastic.nodes import Meeting
+    from trainer.distributed.elastic.nodes import RendezvousConfig
 
     parallel, training = stage.parallel, run.phase
     if parallel.max_nodes > 1:
@@ -152,7 +152,7 @@ def _on_ranks(
         seed=run.seed,
         sink=sink,
         checkpoints=checkpoints.root,
-        meeting=Meeting(env().trainer_endpoint, ranks_folder()),
+        rendezvous=RendezvousConfig(env().trainer_endpoint, ranks_folder()),
         started=lambda: sink.phase(training),
         **of_stage,
     )

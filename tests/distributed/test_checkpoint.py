@@ -40,7 +40,7 @@ class Killer(FileSystemWriter):
 
 def write(rank: int, root: str, die: bool) -> None:
     tokenizer = policies.load_tokenizer(BASE_POLICY)
-    learner = sharded(policy(FAMILY), parallel(2, experts=2), optimizer=MUON)
+    learner = sharded(policy(FAMILY), parallel(2, ep=2), optimizer=MUON)
     kept = Policy(learner.model, tokenizer, policies.ChatRenderer(tokenizer), Path(root))
     store = CheckpointStore(Path(root) / "checkpoints", keep=1)
     checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes)
@@ -65,7 +65,7 @@ def write(rank: int, root: str, die: bool) -> None:
 
 def go_on(rank: int, root: str) -> None:
     """Step 3 again, on other ranks."""
-    learner = sharded(policy(FAMILY, seed=9), parallel(4, experts=4, context=2), optimizer=MUON)
+    learner = sharded(policy(FAMILY, seed=9), parallel(4, ep=4, cp=2), optimizer=MUON)
     store = CheckpointStore(Path(root) / "checkpoints", keep=1)
     found = store.latest(stage="rl", whole=False)
     assert found is not None and found.state.consumed_prompts == [0, 1]

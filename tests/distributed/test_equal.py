@@ -92,7 +92,7 @@ def keep_gradients(learner: Learner, kept: list[dict[str, torch.Tensor]]) -> Non
 
 def assert_near_in_half_precision() -> None:
     """bfloat16 rounds to 3 digits: the step is the same to that order, and the weights stay float32."""
-    learner = sharded(policy("qwen3"), parallel(2, context=2, precision="bfloat16"))
+    learner = sharded(policy("qwen3"), parallel(2, cp=2, precision="bfloat16"))
     found, wanted = learner.train(groups(), step=1), alone(policy("qwen3")).train(groups(), step=1)
     assert found["optim/loss"] == pytest.approx(wanted["optim/loss"], rel=0.05, abs=0.02)
     assert found["optim/grad_norm"] == pytest.approx(wanted["optim/grad_norm"], rel=0.05)

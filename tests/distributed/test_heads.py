@@ -61,7 +61,7 @@ def near_in_half_precision() -> None:
     torch.manual_seed(0)  # ranks have the same head
     head = MultiToken(32, 24)
     torch.nn.init.normal_(head.back.weight, std=0.1)
-    world = meshes(parallel(2, experts=2, precision="bfloat16"))
+    world = meshes(parallel(2, ep=2, precision="bfloat16"))
     both = OnRanks(shard(policy("qwen3-moe").eval(), world), world)
     found = both.teach(head, sequences, 2, learn=True)
     mine = [parameter.grad for parameter in head.parameters()]
@@ -75,7 +75,7 @@ def near_in_half_precision() -> None:
 def stage(rank: int, folder: str) -> None:
     """A stage with a head, stopped and resumed, whose checkpoints of before are gone; then one that only keeps it; then one of
     a policy with experts, whose head an engine loads."""
-    worlds = {1: meshes(parallel(2)), 2: meshes(parallel(2, experts=2))}
+    worlds = {1: meshes(parallel(2)), 2: meshes(parallel(2, ep=2))}
 
     def run(root: str, start: Path, heads: MTPConfig, sink: MemorySink, *, experts: int = 1) -> None:
         world = worlds[experts]
@@ -103,7 +103,7 @@ def stage(rank: int, folder: str) -> None:
         head = MultiToken.load(trained, int(policies.load_model(trained).config.hidden_size))
         assert head is not None and bool(head.back.weight.any())
     with_experts = MemorySink()
-    run("experts", Path(folder) / "with-experts", heads, with_experts, experts=2)
+    run("experts", Path(folder) / "with-experts", heads, with_experts, ep=2)
     if rank == 0:
         assert with_experts.values[4]["heads/loss"] > 0
         trained = Path(folder) / "experts" / "step-000004" / "policy"

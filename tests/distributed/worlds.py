@@ -20,7 +20,7 @@ from trainer.distributed.parallel_dims import Meshes, arrange
 from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
-from trainer.routed_experts import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingMasks
 from trainer.types import TrainGroup, TrainSample
 
 DEADLINE = 400.0
@@ -65,7 +65,7 @@ def groups(*, experts_of: PreTrainedModel | None = None, rows: int = 7, seed: in
                 loss_mask=mask,
                 sampler_logprobs=[-draw.uniform(3, 6) * m for m in mask],
                 advantages=[advantage * m for m in mask],
-                support=SamplingSupport.pack(support) if row == 1 else None,
+                support=SamplingMasks.pack(support) if row == 1 else None,
                 experts=_experts(experts_of, length, draw) if experts_of is not None else None,
             )
         )
@@ -121,7 +121,7 @@ def meshes(config: ParallelConfig) -> Meshes:
 
 
 def parallel(ranks: int, **sizes: Any) -> ParallelConfig:
-    sizes.setdefault("shards", ranks // (sizes.get("context", 1) * sizes.get("replicas", 1)))
+    sizes.setdefault("dp_shard", ranks // (sizes.get("cp", 1) * sizes.get("dp_replicate", 1)))
     return ParallelConfig(world_size=ranks, **sizes)
 
 

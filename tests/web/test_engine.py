@@ -165,7 +165,7 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
         (
             "speculate",
             3,
-            "sampling.num_speculative_tokens is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
+            "sampling.num_speculative_tokens is 3, and vLLM does not draft with a policy's own head; leave it empty, or",
         ),
         ("top_k", 40, "sampling.top_k is 40: the open tokens of each step"),
         ("top_p", 0.9, "sampling.top_p is 0.9: the open tokens of each step"),

@@ -114,7 +114,7 @@ def cut(
         advantages_N=batch.advantages_N[kept_N],
         rows_N=batch.rows_N[kept_N],
         experts_BTLK=experts_BTLK,
-        open_M=None if batch.open_M is None else _open(batch.open_M, kept_N),
+        mask_M=None if batch.mask_M is None else _open(batch.mask_M, kept_N),
     )
     return local, kept_N, layout
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.learning.kernels.fused_linear_logprob import chunked_scores, narrowed
+from trainer.learning.kernels.fused_linear_logprob import chunked_scores, mask_logits
 from trainer.learning.kernels.prefix_sharing import hidden_states, supports_prefix_sharing
 from trainer.learning.packing import MicroBatch
 
@@ -78,16 +78,16 @@ def score_tokens(
                 batch.targets_N,
                 temperature=temperature,
                 lm_head_chunk_size=lm_head_chunk_size,
-                open_M=batch.open_M,
+                mask_M=batch.mask_M,
             )
         )
     logits_NV = head(hidden_ND).float() / temperature
-    if batch.open_M is not None:
-        logits_NV = narrowed(logits_NV, *batch.open_M)
+    if batch.mask_M is not None:
+        logits_NV = mask_logits(logits_NV, *batch.mask_M)
     logps_NV = torch.log_softmax(logits_NV, dim=-1)
     with torch.no_grad():
         terms_NV = logps_NV.exp() * logps_NV
-        entropy_N = -(terms_NV if batch.open_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
+        entropy_N = -(terms_NV if batch.mask_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
     return TokenScores(logprobs_N=logps_NV.gather(1, batch.targets_N[:, None])[:, 0], entropy_N=entropy_N)
 
 

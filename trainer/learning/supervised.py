@@ -132,13 +132,13 @@ def work_of(batch: Sequence[Example]) -> Tokens:
     return Tokens.of_rows(lengths, sum(weight > 0 for row in batch for weight in row.weights[1:]))
 
 
-def cut(batch: Sequence[Example], most: int) -> list[list[Example]]:
+def cut(batch: Sequence[Example], max_tokens: int) -> list[list[Example]]:
     """Split `batch` into parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
     parts: list[list[Example]] = [[]]
     width = 0
     for example in batch:
         width = max(width, len(example.ids))
-        if most and parts[-1] and width * (len(parts[-1]) + 1) > most:
+        if max_tokens and parts[-1] and width * (len(parts[-1]) + 1) > max_tokens:
             parts.append([])
             width = len(example.ids)
         parts[-1].append(example)

@@ -35,7 +35,12 @@ def as_example(tokenizer: PreTrainedTokenizerBase, text: str) -> Example:
 
 
 def held_out(
-    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], *, length: int, most: int, codebase: Path | None
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[Document],
+    *,
+    length: int,
+    max_tokens: int,
+    codebase: Path | None,
 ) -> HeldOut:
     """Rows of at most `length` tokens from the held-out documents, and from a codebase: `most` tokens of each language,
     and no more rows once there are so many. Raises SourceUnreadable."""
@@ -44,7 +49,7 @@ def held_out(
     def add(name: str, text: str) -> None:
         known = sum(len(row.ids) for row in by_name[name])
         for row in cut(as_example(tokenizer, text), length):
-            if len(row.ids) > 1 and known < most:
+            if len(row.ids) > 1 and known < max_tokens:
                 by_name[name].append(row)
                 known += len(row.ids)
 

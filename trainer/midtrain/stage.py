@@ -119,7 +119,9 @@ def _on_corpus(
     kept, unseen = [d for d in known if not is_held_out(d)], [d for d in known if is_held_out(d)]
     if config.corpus and not kept:
         raise StageError(f"corpus {config.corpus!r} has no document to train on; prepare it from more sources")
-    measured = held_out(policy.tokenizer, unseen, length=config.seq_len, most=config.held_out_tokens, codebase=codebase)
+    measured = held_out(
+        policy.tokenizer, unseen, length=config.seq_len, max_tokens=config.held_out_tokens, codebase=codebase
+    )
 
     def rows(length: int, data_seed: int) -> Iterator[Example]:
         if not kept:

@@ -28,7 +28,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceClient
-from trainer.rollouts.checkpoint import Keeper, Partials, restore
+from trainer.rollouts.checkpoint import Keeper, RolloutCheckpoints, restore
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.limits import EpisodeLimits, TimeSpent
@@ -95,7 +95,7 @@ class RolloutServices:
     slots: asyncio.Semaphore
     snapshots: SnapshotStore | None = None
     """Store of per-turn snapshots, for settings that request them."""
-    partials: Partials | None = None
+    checkpoints: RolloutCheckpoints | None = None
     """Store of attempts in progress, each beside its newest snapshot."""
     watch: Watch | None = None
     store: Store | None = None
@@ -136,11 +136,11 @@ async def run_episode(
     With `resume` it
     continues an attempt saved by a lost worker, if any (`checkpoint.py`); that attempt's tokens are its own.
     """
-    keeper = Keeper(services.partials, task, sample, seed)
-    partial = await keeper.usable(services.snapshots, services.min_kept_version) if resume else None
+    keeper = Keeper(services.checkpoints, task, sample, seed)
+    checkpoint = await keeper.usable(services.snapshots, services.min_kept_version) if resume else None
     try:
-        record = restore(partial[0]) if partial else Record.begin(task, origin)
-        snapshot = partial[1].snapshot if partial else origin.snapshot if origin else None
+        record = restore(checkpoint[0]) if checkpoint else Record.begin(task, origin)
+        snapshot = checkpoint[1].snapshot if checkpoint else origin.snapshot if origin else None
         limits = EpisodeLimits.of(settings.sampling)
         limits.turns.used = sum(not turn.summary for turn in record.turns)
         limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
@@ -161,8 +161,8 @@ async def run_episode(
             store=services.store,
         )
     finally:
-        if partial:
-            partial[1].close()
+        if checkpoint:
+            checkpoint[1].close()
 
 
 async def _act(
@@ -324,7 +324,7 @@ async def run_tools(
             results = tuple(await session.run(calls))
         return results, limits.tools.used - before, False
     except TimeSpent:
-        message = f"the episode's {limits.tools.most:g} s for tool calls are used up"
+        message = f"the episode's {limits.tools.limit:g} s for tool calls are used up"
         error = ToolError(kind=ToolErrorKind.TIMEOUT, message=message)
         results = tuple(ToolResult(call_id=call.id, output=f"error: {message}", error=error) for call in calls)
         return results, limits.tools.used - before, True

@@ -33,7 +33,7 @@ from trainer.algorithms.textual_feedback import hints_of
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.metrics import OUTCOMES
-from trainer.rollouts.checkpoint import Partials
+from trainer.rollouts.checkpoint import RolloutCheckpoints
 from trainer.rollouts.ending import Store
 from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
@@ -92,7 +92,7 @@ async def run_group(
     snapshots: SnapshotStore | None = None,
     origin: Origin | None = None,
     interruption: Interruption | None = None,
-    partials: Partials | None = None,
+    checkpoints: RolloutCheckpoints | None = None,
     watch: Watch | None = None,
     store: Store | None = None,
     min_version: int = 0,
@@ -119,7 +119,7 @@ async def run_group(
         deployment=deployment,
         slots=slots or asyncio.Semaphore(sandboxes_at_once()),
         snapshots=snapshots,
-        partials=partials if config.orchestrator.resume_rollouts else None,
+        checkpoints=checkpoints if config.orchestrator.resume_rollouts else None,
         watch=watch,
         store=store,
         min_version=min_version,

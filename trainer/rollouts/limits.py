@@ -14,24 +14,24 @@ from trainer.config import SamplingConfig
 
 @dataclass(slots=True)
 class TurnLimit:
-    most: int
+    limit: int
     used: int = 0
 
     def reached(self) -> bool:
-        return self.used >= self.most
+        return self.used >= self.limit
 
 
 @dataclass(slots=True)
 class TokenLimit:
     """Tokens of the current context window, policy and observations together."""
 
-    most: int
-    turn_most: int
+    limit: int
+    turn_limit: int
     used: int = 0
 
     def room(self) -> int:
         """Maximum tokens of the next turn; 0 when the window is full."""
-        return max(0, min(self.turn_most, self.most - self.used))
+        return max(0, min(self.turn_limit, self.limit - self.used))
 
     def reached(self) -> bool:
         return self.room() == 0
@@ -45,14 +45,14 @@ class TimeSpent(Exception):
 class TimeLimit:
     """Wall seconds for one side of an episode."""
 
-    most: float
+    limit: float
     used: float = 0.0
 
     def reached(self) -> bool:
-        return self.used >= self.most
+        return self.used >= self.limit
 
     def left(self) -> float:
-        return max(0.0, self.most - self.used)
+        return max(0.0, self.limit - self.used)
 
     @asynccontextmanager
     async def spending(self) -> AsyncIterator[None]:
@@ -63,7 +63,7 @@ class TimeLimit:
                 yield
         except TimeoutError as error:
             if net.expired():
-                raise TimeSpent(f"{self.most:g} s are used up") from error
+                raise TimeSpent(f"{self.limit:g} s are used up") from error
             raise
         finally:
             self.used += time.monotonic() - began
@@ -96,7 +96,7 @@ class EpisodeLimits:
     @property
     def wall_seconds(self) -> float:
         """Sum of both sides: the limit on everything between the start and the patch."""
-        return self.tools.most + self.machine.most
+        return self.tools.limit + self.machine.limit
 
     def reached(self) -> StopReason | None:
         """The first limit reached, if any."""
@@ -110,9 +110,9 @@ class EpisodeLimits:
 
     def describe(self) -> tuple[str, ...]:
         return (
-            f"turns<={self.turns.most}",
-            f"context_tokens<={self.tokens.most}",
-            f"turn_tokens<={self.tokens.turn_most}",
-            f"tool_seconds<={self.tools.most:g}",
-            f"engine_seconds<={self.machine.most:g}",
+            f"turns<={self.turns.limit}",
+            f"context_tokens<={self.tokens.limit}",
+            f"turn_tokens<={self.tokens.turn_limit}",
+            f"tool_seconds<={self.tools.limit:g}",
+            f"engine_seconds<={self.machine.limit:g}",
         )

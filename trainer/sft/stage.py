@@ -116,7 +116,7 @@ def _of_dataset(policy: Policy, config: SFTConfig, seed: int, dataset: Path, sin
     Raises StageError, TemplateNotExact, SourceUnreadable.
     """
     made = provenance(dataset)
-    found = streams(policy, conversations(dataset), max_tokens=config.max_tokens, most_held_out=HELD_OUT_EXAMPLES)
+    found = streams(policy, conversations(dataset), max_tokens=config.max_tokens, max_held_out=HELD_OUT_EXAMPLES)
     _tell(sink, config, made.digest, found, facts=made.model_dump(mode="json"))
     if not found.train or not found.held_out:
         raise StageError(

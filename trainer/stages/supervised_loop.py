@@ -52,7 +52,7 @@ class Trainee(Protocol):
         ...
 
     def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
-        """Train a head that guesses tokens ahead; the next checkpoint has it. Raises StageError."""
+        """Train a draft head; the next checkpoint has it. Raises StageError."""
         ...
 
     def save(self, state: CheckpointState) -> Path:

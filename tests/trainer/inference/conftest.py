@@ -117,10 +117,10 @@ def _answers(port: int) -> bool:
     return False
 
 
-def write_members(path: Path, members: list[dict[str, object]]) -> None:
+def write_members(path: Path, replicas: list[dict[str, object]]) -> None:
     """Replaces the file as a whole: the router may be reading it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".new").write_text(json.dumps(members))
+    path.with_suffix(".new").write_text(json.dumps(replicas))
     path.with_suffix(".new").replace(path)
 
 

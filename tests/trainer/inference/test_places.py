@@ -110,7 +110,7 @@ def answers_as_the_cpu(family: str, head: MultiToken | None = None) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "mixtral"])
-def test_tokens_are_guessed_there_too(family: str) -> None:
+def test_tokens_are_drafted_there_too(family: str) -> None:
     torch.manual_seed(0)
     head = MultiToken(models.BASE["hidden_size"], 16)
     torch.nn.init.normal_(head.back.weight, std=0.1)

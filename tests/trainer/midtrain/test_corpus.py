@@ -243,7 +243,7 @@ def test_held_out_rows_are_as_many_as_asked_for() -> None:
     documents = [document(f"value_{n} = {n}\n" * 40, f"{n}.py") for n in range(6)]
 
     def tokens(most: int) -> int:
-        rows = held_out(tokenizer, documents, length=64, most=most, codebase=None).rows["loss/language/python"]
+        rows = held_out(tokenizer, documents, length=64, max_tokens=most, codebase=None).rows["loss/language/python"]
         return sum(len(row.ids) for row in rows)
 
     assert 100 <= tokens(100) < 164 < tokens(400) < 464 < tokens(10**6) == tokens(10**7)

@@ -165,11 +165,11 @@ def test_the_state_counts_what_remains():
 
 
 def test_a_window_is_full_at_the_trigger_and_the_last_one_never():
-    windows = Windows(SummaryConfig(trigger_tokens=10, max_windows=2), most=100)
+    windows = Windows(SummaryConfig(trigger_tokens=10, max_windows=2), max_tokens=100)
     assert [windows.full(tokens) for tokens in (9, 10)] == [False, True]
     windows.made = 1
     assert not windows.full(1000)
-    assert not Windows(SummaryConfig(), most=100).full(1000)
+    assert not Windows(SummaryConfig(), max_tokens=100).full(1000)
 
 
 def test_last_turns_begin_with_a_turn_of_their_window():

@@ -112,9 +112,9 @@ async def group(engine: EmbeddedEngine, step: int, index: int, top_k: int) -> Tr
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("top_k", [60, 0], ids=["narrowed", "guessed"])
+@pytest.mark.parametrize("top_k", [60, 0], ids=["masked", "drafted"])
 async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, top_k: int) -> None:
-    """Narrowed requests are not guessed for; all others are, from a head that is of none of the weights."""
+    """Requests with a sampling mask get no drafts; all others do, from a head that fits none of the weights."""
     folder = policy_with_experts(tmp_path / "policy")
     MultiToken(32, 8).save(folder)
     config = CONFIG.model_copy(update={"sampling": CONFIG.sampling.model_copy(update={"top_k": top_k})})

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from trainer.config import ParallelConfig, Stage
-from trainer.distributed.elastic.nodes import Meeting, check, invite, shared_folder
+from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
 from trainer.distributed.elastic.rpc import KEY, Job, Server
 from trainer.errors import RanksLost, StageError
 from trainer.learning.token_export import TrainedGroup
@@ -48,7 +48,7 @@ def run_stage_on_ranks(
     episodes: Sequence[ExpertEpisode] = (),
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
-    meeting: Meeting | None = None,
+    rendezvous: RendezvousConfig | None = None,
     started: Callable[[], None] = lambda: None,
 ) -> StageResult:
     """Run the stage on `config.parallel.world_size` processes on one or more nodes; fewer while nodes are missing,
@@ -61,7 +61,7 @@ def run_stage_on_ranks(
     the ranks.
     """
     server = Server(source, sink, keep_streams)
-    several = check(config.parallel, meeting) if config.parallel.max_nodes > 1 else None
+    several = check(config.parallel, rendezvous) if config.parallel.max_nodes > 1 else None
     with (
         tempfile.TemporaryDirectory(prefix="ranks-") as place,
         shared_folder(several) if several else nullcontext(Path(place)) as seen,
@@ -83,7 +83,7 @@ def run_stage_on_ranks(
         (seen / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
         key = secrets.token_bytes(32)
         arguments = (
-            invite(seen, config.parallel, several).arguments(host=True)
+            request_nodes(seen, config.parallel, several).arguments(host=True)
             if several
             else _on_this_machine(config.parallel, seen / "job.json")
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings, Verification
 from trainer.inference.embedded.devices import CPU
 from trainer.inference.embedded.factory import build_decoder, build_weights, decoder_of, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
@@ -20,7 +20,7 @@ from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import load_drafter
 from trainer.inference.embedded.thread import EngineThread
-from trainer.inference.embedded.verify import prove
+from trainer.inference.embedded.verify import verify_weights
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.reference_logprobs import reference
 from trainer.inference.registry import remember, remembered
@@ -42,7 +42,7 @@ class Deployment:
     failed: bool = False
     """The last attempt to load the first weights failed; it is retried."""
     retry_at: float = 0.0
-    proof: Proof = ""
+    proof: Verification = ""
     refused: tuple[int, str] | None = None
     """Version and digest of weights that this engine computes wrongly; `error` has the message."""
     probe: tuple[int, Probe | None] | None = None
@@ -73,12 +73,12 @@ class Deployment:
                 "running": self.runner.running,
                 "waiting": len(self.runner.waiting),
                 "slots": self.runner.table.cache.slots if self.runner.table else 0,
-                "cache_share": (self.runner.filling.peak() or 0.0) if self.loaded else None,
+                "cache_share": (self.runner.kv_usage.peak() or 0.0) if self.loaded else None,
                 "generated_tokens": self.runner.generated,
                 "prompt_tokens": self.runner.read,
                 "reused_tokens": self.runner.reused,
-                "draft_tokens": self.runner.drafter.guessed if self.runner.drafter else 0,
-                "accepted_tokens": self.runner.drafter.right if self.runner.drafter else 0,
+                "draft_tokens": self.runner.drafter.drafted if self.runner.drafter else 0,
+                "accepted_tokens": self.runner.drafter.accepted if self.runner.drafter else 0,
                 "last_sync": self.last_sync,
                 "proof": "differs" if self.refused else self.proof,
                 "error": self.error,
@@ -232,14 +232,14 @@ class Deployments:
             timings = _timings(fetched)
         began = time.perf_counter()
         decoder = build_decoder(shape, state, self._room(shape), device=self.device)
-        self._prove(deployment, decoder, timings.version, digest, fetched)
+        self._verify_weights(deployment, decoder, timings.version, digest, fetched)
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
 
     def _room(self, shape: DecoderShape) -> int:
         return min(self.limits.max_context, shape.max_position_embeddings)
 
-    def _prove(
+    def _verify_weights(
         self, deployment: Deployment, decoder: Decoder, version: int, digest: str, fetched: Fetched | None
     ) -> None:
         """Verify fully loaded weights against the publisher's probe before any request uses them. Blocks.
@@ -251,7 +251,9 @@ class Deployments:
         gap = None
         try:
             if probe is not None:
-                gap = prove(decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context)
+                gap = verify_weights(
+                    decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context
+                )
         except WeightMismatch as error:
             self.refuse(deployment, (version, digest), error)
             raise
@@ -311,7 +313,7 @@ class Deployments:
             decoder = decoder_of(
                 shape, weights, self._room(shape), device=self.device
             )  # requests go on in the other one meanwhile
-            self._prove(deployment, decoder, timings.version, fetched.mirror.digest, fetched)
+            self._verify_weights(deployment, decoder, timings.version, fetched.mirror.digest, fetched)
         timings.decode += time.perf_counter() - began
         return fetched, weights, timings
 

@@ -27,7 +27,7 @@ class MultiToken(nn.Module):
         super().__init__()
         self.mix = nn.Linear(2 * hidden, width, bias=False)
         self.back = nn.Linear(width, hidden, bias=False)
-        nn.init.zeros_(self.back.weight)  # it begins with the guess that nothing changes
+        nn.init.zeros_(self.back.weight)  # it begins by predicting no change
 
     def forward(self, state_NC: torch.Tensor, embedded_NC: torch.Tensor) -> torch.Tensor:
         """The state after one more token, [..., C]; the output weights map it to the next token's logits."""

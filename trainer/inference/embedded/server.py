@@ -27,7 +27,7 @@ from trainer.inference.embedded.runner import Limits
 from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.errors import ServerError
 from trainer.inference.service import at_version, serve
-from trainer.inference.verify_weights import AGAIN_PATIENCE, AGAIN_SECONDS, WeightMismatch, meanwhile, prove
+from trainer.inference.verify_weights import AGAIN_PATIENCE, AGAIN_SECONDS, WeightMismatch, meanwhile, verify_weights
 from trainer.weights import WeightError
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ class EmbeddedEngine:
         limits: Limits,
         poll_seconds: float = 0.2,
         device: torch.device = CPU,
-        prove_seconds: float = AGAIN_SECONDS,
+        verify_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        self._prove_seconds = prove_seconds
+        self._verify_seconds = verify_seconds
         self._thread = EngineThread()
         self._deployments = Deployments(self._thread, limits, memory, device)
         self._poll_seconds = poll_seconds
@@ -106,9 +106,9 @@ class EmbeddedEngine:
     async def _prove_again(self) -> None:
         """Loop forever: repeat weight verification among the other requests; a correct engine may fail later."""
         while True:
-            await asyncio.sleep(min(self._prove_seconds, 1.0))
+            await asyncio.sleep(min(self._verify_seconds, 1.0))
             for deployment in list(self._deployments.all.values()):
-                due = time.monotonic() >= deployment.well_at + self._prove_seconds
+                due = time.monotonic() >= deployment.well_at + self._verify_seconds
                 if not (due and deployment.loaded) or deployment.refused or deployment.runner.paused:
                     continue
                 before, deployment.well_at = deployment.well_at, time.monotonic()
@@ -118,7 +118,7 @@ class EmbeddedEngine:
                         probe = await asyncio.to_thread(self._deployments.known, deployment)
                         if probe is not None:
                             name, where = deployment.spec.name, "the embedded engine"
-                            await prove(probe, self.generate, deployment=name, version=weights[0], where=where)
+                            await verify_weights(probe, self.generate, deployment=name, version=weights[0], where=where)
                 except WeightMismatch as error:
                     if (deployment.runner.version, deployment.digest) == weights and not deployment.refused:
                         found = meanwhile(error, time.monotonic() - before)
@@ -156,14 +156,18 @@ def main() -> None:
     parser.add_argument("--max-slots", type=int, default=Limits.max_slots, help="sequences in the cache a deployment")
     parser.add_argument("--kv-mib", type=int, default=1024, help="memory of one deployment's KV cache")
     parser.add_argument(
-        "--speculate", type=int, default=0, help="tokens guessed ahead, where a policy has a head for it"
+        "--speculate", type=int, default=0, help="draft tokens per step, where a policy has a draft head"
     )
     parser.add_argument(
         "--device", default=os.environ.get(DEVICE) or "cpu", help=f"cpu, cuda, cuda:N or cuda:N,N ({DEVICE})"
     )
     parser.add_argument("--poll-seconds", type=float, default=0.2, help="how often weight stores are looked at")
     parser.add_argument(
-        "--prove-seconds", type=float, default=AGAIN_SECONDS, help="how often what is served is compared again"
+        "--verify-seconds",
+        "--prove-seconds",
+        type=float,
+        default=AGAIN_SECONDS,
+        help="how often what is served is compared again",
     )
     arguments = parser.parse_args()
     try:
@@ -188,7 +192,7 @@ def main() -> None:
         limits=limits,
         poll_seconds=arguments.poll_seconds,
         device=device,
-        prove_seconds=arguments.prove_seconds,
+        verify_seconds=arguments.verify_seconds,
     )
     serve(engine, host=arguments.host, port=arguments.port)
 

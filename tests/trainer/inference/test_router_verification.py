@@ -18,12 +18,12 @@ from trainer.inference.contract import (
     DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
-    Proof,
     ServerHealth,
     SyncTimings,
+    Verification,
     VersionSpan,
 )
-from trainer.inference.discovery import MemberSpec
+from trainer.inference.discovery import ReplicaSpec
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.router.replicas import BorrowPolicy
 from trainer.inference.router.server import AllReplicasMismatch, Router
@@ -37,7 +37,7 @@ class Told:
     """An engine of the contract that says of its proof what a test tells it to."""
 
     def __init__(self) -> None:
-        self.proof: Proof = "proven"
+        self.proof: Verification = "proven"
         self.refuses: ServerError | None = None
         self.placed: dict[str, DeploymentSpec] = {}
         self.asked = 0
@@ -146,8 +146,8 @@ async def test_an_engine_that_refuses_at_the_first_load_is_left_out_and_shown(tm
         ]
         assert "policy" in health.servers[1].deployment  # the run's board shows it by this name
         wrong.refuses = None
-        router.members[1].lost("it was started again")
-        await until(lambda: router.members[1].serves("policy"))
+        router.replicas[1].lost("it was started again")
+        await until(lambda: router.replicas[1].serves("policy"))
 
 
 async def test_an_engine_that_is_not_proven_yet_waits_outside(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_an_engine_that_is_not_proven_yet_waits_outside(tmp_path: Path) ->
             await router.generate(ask(number))
         assert (ready.asked, loading.asked) == (6, 0)
         loading.proof = "proven"
-        await until(lambda: router.members[1].serves("policy"))
+        await until(lambda: router.replicas[1].serves("policy"))
         await asyncio.gather(*(router.generate(ask(number)) for number in range(10, 30)))
         assert loading.asked > 0
 
@@ -171,7 +171,7 @@ async def test_one_that_differs_in_the_middle_of_a_run_gives_its_requests_to_the
         turned.proof = "differs"  # before any look knows of it, requests still go there
         answers = await asyncio.gather(*(router.generate(ask(number)) for number in range(20)))
         assert len(answers) == right.asked == 20
-        await until(lambda: not router.members[1].serves("policy"))
+        await until(lambda: not router.replicas[1].serves("policy"))
         asked = turned.asked
         for number in range(8):
             await router.generate(ask(number))
@@ -180,7 +180,7 @@ async def test_one_that_differs_in_the_middle_of_a_run_gives_its_requests_to_the
         assert [engine.url for engine in status.engines if engine.proof == "differs"] == [urls[1]]
         # The last one, too: at once, and in words, instead of at the deadline.
         right.proof = "differs"
-        await until(lambda: not router.members[0].serves("policy"))
+        await until(lambda: not router.replicas[0].serves("policy"))
         with pytest.raises(AllReplicasMismatch, match="does not compute version 1"):
             await router.generate(ask(99, seconds=600.0))
         assert not router.health().ok and "does not compute version 1" in router.health().error
@@ -221,7 +221,7 @@ async def test_replicas_behind_one_name_join_and_leave_while_requests_run(
 
         monkeypatch.setattr(socket, "getaddrinfo", told)
         monkeypatch.setattr("trainer.inference.discovery.RESOLVE_SECONDS", 0.5)
-        fixed = [MemberSpec(url=f"http://engine:{port}", each=True)]
+        fixed = [ReplicaSpec(url=f"http://engine:{port}", each=True)]
         router = Router(
             tmp_path / "none.json",
             fixed=fixed,
@@ -249,7 +249,7 @@ async def test_replicas_behind_one_name_join_and_leave_while_requests_run(
             known.append("127.0.0.2")
             await until(lambda: second.asked > 5)
             known.remove("127.0.0.1")
-            await until(lambda: [member.spec.url for member in router.members] == [f"http://127.0.0.2:{port}"])
+            await until(lambda: [replica.spec.url for replica in router.replicas] == [f"http://127.0.0.2:{port}"])
             asked = first.asked
             went_on = answers
             await until(lambda: answers > went_on + 20)

@@ -33,7 +33,7 @@ async def test_weights_that_change_under_the_engine_are_found_while_it_serves(tm
     spec = DeploymentSpec(
         name="run-1", policy_dir=str(policy_dir), store=str(store.root) if stored else None, version=0
     )
-    engine = EmbeddedEngine(memory=tmp_path / "memory.json", limits=Limits(max_context=512), prove_seconds=0.1)
+    engine = EmbeddedEngine(memory=tmp_path / "memory.json", limits=Limits(max_context=512), verify_seconds=0.1)
     await engine.start()
     try:
         assert (await engine.deploy(spec)).proof == "proven"

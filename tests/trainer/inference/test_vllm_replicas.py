@@ -56,7 +56,7 @@ async def front(tmp_path: Path) -> AsyncIterator[Front]:
         urls = [stack.enter_context(vllm_double(policy_dir, tmp_path / name)) for name in ("first", "second")]
         file = tmp_path / "members.json"
         write_members(file, [{"url": urls[0]}])
-        engine = VllmEngine([], members=file, data=tmp_path / "data", turn_seconds=0.2, poll_seconds=0.02)
+        engine = VllmEngine([], replicas=file, data=tmp_path / "data", turn_seconds=0.2, poll_seconds=0.02)
         await engine.start()
         try:
             yield Front(engine, file, urls, policy_dir, tmp_path)
@@ -186,8 +186,8 @@ async def test_weights_that_change_under_a_server_are_found_while_it_serves(fron
     """Nothing was loaded and no label changed: it is asked again what it said before."""
     await front.deploy("run-1", 1)
     (worker,) = front.engine.workers
-    worker.holding.prove_seconds = 0.2
-    await until(lambda: worker.holding.well_at > 0)
+    worker.engine_state.verify_seconds = 0.2
+    await until(lambda: worker.engine_state.well_at > 0)
     for seed in range(3):  # compared between requests, and well
         check(1, ask("run-1", seed), await front.engine.generate(ask("run-1", seed)))
     assert front.engine.statuses()[0].proof == "proven"
