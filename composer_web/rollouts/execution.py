@@ -44,11 +44,11 @@ from trainer.inference.contract import DeploymentSpec, InferenceError, Inference
 from trainer.orchestrator.validation import check_group
 from trainer.rollouts.chat import ChatServices, run_chat_episode
 from trainer.rollouts.deadlines import grading_seconds, group_deadline
-from trainer.rollouts.episode import EpisodeSettings
 from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_attempts, run_group
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.snapshots import Origin
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.router_replay.validate import shape_of
 from trainer.types import TrainGroup, Trajectory
 from trainer.weights.versions import open_versions

@@ -46,7 +46,8 @@ from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.episode import RolloutServices, run_episode
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 from trainer.weights import WeightStore
 

@@ -60,7 +60,7 @@ def test_settings_reach_torchrun(tmp_path: Path) -> None:
         ):  # fmt: skip
             assert part in line, part
         assert "is_host=0" in " ".join(said.arguments(host=False))
-        assert node_agent.JoinRequest.model_validate_json((folder / "invitation.json").read_text()) == said
+        assert node_agent.JoinRequest.model_validate_json((folder / "join.json").read_text()) == said
         fewer = config.model_copy(update={"min_nodes": 1})
         assert "--nnodes 1:2 --nproc-per-node 4" in " ".join(
             request_nodes(folder, fewer, rendezvous).arguments(host=True)

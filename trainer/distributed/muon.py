@@ -36,7 +36,7 @@ def local(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def clip(model: nn.Module, meshes: Meshes, max_norm: float) -> float:
-    """Clip all gradients to a global norm of at most `most`; return the norm before clipping."""
+    """Clip all gradients to a global norm of at most `max_norm`; return the norm before clipping."""
     squares = torch.zeros((), dtype=torch.float64, device=meshes.device)
     gradients = []
     for parameter in model.parameters():

@@ -133,7 +133,7 @@ def work_of(batch: Sequence[Example]) -> Tokens:
 
 
 def cut(batch: Sequence[Example], max_tokens: int) -> list[list[Example]]:
-    """Split `batch` into parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
+    """Split `batch` into parts of at most `max_tokens` padded tokens (0: no bound; a longer row is a part of its own)."""
     parts: list[list[Example]] = [[]]
     width = 0
     for example in batch:

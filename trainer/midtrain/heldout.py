@@ -42,7 +42,7 @@ def held_out(
     max_tokens: int,
     codebase: Path | None,
 ) -> HeldOut:
-    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `most` tokens of each language,
+    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `max_tokens` tokens of each language,
     and no more rows once there are so many. Raises SourceUnreadable."""
     by_name: dict[str, list[Example]] = defaultdict(list)
 

@@ -50,9 +50,9 @@ class BatchSchedule:
 def schedule_batch(
     entries: Sequence[BufferEntry], *, step: int, groups_per_step: int, window: int, staleness_limit: int
 ) -> BatchSchedule:
-    """Select the batch of optimiser step `step` (it updates version `step` - 1) from `places`.
+    """Select the batch of optimiser step `step` (it updates version `step` - 1) from `entries`.
 
-    `places` are all groups that were not dropped, in prompt order, including consumed ones after the oldest unconsumed
+    `entries` are all groups that were not dropped, in prompt order, including consumed ones after the oldest unconsumed
     group.
     """
     last = step - 1 - staleness_limit

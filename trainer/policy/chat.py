@@ -164,7 +164,7 @@ class ChatRenderer:
     ) -> list[int]:
         """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt.
 
-        Raises PromptTooLong soon after more than `most` tokens are counted, however long the rest is.
+        Raises PromptTooLong soon after more than `max_tokens` tokens are counted, however long the rest is.
         """
         return self._encode(self._render(messages, tools), max_tokens)
 
@@ -320,7 +320,7 @@ class ChatRenderer:
         return ids
 
     def _check(self, text: str, *, before: int, max_tokens: int) -> None:
-        """Counts a long text in pieces. Raises PromptTooLong at the piece that passes `most`."""
+        """Counts a long text in pieces. Raises PromptTooLong at the piece that passes `max_tokens`."""
         count, start = before, 0
         while start < len(text):
             end = start + PIECE

@@ -47,8 +47,9 @@ from trainer.policy.round_trip import check_template
 from trainer.rl.evaluate import EvalReport, evaluate
 from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.reference import Reference
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices
+from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.group import GroupResult, run_group
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import TrainGroup, Trajectory
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model

@@ -35,10 +35,12 @@ from trainer.inference.contract import InferenceClient
 from trainer.learning.metrics import OUTCOMES
 from trainer.rollouts.checkpoint import RolloutCheckpoints
 from trainer.rollouts.ending import Store
-from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
+from trainer.rollouts.episode import Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.retries import with_retries
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.stragglers import cut_short, cut_stragglers, lost_to
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import TrainGroup, Trajectory
 
 log = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ async def run_group(
     version at
     admission; it defaults to the oldest version that generated. `snapshots` keeps what `config.harness.snapshot_every`
     requests.
-    With an `origin` every attempt continues from there (`fork.py`). With `partials` an attempt lost with its worker
+    With an `origin` every attempt continues from there (`fork.py`). With `checkpoints` an attempt lost with its worker
     resumes from its
     last snapshot (`checkpoint.py`). `watch` is called after each turn. `store` stores each trajectory as it ends; a
     failure costs
@@ -203,18 +205,16 @@ async def run_attempts(
             causes.append(Loss(Cause.INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
             return None
 
+    def lost_once(trajectory: Trajectory) -> None:
+        causes.append(Loss(trajectory.report.outcome or Cause.INTERNAL_ERROR, trajectory.report.cause))
+
     async def retried(sample: int) -> Trajectory:
-        for attempt_index in range(config.infra_retries + 1):
-            session = f"{group_id}-{sample}-{attempt_index}"
-            trajectory = await episode(sample, session, episode_seed(seed, prompt_index, sample))
-            if on_trajectory is not None:
-                await on_trajectory(trajectory)
-            if trajectory.verdict is not Verdict.INFRA_ERROR:
-                return trajectory
-            causes.append(Loss(trajectory.report.outcome or Cause.INTERNAL_ERROR, trajectory.report.cause))
-            if not trajectory.report.retry:
-                break
-        return trajectory
+        return await with_retries(
+            lambda index: episode(sample, f"{group_id}-{sample}-{index}", episode_seed(seed, prompt_index, sample)),
+            retries=config.infra_retries,
+            on_trajectory=on_trajectory,
+            on_loss=lost_once,
+        )
 
     async with asyncio.TaskGroup() as running:
         tasks = [running.create_task(attempt(sample)) for sample in range(config.group_size)]

@@ -69,7 +69,7 @@ def of_rollouts(source: GroupSource, last: int, *, timeout: float) -> Iterator[l
 
 
 def _first(texts: Iterable[Sequence[int]], max_tokens: int) -> Iterator[Sequence[int]]:
-    """As many as it takes to have `most` tokens, the last one cut."""
+    """As many as it takes to have `max_tokens` tokens, the last one cut."""
     for text in texts:
         yield text[:max_tokens]
         max_tokens -= len(text)

@@ -17,9 +17,10 @@ from trainer.inference.contract import InferenceError
 from trainer.rewards import reward_part
 from trainer.rewards.parts import base
 from trainer.rollouts.ending import graded
-from trainer.rollouts.episode import EpisodeSettings, run_episode
+from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record, opening_messages
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 
 

@@ -14,9 +14,10 @@ from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.algorithms import group_streams
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
 from trainer.rewards.parts.length import effort
-from trainer.rollouts.episode import EpisodeSettings, run_episode
+from trainer.rollouts.episode import run_episode
 from trainer.rollouts.group import group_stats
 from trainer.rollouts.segments import LEFT_OUT, Windows, last_turns, read_summary, state
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory, Turn
 
 PLAN = [{"content": "read", "status": "done"}, {"content": "mend", "status": "pending"}]

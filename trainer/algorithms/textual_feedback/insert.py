@@ -28,7 +28,7 @@ class Renderer(Protocol):
 def hinted(
     trajectory: Trajectory, hint: Hint, *, renderer: Renderer, schemas: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> HintedTurn | None:
-    """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `most` tokens with a hint."""
+    """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `max_tokens` tokens with a hint."""
     turn = trajectory.turns[hint.turn]
     tokens = trajectory.segments[turn.segment].tokens
     said = tokens[turn.token_start : turn.token_end]

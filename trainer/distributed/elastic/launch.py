@@ -56,7 +56,7 @@ def run_stage_on_ranks(
 
     Raises StageError and the errors of source and sink. `source` and `store` are for reinforcement learning, `corpora`
     for
-    mid-training and SFT replay, `episodes` or `dataset` for SFT, `meeting` for several nodes. `started` is called at
+    mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. `started` is called at
     each start of
     the ranks.
     """

@@ -1,8 +1,8 @@
-"""Elastic training over several nodes: the rendezvous of torchrun's agents, and the invitation that starts them.
+"""Elastic training over several nodes: the rendezvous of torchrun's agents, and the join request that starts them.
 
-The host node writes an invitation into a folder that all nodes share (`node_agent.py` waits for it there). When the run
-ends, the invitation is removed and the other nodes' agents stop. The host touches it while its process lives; nodes
-ignore an invitation that has gone stale, because its host was lost.
+The host node writes a join request into a folder that all nodes share (`node_agent.py` waits for it there). When the run
+ends, the request is removed and the other nodes' agents stop. The host touches it while its process lives; nodes
+ignore a request that has gone stale, because its host was lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainer.config import ParallelConfig
 from trainer.distributed.elastic.rendezvous import BACKEND
 from trainer.errors import ParallelRefused
 
-JOIN_REQUEST = "invitation.json"
+JOIN_REQUEST = "join.json"
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 30.0
 """Seconds of silence after which a host, or a node that joined a run, counts as lost."""

@@ -25,12 +25,12 @@ M = TypeVar("M", bound=Loaded)
 class Affinity(Generic[M]):
     """Stores the last engine of each session and of each prompt; both tables are bounded."""
 
-    def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._remembered = remembered
+    def __init__(self, rereplicaed: int = REMEMBERED) -> None:
+        self._rereplicaed = rereplicaed
         self._places: OrderedDict[tuple[str, object], M] = OrderedDict()
 
     def choose(self, request: GenerateRequest, replicas: Sequence[M]) -> M:
-        """Choose one of `members`, which must not be empty. A group shares its prompt, and so its keys."""
+        """Choose one of `replicas`, which must not be empty. A group shares its prompt, and so its keys."""
         least = min(replicas, key=lambda replica: len(replica.running))
         chosen = least
         for place in _places(request):
@@ -43,7 +43,7 @@ class Affinity(Generic[M]):
         for place in _places(request):
             self._places[place] = chosen
             self._places.move_to_end(place)
-        while len(self._places) > self._remembered:
+        while len(self._places) > self._rereplicaed:
             self._places.popitem(last=False)
         return chosen
 

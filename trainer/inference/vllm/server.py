@@ -64,7 +64,7 @@ class VllmEngine:
         max_queue: int = 4096,
         verify_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        """Servers come from `servers` and the file `members`. They must see `data` under the same path: weights pass
+        """Servers come from `servers` and the file `replicas`. They must see `data` under the same path: weights pass
         through
         `data`/vllm.
         """
