@@ -100,7 +100,13 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
     if addresses.engine == "vllm":
         replicas = ("--replicas", str(replicas_file(layout, addresses.engine)))
         return [Program("inference", [sys.executable, "-m", "trainer.inference.vllm.server", *replicas, *address])]
-    embedded = [sys.executable, "-m", "trainer.inference.embedded.server", "--speculate", str(addresses.speculate)]
+    embedded = [
+        sys.executable,
+        "-m",
+        "trainer.inference.embedded.serving.server",
+        "--speculate",
+        str(addresses.speculate),
+    ]
     if not addresses.engine_ports:
         return [Program("inference", [*embedded, *address], variables=compute)]
     share = {"OMP_NUM_THREADS": str(max(1, int(compute["OMP_NUM_THREADS"]) // len(addresses.engine_ports)))}

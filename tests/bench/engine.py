@@ -39,9 +39,9 @@ from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.factory import build_decoder
 from trainer.inference.embedded.mtp_head import MultiToken
-from trainer.inference.embedded.process import EmbeddedServer
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError

@@ -39,7 +39,7 @@ from scripts.stack import throwaway
 from tests.bench import gateway_hostile, report
 from trainer.inference import transport
 from trainer.inference.client import InferenceAdmin
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 
 GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0), "hostile_stall_ms": ("<=", 200.0)}
 BASE = Path(__file__).resolve().parents[2] / "policies" / "base"

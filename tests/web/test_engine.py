@@ -27,7 +27,7 @@ from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here
 from trainer.config import RunConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
-from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]

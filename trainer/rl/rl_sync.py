@@ -39,7 +39,7 @@ from trainer.config import RLConfig
 from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.distillation import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner

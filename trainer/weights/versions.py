@@ -16,12 +16,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainer.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
-from trainer.weights.base import Blobs
 from trainer.weights.blocks import in_threads
-from trainer.weights.bucket import BucketBlobs
-from trainer.weights.folder import FolderBlobs
-from trainer.weights.lease import LEASE_SECONDS
 from trainer.weights.manifest import FILE_NAME, Manifest, Shard, folder_name, folder_version, parse
+from trainer.weights.storage.base import Blobs
+from trainer.weights.storage.bucket import BucketBlobs
+from trainer.weights.storage.folder import FolderBlobs
+from trainer.weights.storage.lease import LEASE_SECONDS
 
 WAIT_SECONDS = 2 * LEASE_SECONDS
 """Longer than a killed publisher has the right to write, so that its successor goes on by itself."""

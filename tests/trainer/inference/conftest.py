@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from tests.trainer.inference import models
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus
-from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 CONTEXT = 4096

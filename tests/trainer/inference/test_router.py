@@ -23,7 +23,7 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 from trainer.inference.discovery import ReplicaSpec, read_replicas
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.inference.errors import BadRequest, ServerError
 from trainer.inference.router.affinity import SLACK, Affinity
 from trainer.inference.router.merge import merged

@@ -13,7 +13,7 @@ from tests.trainer.inference.conftest import long_model
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.factory import build_weights
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.embedded.serving.server import EmbeddedEngine
 from trainer.inference.verify_weights import WeightMismatch
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model

@@ -28,7 +28,7 @@ from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
 from trainer.inference.discovery import ReplicaSpec, server_urls
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from tests.trainer.inference.vllm_workers import Worker, gathered
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.embedded.serving.server import EmbeddedEngine
 from trainer.inference.errors import BadRequest, ServerError
 from trainer.routed_experts import Experts
 from trainer.weights import WeightStore

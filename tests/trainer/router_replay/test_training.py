@@ -17,7 +17,7 @@ from trainer.config import CheckpointConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.embedded.serving.server import EmbeddedEngine
 from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage, run_rl
 from trainer.rollouts.choices import Choices

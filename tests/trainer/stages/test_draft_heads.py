@@ -19,7 +19,7 @@ from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.mtp_head import MultiToken
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl

@@ -15,7 +15,7 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.config import SamplingConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.metrics import describe
 from trainer.rewards import reward_part
 from trainer.rewards.parts import base

@@ -17,9 +17,9 @@ from werkzeug.serving import make_server
 
 from trainer.errors import LeaseLost, StoreBusy
 from trainer.weights import Versions, WeightError
-from trainer.weights.bucket import BucketBlobs
-from trainer.weights.lease import LEASE_SECONDS, Note
 from trainer.weights.publisher import Publisher
+from trainer.weights.storage.bucket import BucketBlobs
+from trainer.weights.storage.lease import LEASE_SECONDS, Note
 from trainer.weights.versions import WAIT_SECONDS
 
 Make = Callable[..., dict[str, torch.Tensor]]

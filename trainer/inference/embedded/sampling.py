@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 
 
 class RandomStream:

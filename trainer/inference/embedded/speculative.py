@@ -19,7 +19,7 @@ from typing import Protocol
 
 import torch
 
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Slot

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from trainer.inference.embedded import numba_basics
+from trainer.inference.embedded.kernels import numba_basics
 from trainer.learning.kernels.cpu import bf16, numba_bf16
 from trainer.learning.kernels.cpu.bf16 import FEW_THREADS
 from trainer.learning.kernels.cpu.rms_norm import ROWS, fuse_rms_norm

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from trainer.weights.lease import LEASE_SECONDS, Lease
-from trainer.weights.s3 import connect, named
+from trainer.weights.storage.lease import LEASE_SECONDS, Lease
+from trainer.weights.storage.s3 import connect, named
 
 _LOCK = ".lock"
 _WRITES = ("PutObject", "UploadPart", "CompleteMultipartUpload", "DeleteObject")

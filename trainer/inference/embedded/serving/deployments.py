@@ -17,9 +17,9 @@ from trainer.inference.embedded.devices import CPU
 from trainer.inference.embedded.factory import build_decoder, build_weights, decoder_of, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import load_drafter
-from trainer.inference.embedded.thread import EngineThread
 from trainer.inference.embedded.verify import verify_weights
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.reference_logprobs import reference

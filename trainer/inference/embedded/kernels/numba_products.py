@@ -11,7 +11,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from trainer.inference.embedded.vectors import fma, load, prefetch, splat, store
+from trainer.inference.embedded.kernels.vectors import fma, load, prefetch, splat, store
 
 BUILT_ON = "5e1a1fdc5de9a130"
 """As in `numba_loops.py`."""

@@ -95,7 +95,7 @@ class ServerProcess:
 
 class EmbeddedServer(ServerProcess):
     def __init__(self, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
-        super().__init__("trainer.inference.embedded.server", data, threads=threads, arguments=arguments)
+        super().__init__("trainer.inference.embedded.serving.server", data, threads=threads, arguments=arguments)
 
 
 def _free_port() -> int:

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from trainer.errors import BlobChanged, BlobMissing, LeaseLost, StoreBusy, StoreUnavailable, WeightError
-from trainer.weights.s3 import named
+from trainer.weights.storage.s3 import named
 
 LEASE_SECONDS = 60.0
 """What a killed publisher holds others up for. Renewal is tried after a third of it, then again and again."""

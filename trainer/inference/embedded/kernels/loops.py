@@ -93,7 +93,7 @@ class Loops(Protocol):
 def compiled_loops() -> Loops | None:
     """The compiled loops; None where numba is not installed."""
     try:
-        from trainer.inference.embedded import numba_loops
+        from trainer.inference.embedded.kernels import numba_loops
     except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder to keep compiled code in
         log.info("the engine runs without compiled loops, which is slower: %s", error)
         return None

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.inference.embedded.numba_basics import compiled, exp
-from trainer.inference.embedded.vectors import (
+from trainer.inference.embedded.kernels.numba_basics import compiled, exp
+from trainer.inference.embedded.kernels.vectors import (
     WIDTH,
     fma,
     fold1,

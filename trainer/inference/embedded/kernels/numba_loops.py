@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.inference.embedded.numba_attention import attend as attend
-from trainer.inference.embedded.numba_basics import compiled, exp
-from trainer.inference.embedded.numba_products import PANEL as PANEL
-from trainer.inference.embedded.numba_products import product
-from trainer.inference.embedded.vectors import WIDTH, larger, load, splat, store
+from trainer.inference.embedded.kernels.numba_attention import attend as attend
+from trainer.inference.embedded.kernels.numba_basics import compiled, exp
+from trainer.inference.embedded.kernels.numba_products import PANEL as PANEL
+from trainer.inference.embedded.kernels.numba_products import product
+from trainer.inference.embedded.kernels.vectors import WIDTH, larger, load, splat, store
 
 BUILT_ON = "3967da86b595560b"
 """Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""

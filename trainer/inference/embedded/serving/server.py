@@ -1,4 +1,4 @@
-"""HTTP server of the inference contract: `python -m trainer.inference.embedded.server --host H --port P`."""
+"""HTTP server of the inference contract: `python -m trainer.inference.embedded.serving.server --host H --port P`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
-from trainer.inference.embedded.deployments import Deployments
 from trainer.inference.embedded.devices import CPU, DEVICE, place
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.embedded.serving.deployments import Deployments
+from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.errors import ServerError
 from trainer.inference.service import at_version, serve
 from trainer.inference.verify_weights import AGAIN_PATIENCE, AGAIN_SECONDS, WeightMismatch, meanwhile, verify_weights
