@@ -168,7 +168,7 @@ def read_by_ranks(family: str, folder: Path, sizes: dict[str, Any]) -> None:
     with WeightFiles(folder) as files:
         total = sum(4 * torch.Size(shape).numel() for shape in files.shapes.values())
     whole_ones = sum(t.nbytes for t in model.state_dict(keep_vars=True).values() if not is_cut(t))
-    share = total / (distributed.get_world_size() / sizes.get("replicas", 1))
+    share = total / (distributed.get_world_size() / sizes.get("dp_replicate", 1))
     assert counted == [held(model)], family
     assert counted[0] <= 1.05 * share + whole_ones, (family, sizes, counted, share, whole_ones)
     same_words(model, policies.load_model(folder))

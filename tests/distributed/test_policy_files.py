@@ -67,7 +67,7 @@ def written(rank: int, root: str) -> None:
         assert (len(held.files) > 3) if rank == 0 else not held.files
         assert max(held.files, default=0) <= max(FILE_BYTES, largest) < total / 2, (family, held.files)
         assert sum(held.files) == (total if rank == 0 else 0)
-        share = total / (1 if sizes.get("replicas") else 2)
+        share = total / (1 if sizes.get("dp_replicate") else 2)
         assert held.staged <= 1.05 * share + largest, (family, held.staged, total)
         if rank == 0:
             torch.save(expected, Path(root, f"{number}.pt"))
