@@ -51,7 +51,7 @@ class ShardedSupervisedLearner:
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
-        self.effort = FlopsCounter(model, precision=meshes.config.precision)
+        self.flops = FlopsCounter(model, precision=meshes.config.precision)
         model.train()
         self.root = shard(model, meshes, folder=folder)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
@@ -77,7 +77,7 @@ class ShardedSupervisedLearner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
         seconds = now(self.meshes.device) - started
-        effort = self.effort.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
+        effort = self.flops.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
         effort["memory/trainer"] = max(self.meshes.gathered(effort["memory/trainer"]))
         return {
             "loss/train": loss,

@@ -73,7 +73,7 @@ class SupervisedLearner:
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
         self.precision: Precision = precision
-        self.effort = FlopsCounter(model, precision=precision)
+        self.flops = FlopsCounter(model, precision=precision)
         self.micro_batch_tokens = micro_batch_tokens
         self.lm_head_chunk_size = lm_head_chunk_size
         model.train()
@@ -95,7 +95,7 @@ class SupervisedLearner:
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
-            **self.effort.metrics(work_of(batch), now(device) - started, device=device),
+            **self.flops.metrics(work_of(batch), now(device) - started, device=device),
         }
 
     def loss(self, batch: Sequence[Example]) -> float:

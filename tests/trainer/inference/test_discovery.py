@@ -51,7 +51,7 @@ async def test_a_list_that_cannot_be_used_changes_nothing_and_is_told(tmp_path: 
     file = tmp_path / "members.json"
     registry = ReplicaRegistry(Server, file=file)
     await registry.refresh()
-    assert "does not exist; write a list of members there" in registry.problem and not registry.replicas
+    assert "does not exist; write a list of replicas there" in registry.problem and not registry.replicas
     write_members(file, [{"url": "http://a:1"}])
     await registry.refresh()
     assert registry.problem == ""
@@ -137,7 +137,7 @@ def test_the_command_line_names_servers_in_three_ways(capsys: pytest.CaptureFixt
     assert given("--each", "http://engine:8100") == [ReplicaSpec(url="http://engine:8100", each=True)]
     assert given("--members", "/x.json") == []
     for words, told in (
-        ((), "no server is named: give --members FILE"),
+        ((), "no server is named: give --replicas FILE"),
         (("--servers", "a:1"), "--servers: 'a:1' is no address of a server; write http://host:8000"),
         (("--each", "https://a:1"), "--each: Value error, each: certificates are of names"),
     ):

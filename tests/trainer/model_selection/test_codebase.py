@@ -92,7 +92,7 @@ def test_what_cannot_be_measured_is_named(repository: Path, tmp_path: Path) -> N
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToMeasure, match="no text of a known language"):
         read_codebase(tmp_path / "empty", Recent(), max_bytes=1000)
-    usual = {"commits": None, "since": "", "window": 64, "most_bytes": 1000, "items": 1}
+    usual = {"commits": None, "since": "", "window": 64, "max_bytes": 1000, "items": 1}
     for wrong, words in (
         ({"since": "yesterday"}, "--since is 'yesterday'; write a date"), ({"window": 1}, "--window is 1"),
         ({"items": 0}, "--items is 0"), ({"commits": -1}, "--commits is -1"),

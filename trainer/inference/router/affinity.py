@@ -25,8 +25,8 @@ M = TypeVar("M", bound=Loaded)
 class Affinity(Generic[M]):
     """Stores the last engine of each session and of each prompt; both tables are bounded."""
 
-    def __init__(self, rereplicaed: int = REMEMBERED) -> None:
-        self._rereplicaed = rereplicaed
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
         self._places: OrderedDict[tuple[str, object], M] = OrderedDict()
 
     def choose(self, request: GenerateRequest, replicas: Sequence[M]) -> M:
@@ -43,7 +43,7 @@ class Affinity(Generic[M]):
         for place in _places(request):
             self._places[place] = chosen
             self._places.move_to_end(place)
-        while len(self._places) > self._rereplicaed:
+        while len(self._places) > self._remembered:
             self._places.popitem(last=False)
         return chosen
 

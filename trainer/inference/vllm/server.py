@@ -81,7 +81,7 @@ class VllmEngine:
                 verify_seconds=verify_seconds,
             )
 
-        self._roster: ReplicaRegistry[Worker] = ReplicaRegistry(worker, file=replicas, fixed=servers)
+        self._registry: ReplicaRegistry[Worker] = ReplicaRegistry(worker, file=replicas, fixed=servers)
         self._loops: dict[Worker, asyncio.Task[None]] = {}
         self._deployments: dict[str, Deployment] = {}
         self._changing = asyncio.Lock()
@@ -92,7 +92,7 @@ class VllmEngine:
 
     @property
     def workers(self) -> list[Worker]:
-        return self._roster.replicas
+        return self._registry.replicas
 
     async def start(self) -> None:
         for spec in remembered(self._memory):
@@ -107,7 +107,7 @@ class VllmEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         for worker in self.workers:
             await worker.api.aclose()
-        self._roster.close()
+        self._registry.close()
 
     def health(self) -> ServerHealth:
         busy, speed = self._meter.load()
@@ -122,12 +122,12 @@ class VllmEngine:
             tokens_per_second=speed,
             deployments=self.statuses(),
             servers=servers,
-            error="; ".join(filter(None, [self._roster.problem, *(differs or ["" if usable else nobody])])),
+            error="; ".join(filter(None, [self._registry.problem, *(differs or ["" if usable else nobody])])),
         )
 
     @property
     def _nobody(self) -> str:
-        return f"there is none in {self._roster.where}; add one"
+        return f"there is none in {self._registry.where}; add one"
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._get(request.deployment)
@@ -274,11 +274,11 @@ class VllmEngine:
             await asyncio.sleep(PLACE_SECONDS)
 
     async def _refresh(self) -> None:
-        await self._roster.refresh()
+        await self._registry.refresh()
         for worker in [worker for worker in self.workers if worker not in self._loops]:
             self._loops[worker] = asyncio.create_task(worker.run())
         for worker in [w for w in self.workers if w.draining and not w.placed and not w.running]:
-            self._roster.forget(worker)
+            self._registry.forget(worker)
             loop = self._loops.pop(worker)
             loop.cancel()
             await asyncio.gather(loop, return_exceptions=True)
